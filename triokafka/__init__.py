@@ -1,0 +1,1 @@
+"""Kafka for Trio: a client SDK, a broker and a Spark reader."""

@@ -1,0 +1,66 @@
+"""The small value types that every part of the package shares. No behaviour, no imports from the package."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Anything that holds bytes and can be sent or written."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Node(NamedTuple):
+    """A broker as metadata names it. ``rack`` is None when the broker has none."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the next offset to read, the committer's own text, and the leader epoch of the record before it.
+
+    ``leader_epoch`` is -1 when unknown.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """What a lookup by time found: the offset, the record's timestamp in milliseconds, and its leader epoch (-1 unknown)."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where a produced record landed.
+
+    ``offset`` is -1 with ``acks=0``; ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's when
+    the topic stamps on append.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int = -1
+    serialized_value_size: int = -1
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition that the record went to."""
+        return TopicPartition(self.topic, self.partition)

@@ -1,0 +1,468 @@
+"""The one door to the outside: clocks, randomness, connections, storage and worker threads.
+
+Every long-lived object is given a `World` and reaches the outside through it alone, so that a test can put a simulated
+one in its place: each simulated node has its own, with a clock that skews, a disk that forgets what was not synced, and a
+network that delays, drops and cuts. `RealWorld` is the operating system.
+
+Relative waits (``trio.sleep``, ``trio.move_on_after``, ``trio.fail_after``) are Trio's own everywhere; points in time are
+seconds on `World.now`, and `World.deadline` turns one into a Trio deadline.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import random
+import shutil
+import socket
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import trio
+
+from triokafka.structs import Buffer
+
+T = TypeVar("T")
+
+_MAX_VECTORS: Final = 512  # below every platform's IOV_MAX
+
+
+class Stream(ABC):
+    """A byte stream to one peer. One task may send while another receives.
+
+    All methods raise `OSError` when the connection is gone (`BrokenPipeError`, `ConnectionResetError`, …) and
+    `trio.ClosedResourceError` after `close`.
+    """
+
+    @abstractmethod
+    async def send(self, *buffers: Buffer) -> None:
+        """Send all bytes of all buffers, in order.
+
+        Waits while the peer's window is full; when it need not wait it does not yield to other tasks. If cancelled, an
+        unknown part was sent and the stream must be closed.
+        """
+
+    @abstractmethod
+    async def receive_into(self, buffer: memoryview) -> int:
+        """Receive at least one byte into ``buffer`` and return the number; 0 means that the peer has closed.
+
+        When bytes are there already it does not yield to other tasks. Cancelling loses nothing.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close at once, without waiting; a second call does nothing. Waiting calls raise `trio.ClosedResourceError`."""
+
+    @property
+    @abstractmethod
+    def peer_address(self) -> tuple[str, int]:
+        """Host and port of the other end."""
+
+    @property
+    @abstractmethod
+    def local_address(self) -> tuple[str, int]:
+        """Host and port of this end."""
+
+
+class Listener(ABC):
+    """A listening endpoint."""
+
+    @abstractmethod
+    async def accept(self) -> Stream:
+        """Wait for the next connection. Raises `OSError` when the process has no file descriptor left."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop listening at once; a second call does nothing."""
+
+    @property
+    @abstractmethod
+    def address(self) -> tuple[str, int]:
+        """Host and port that it listens on; the port is the real one when 0 was asked for."""
+
+
+class File(ABC):
+    """An open file. Calls block; use `World.run_in_thread` for the slow ones (`sync`). Errors are `OSError`."""
+
+    @abstractmethod
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset``; fewer at the end of the file."""
+
+    @abstractmethod
+    def write_at(self, offset: int, *buffers: Buffer) -> int:
+        """Write all bytes at ``offset`` (extending the file as needed) and return their number.
+
+        Raises `OSError` (``ENOSPC``, …); then an unknown part is written.
+        """
+
+    @abstractmethod
+    def view(self, offset: int, size: int) -> memoryview | bytes:
+        """Bytes ``offset`` to ``offset + size`` without a copy where possible; the view stays valid after `close`.
+
+        Raises `OSError` when the file is shorter than that, also when it was shortened from outside.
+        """
+
+    @abstractmethod
+    def size(self) -> int:
+        """Length in bytes."""
+
+    @abstractmethod
+    def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros) to ``size`` bytes."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Return once everything written is on stable storage."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close; a second call does nothing. Does not sync."""
+
+
+class Storage(ABC):
+    """A tree of directories and files, addressed by path. Calls block; errors are `OSError`."""
+
+    @abstractmethod
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Open a file for reading and writing, creating it when ``create``; `FileNotFoundError` otherwise."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+
+    @abstractmethod
+    def is_dir(self, path: str) -> bool:
+        """Whether ``path`` is a directory."""
+
+    @abstractmethod
+    def list_dir(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    @abstractmethod
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and its parents; existing ones are fine."""
+
+    @abstractmethod
+    def rename(self, source: str, target: str) -> None:
+        """Move atomically, replacing a file at ``target``. Durable after `sync_dir` of the directory."""
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Remove one file."""
+
+    @abstractmethod
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; a missing one is fine."""
+
+    @abstractmethod
+    def sync_dir(self, path: str) -> None:
+        """Make names created, renamed and removed in the directory durable."""
+
+    @abstractmethod
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take an exclusive lock on the file ``path`` (made if missing) and return the function that releases it.
+
+        Raises `BlockingIOError` when another process, or another broker of this one, holds it.
+        """
+
+    def read_file(self, path: str) -> bytes:
+        """The whole content of a file."""
+        file = self.open(path, read_only=True)
+        try:
+            return file.read_at(0, file.size())
+        finally:
+            file.close()
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Put ``content`` at ``path`` atomically and durably: write a temporary file, sync, rename, sync the directory."""
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, content)
+            file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        self.sync_dir(os.path.dirname(path))
+
+
+class World(ABC):
+    """Clocks, randomness, network, storage and threads, as one node sees them.
+
+    ``random`` is the node's only source of randomness; ``storage`` its file system.
+    """
+
+    random: random.Random
+    storage: Storage
+
+    @abstractmethod
+    def now(self) -> float:
+        """Seconds on this node's monotonic clock; only differences mean anything."""
+
+    @abstractmethod
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch on this node's wall clock; may jump."""
+
+    @abstractmethod
+    def deadline(self, at: float) -> float:
+        """The Trio deadline for the point ``at`` on `now`; for ``trio.CancelScope(deadline=…)`` and ``trio.sleep_until``."""
+
+    @abstractmethod
+    def random_bytes(self, size: int) -> bytes:
+        """Unpredictable bytes: nonces, tokens."""
+
+    @abstractmethod
+    async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:
+        """All addresses of a host name, in the resolver's order. Raises `OSError` when it has none."""
+
+    @abstractmethod
+    async def connect(self, host: str, port: int) -> Stream:
+        """Connect to one address. The caller bounds the time. Raises `OSError`."""
+
+    @abstractmethod
+    async def listen(self, host: str, port: int) -> Listener:
+        """Listen on one address; port 0 takes a free one. Raises `OSError` (``EADDRINUSE``, …)."""
+
+    @abstractmethod
+    async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a blocking function away from the event loop and return its result. Not stopped by cancellation."""
+
+    def uuid(self) -> uuid.UUID:
+        """A random (version 4) UUID from `random_bytes`."""
+        return uuid.UUID(bytes=self.random_bytes(16), version=4)
+
+
+class _SocketStream(Stream):
+    """A non-blocking TCP socket: try first, wait for readiness only when the kernel says so."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._sock = sock
+        self._closed = False
+        self._peer: tuple[str, int] = sock.getpeername()[:2]
+        self._local: tuple[str, int] = sock.getsockname()[:2]
+
+    async def send(self, *buffers: Buffer) -> None:
+        sock = self._sock
+        parts = [memoryview(b).cast("B") for b in buffers]
+        first = 0
+        while first < len(parts):
+            try:
+                sent = sock.sendmsg(parts[first : first + _MAX_VECTORS])
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_writable(sock)
+                continue
+            except OSError:
+                self._check_open()
+                raise
+            while first < len(parts) and sent >= len(parts[first]):
+                sent -= len(parts[first])
+                first += 1
+            if sent:
+                parts[first] = parts[first][sent:]
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        while True:
+            try:
+                return self._sock.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                await trio.lowlevel.wait_readable(self._sock)
+            except OSError:
+                self._check_open()
+                raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("this connection was closed here")
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        return self._peer
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        return self._local
+
+
+class _SocketListener(Listener):
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._address: tuple[str, int] = sock.getsockname()[:2]
+
+    async def accept(self) -> Stream:
+        while True:
+            try:
+                sock, _ = self._sock.accept()
+                return _SocketStream(sock)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._sock)
+            except OSError as error:
+                # The peer went away between connecting and being accepted, or while its options were set.
+                if error.errno not in (errno.ECONNABORTED, errno.EPROTO, errno.ENOTCONN, errno.EINVAL):
+                    raise
+
+    def close(self) -> None:
+        if self._sock.fileno() != -1:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._address
+
+
+class _OsFile(File):
+    def __init__(self, descriptor: int) -> None:
+        self._fd = descriptor
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]  # a signal, or more than the kernel reads at once
+        got = len(data)
+        while got < size and (data := os.pread(self._fd, size - got, offset + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def write_at(self, offset: int, *buffers: Buffer) -> int:
+        total = 0
+        for buffer in buffers:
+            rest = memoryview(buffer).cast("B")
+            while rest:
+                written = os.pwrite(self._fd, rest, offset + total)
+                total += written
+                rest = rest[written:]
+        return total
+
+    def view(self, offset: int, size: int) -> memoryview | bytes:
+        # A mapping would raise SIGBUS when the file is shortened from outside; a copy gives a clear error instead.
+        data = self.read_at(offset, size)
+        if len(data) < size:
+            raise OSError(errno.EIO, f"the file ends at byte {offset + len(data)}, {offset + size} bytes were expected")
+        return data
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsStorage(Storage):
+    """The operating system's file system."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
+        return _OsFile(os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        if os.path.exists(path):
+            shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        # flock belongs to the open file, so it also excludes a second broker in this process.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return lambda: os.close(descriptor)
+
+
+class RealWorld(World):
+    """The operating system: its clocks, its network, its files, its threads."""
+
+    def __init__(self) -> None:
+        self.random = random.Random()
+        self.storage = OsStorage()
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def deadline(self, at: float) -> float:
+        return at
+
+    def random_bytes(self, size: int) -> bytes:
+        return os.urandom(size)
+
+    async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:
+        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [(str(info[4][0]), int(info[4][1])) for info in found]
+
+    async def connect(self, host: str, port: int) -> Stream:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = trio.socket.socket(family, socket.SOCK_STREAM)
+        try:
+            await sock.connect((host, port))
+            return _SocketStream(socket.socket(fileno=sock.detach()))
+        except BaseException:
+            sock.close()
+            raise
+
+    async def listen(self, host: str, port: int) -> Listener:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind((host, port))
+            sock.listen(1024)
+        except BaseException:
+            sock.close()
+            raise
+        return _SocketListener(sock)
+
+    async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        return await trio.to_thread.run_sync(function, *args)
