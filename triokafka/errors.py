@@ -41,771 +41,941 @@ class AuthorizationError(BrokerResponseError):
 
 
 class UnknownError(BrokerResponseError):
-    """-1"""
+    """The broker failed in a way it has no code for."""
 
     code = -1
+    advice = "Look into the broker's log at the time of the request."
 
 
 class OffsetOutOfRangeError(BrokerResponseError):
-    """1"""
+    """The offset is below the log's start or above its end."""
 
     code = 1
+    advice = "Seek to the beginning or the end, or set auto_offset_reset."
 
 
 class CorruptRecordError(RetriableError, BrokerResponseError):
-    """2"""
+    """A record batch fails its checksum, or is not a record batch."""
 
     code = 2
+    advice = "On produce: try again. On fetch: the bytes on disk or on the way are damaged; check the broker's disk, or seek past the batch."
 
 
 class UnknownTopicOrPartitionError(InvalidMetadataError, BrokerResponseError):
-    """3"""
+    """The broker asked does not have this topic or partition."""
 
     code = 3
+    advice = "Create the topic, check its name, or wait for a new topic to reach every broker."
 
 
 class InvalidFetchRequestError(BrokerResponseError):
-    """4"""
+    """The fetch asked for an impossible number of bytes."""
 
     code = 4
+    advice = "Check fetch_max_bytes and max_partition_fetch_bytes."
 
 
 class LeaderNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    """5"""
+    """The partition has no leader at the moment."""
 
     code = 5
+    advice = "Try again: an election is under way, or all its replicas are down."
 
 
 class NotLeaderForPartitionError(InvalidMetadataError, BrokerResponseError):
-    """6"""
+    """The broker asked does not lead the partition, or holds no replica of it."""
 
     code = 6
+    advice = "Refresh the metadata and ask the leader."
 
 
 class RequestTimedOutError(RetriableError, BrokerResponseError):
-    """7"""
+    """The request was not answered in time."""
 
     code = 7
+    advice = "Try again; if it lasts, look at the broker's load or raise request_timeout_ms."
 
 
 class BrokerNotAvailableError(BrokerResponseError):
-    """8"""
+    """The broker is not available."""
 
     code = 8
+    advice = "Check that the broker runs."
 
 
 class ReplicaNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    """9"""
+    """The broker holds no usable replica of the partition."""
 
     code = 9
+    advice = "Refresh the metadata and try again."
 
 
 class MessageSizeTooLargeError(BrokerResponseError):
-    """10"""
+    """A batch is larger than the topic's max.message.bytes, or the request larger than max_request_size."""
 
     code = 10
+    advice = "Send smaller records, or raise max.message.bytes on the topic and max_request_size here."
 
 
 class StaleControllerEpochError(BrokerResponseError):
-    """11"""
+    """The request comes from a controller that has been replaced."""
 
     code = 11
+    advice = "Find the present controller."
 
 
 class OffsetMetadataTooLargeError(BrokerResponseError):
-    """12"""
+    """The text committed with an offset is too long."""
 
     code = 12
+    advice = "Shorten it, or raise offset.metadata.max.bytes on the broker."
 
 
 class NetworkExceptionError(InvalidMetadataError, BrokerResponseError):
-    """13"""
+    """The connection ended before the answer came."""
 
     code = 13
+    advice = "Try again."
 
 
 class CoordinatorLoadInProgressError(RetriableError, BrokerResponseError):
-    """14"""
+    """The coordinator is reading its state from the log."""
 
     code = 14
+    advice = "Try again in a moment."
 
 
 class CoordinatorNotAvailableError(RetriableError, BrokerResponseError):
-    """15"""
+    """The group or transaction has no coordinator at the moment."""
 
     code = 15
+    advice = "Try again; the coordinator is starting or moving."
 
 
 class NotCoordinatorError(RetriableError, BrokerResponseError):
-    """16"""
+    """The broker asked does not coordinate this group or transaction."""
 
     code = 16
+    advice = "Look the coordinator up again."
 
 
 class InvalidTopicError(BrokerResponseError):
-    """17"""
+    """The topic name is not allowed, or the topic is internal."""
 
     code = 17
+    advice = "Use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
 
 
 class RecordListTooLargeError(BrokerResponseError):
-    """18"""
+    """The batches of a partition are larger than its segment."""
 
     code = 18
+    advice = "Send smaller batches, or raise segment.bytes."
 
 
 class NotEnoughReplicasError(RetriableError, BrokerResponseError):
-    """19"""
+    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
 
     code = 19
+    advice = "Try again once the replicas have caught up."
 
 
 class NotEnoughReplicasAfterAppendError(RetriableError, BrokerResponseError):
-    """20"""
+    """The records were written, and then too few replicas were in sync."""
 
     code = 20
+    advice = "Try again; without idempotence this may write twice."
 
 
 class InvalidRequiredAcksError(BrokerResponseError):
-    """21"""
+    """acks is not 0, 1 or all (-1)."""
 
     code = 21
+    advice = "Use one of those."
 
 
 class IllegalGenerationError(BrokerResponseError):
-    """22"""
+    """The generation is not the group's present one."""
 
     code = 22
+    advice = "Rejoin the group."
 
 
 class InconsistentGroupProtocolError(BrokerResponseError):
-    """23"""
+    """The member shares no protocol type or assignor with the group."""
 
     code = 23
+    advice = "Give all members one assignor in common."
 
 
 class InvalidGroupIdError(BrokerResponseError):
-    """24"""
+    """The group id is empty or otherwise not allowed."""
 
     code = 24
+    advice = "Set group_id."
 
 
 class UnknownMemberIdError(BrokerResponseError):
-    """25"""
+    """The coordinator does not know this member: its session expired, or it left."""
 
     code = 25
+    advice = "Rejoin with an empty member id; if it happens often, raise session_timeout_ms."
 
 
 class InvalidSessionTimeoutError(BrokerResponseError):
-    """26"""
+    """The session timeout is outside the broker's bounds."""
 
     code = 26
+    advice = "Stay within group.min.session.timeout.ms and group.max.session.timeout.ms."
 
 
 class RebalanceInProgressError(BrokerResponseError):
-    """27"""
+    """The group is rebalancing."""
 
     code = 27
+    advice = "Rejoin."
 
 
 class InvalidCommitOffsetSizeError(BrokerResponseError):
-    """28"""
+    """The offsets of one commit do not fit into a batch."""
 
     code = 28
+    advice = "Commit fewer partitions at once, or shorten their metadata."
 
 
 class TopicAuthorizationFailedError(AuthorizationError):
-    """29"""
+    """The principal may not do this with the topic."""
 
     code = 29
+    advice = "Grant the operation on the topic."
 
 
 class GroupAuthorizationFailedError(AuthorizationError):
-    """30"""
+    """The principal may not do this with the group."""
 
     code = 30
+    advice = "Grant READ (or DESCRIBE, DELETE) on the group."
 
 
 class ClusterAuthorizationFailedError(AuthorizationError):
-    """31"""
+    """The principal may not do this with the cluster."""
 
     code = 31
+    advice = "Grant the operation on the cluster."
 
 
 class InvalidTimestampError(BrokerResponseError):
-    """32"""
+    """The record's timestamp is too far from the broker's clock."""
 
     code = 32
+    advice = "Check the clocks and message.timestamp.before.max.ms, message.timestamp.after.max.ms."
 
 
 class UnsupportedSaslMechanismError(BrokerResponseError):
-    """33"""
+    """The listener does not offer this SASL mechanism."""
 
     code = 33
+    advice = "Choose one that the broker names."
 
 
 class IllegalSaslStateError(BrokerResponseError):
-    """34"""
+    """The request does not fit the state of the SASL exchange."""
 
     code = 34
+    advice = "Check that both ends use the same security_protocol."
 
 
 class UnsupportedVersionError(BrokerResponseError):
-    """35"""
+    """The broker does not serve the version of the API that this call needs."""
 
     code = 35
+    advice = "Upgrade the broker, or leave the newer option out."
 
 
 class TopicAlreadyExistsError(BrokerResponseError):
-    """36"""
+    """A topic of that name exists."""
 
     code = 36
+    advice = "Choose another name, or use the topic as it is."
 
 
 class InvalidPartitionsError(BrokerResponseError):
-    """37"""
+    """The number of partitions is not allowed."""
 
     code = 37
+    advice = "Ask for at least one, and never for fewer than there are."
 
 
 class InvalidReplicationFactorError(BrokerResponseError):
-    """38"""
+    """The replication factor is below 1 or above the number of live brokers."""
 
     code = 38
+    advice = "Lower it, or start more brokers."
 
 
 class InvalidReplicationAssignmentError(BrokerResponseError):
-    """39"""
+    """The replica assignment is not allowed."""
 
     code = 39
+    advice = "Name distinct, existing brokers, as many for each partition."
 
 
 class InvalidConfigurationError(BrokerResponseError):
-    """40"""
+    """A configuration value is not allowed."""
 
     code = 40
+    advice = "The message names the key and what it takes."
 
 
 class NotControllerError(RetriableError, BrokerResponseError):
-    """41"""
+    """The broker asked is not the active controller."""
 
     code = 41
+    advice = "Find the controller and ask again."
 
 
 class InvalidRequestError(BrokerResponseError):
-    """42"""
+    """The request contradicts itself or the protocol."""
 
     code = 42
+    advice = "The message says where, when the broker gives one."
 
 
 class UnsupportedForMessageFormatError(BrokerResponseError):
-    """43"""
+    """The log's message format does not allow this."""
 
     code = 43
+    advice = "Use record batches of format 2."
 
 
 class PolicyViolationError(BrokerResponseError):
-    """44"""
+    """A policy of the cluster forbids this."""
 
     code = 44
+    advice = "Ask whoever set the policy."
 
 
 class OutOfOrderSequenceNumberError(BrokerResponseError):
-    """45"""
+    """The broker misses records before these of the same producer."""
 
     code = 45
+    advice = "Nothing of this batch was written; the producer restores order itself where that loses nothing."
 
 
 class DuplicateSequenceNumberError(BrokerResponseError):
-    """46"""
+    """The broker has this batch already."""
 
     code = 46
+    advice = "Nothing: it was written before."
 
 
 class InvalidProducerEpochError(BrokerResponseError):
-    """47"""
+    """A newer instance of this producer exists."""
 
     code = 47
+    advice = "Begin anew with a new producer, or find out who else uses the transactional id."
 
 
 class InvalidTxnStateError(BrokerResponseError):
-    """48"""
+    """The transaction is not in a state that allows this."""
 
     code = 48
+    advice = "Abort it, and begin again."
 
 
 class InvalidProducerIdMappingError(BrokerResponseError):
-    """49"""
+    """The producer id is not the one of the transactional id."""
 
     code = 49
+    advice = "Begin anew with a new producer."
 
 
 class InvalidTransactionTimeoutError(BrokerResponseError):
-    """50"""
+    """The transaction timeout is above the broker's maximum."""
 
     code = 50
+    advice = "Stay below transaction.max.timeout.ms."
 
 
 class ConcurrentTransactionsError(RetriableError, BrokerResponseError):
-    """51"""
+    """The transaction before is still being completed."""
 
     code = 51
+    advice = "Try again in a moment."
 
 
 class TransactionCoordinatorFencedError(BrokerResponseError):
-    """52"""
+    """The marker comes from a coordinator that has been replaced."""
 
     code = 52
+    advice = "Nothing: the new coordinator completes the transaction."
 
 
 class TransactionalIdAuthorizationFailedError(AuthorizationError):
-    """53"""
+    """The principal may not use the transactional id."""
 
     code = 53
+    advice = "Grant WRITE on it."
 
 
 class SecurityDisabledError(BrokerResponseError):
-    """54"""
+    """The broker runs without an authorizer."""
 
     code = 54
+    advice = "Configure one before managing ACLs."
 
 
 class OperationNotAttemptedError(BrokerResponseError):
-    """55"""
+    """The broker did not try, because another part of the request failed."""
 
     code = 55
+    advice = "Mend the other part and send again."
 
 
 class KafkaStorageError(InvalidMetadataError, BrokerResponseError):
-    """56"""
+    """The broker cannot read or write the log."""
 
     code = 56
+    advice = "Look at the broker's disk and log."
 
 
 class LogDirNotFoundError(BrokerResponseError):
-    """57"""
+    """The broker has no such log directory."""
 
     code = 57
+    advice = "Name one of its log.dirs."
 
 
 class SaslAuthenticationFailedError(BrokerResponseError):
-    """58"""
+    """The credentials were refused."""
 
     code = 58
+    advice = "Check user, password and mechanism."
 
 
 class UnknownProducerIdError(BrokerResponseError):
-    """59"""
+    """The broker no longer knows the producer: its records were deleted."""
 
     code = 59
+    advice = "The producer takes a new epoch by itself."
 
 
 class ReassignmentInProgressError(BrokerResponseError):
-    """60"""
+    """A reassignment of the partition is under way."""
 
     code = 60
+    advice = "Wait for it or cancel it."
 
 
 class DelegationTokenAuthDisabledError(BrokerResponseError):
-    """61"""
+    """The broker does not offer delegation tokens."""
 
     code = 61
+    advice = "Use another mechanism."
 
 
 class DelegationTokenNotFoundError(BrokerResponseError):
-    """62"""
+    """No such delegation token."""
 
     code = 62
+    advice = "Create a new one."
 
 
 class DelegationTokenOwnerMismatchError(BrokerResponseError):
-    """63"""
+    """The principal neither owns nor may renew the token."""
 
     code = 63
+    advice = "Use the owner's credentials."
 
 
 class DelegationTokenRequestNotAllowedError(BrokerResponseError):
-    """64"""
+    """Tokens are not managed over this kind of connection."""
 
     code = 64
+    advice = "Connect with SASL or mutual TLS."
 
 
 class DelegationTokenAuthorizationFailedError(AuthorizationError):
-    """65"""
+    """The principal may not manage tokens."""
 
     code = 65
+    advice = "Grant the operation."
 
 
 class DelegationTokenExpiredError(BrokerResponseError):
-    """66"""
+    """The delegation token has expired."""
 
     code = 66
+    advice = "Create a new one."
 
 
 class InvalidPrincipalTypeError(BrokerResponseError):
-    """67"""
+    """The principal's type is not supported."""
 
     code = 67
+    advice = "Use the type User."
 
 
 class NonEmptyGroupError(BrokerResponseError):
-    """68"""
+    """The group still has members."""
 
     code = 68
+    advice = "Stop its consumers first."
 
 
 class GroupIdNotFoundError(BrokerResponseError):
-    """69"""
+    """No such group."""
 
     code = 69
+    advice = "Check the group id."
 
 
 class FetchSessionIdNotFoundError(RetriableError, BrokerResponseError):
-    """70"""
+    """The broker dropped the fetch session."""
 
     code = 70
+    advice = "The consumer opens a new one by itself."
 
 
 class InvalidFetchSessionEpochError(RetriableError, BrokerResponseError):
-    """71"""
+    """The fetch session is at another epoch."""
 
     code = 71
+    advice = "The consumer opens a new one by itself."
 
 
 class ListenerNotFoundError(InvalidMetadataError, BrokerResponseError):
-    """72"""
+    """The leader has no listener of the name that the request came in by."""
 
     code = 72
+    advice = "Give all brokers the same listeners."
 
 
 class TopicDeletionDisabledError(BrokerResponseError):
-    """73"""
+    """The cluster does not delete topics."""
 
     code = 73
+    advice = "Set delete.topic.enable."
 
 
 class FencedLeaderEpochError(InvalidMetadataError, BrokerResponseError):
-    """74"""
+    """The request names an older leader epoch than the broker has."""
 
     code = 74
+    advice = "Refresh the metadata."
 
 
-class UnknownLeaderEpochError(InvalidMetadataError, BrokerResponseError):
-    """75"""
+class UnknownLeaderEpochError(RetriableError, BrokerResponseError):
+    """The request names a newer leader epoch than the broker has."""
 
     code = 75
+    advice = "Try again: the broker will catch up."
 
 
 class UnsupportedCompressionTypeError(BrokerResponseError):
-    """76"""
+    """The request's version cannot carry this codec."""
 
     code = 76
+    advice = "Use a newer client for zstd."
 
 
 class StaleBrokerEpochError(BrokerResponseError):
-    """77"""
+    """The broker registered again meanwhile."""
 
     code = 77
+    advice = "Nothing: the broker goes on with its new epoch."
 
 
 class OffsetNotAvailableError(RetriableError, BrokerResponseError):
-    """78"""
+    """The leader is new and does not know yet how far the log is committed."""
 
     code = 78
+    advice = "Try again in a moment."
 
 
 class MemberIdRequiredError(BrokerResponseError):
-    """79"""
+    """The group gives the member an id, with which it must join again."""
 
     code = 79
+    advice = "The consumer does so by itself."
 
 
 class PreferredLeaderNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    """80"""
+    """The preferred leader is down or not in sync."""
 
     code = 80
+    advice = "Try again later."
 
 
 class GroupMaxSizeReachedError(BrokerResponseError):
-    """81"""
+    """The group has as many members as it may have."""
 
     code = 81
+    advice = "Raise group.max.size, or run fewer consumers."
 
 
 class FencedInstanceIdError(BrokerResponseError):
-    """82"""
+    """Another member uses the same group_instance_id."""
 
     code = 82
+    advice = "Give every instance its own."
 
 
 class EligibleLeadersNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    """83"""
+    """No replica may become leader."""
 
     code = 83
+    advice = "Bring a replica that was in sync back."
 
 
 class ElectionNotNeededError(InvalidMetadataError, BrokerResponseError):
-    """84"""
+    """The partition has the leader already."""
 
     code = 84
+    advice = "Nothing."
 
 
 class NoReassignmentInProgressError(BrokerResponseError):
-    """85"""
+    """No reassignment is under way."""
 
     code = 85
+    advice = "Nothing."
 
 
 class GroupSubscribedToTopicError(BrokerResponseError):
-    """86"""
+    """The group is subscribed to the topic, so its offsets cannot be deleted."""
 
     code = 86
+    advice = "Stop the group's consumers of that topic first."
 
 
 class InvalidRecordError(BrokerResponseError):
-    """87"""
+    """A record breaks a rule of the topic."""
 
     code = 87
+    advice = "The message names the record; a compacted topic needs keys."
 
 
 class UnstableOffsetCommitError(RetriableError, BrokerResponseError):
-    """88"""
+    """Offsets of an open transaction are pending."""
 
     code = 88
+    advice = "Try again once the transaction has ended."
 
 
 class ThrottlingQuotaExceededError(RetriableError, BrokerResponseError):
-    """89"""
+    """The quota is used up."""
 
     code = 89
+    advice = "Try again after the throttle time."
 
 
 class ProducerFencedError(BrokerResponseError):
-    """90"""
+    """A newer producer uses the same transactional id."""
 
     code = 90
+    advice = "Stop this one."
 
 
 class ResourceNotFoundError(BrokerResponseError):
-    """91"""
+    """No such resource."""
 
     code = 91
+    advice = "Check its name."
 
 
 class DuplicateResourceError(BrokerResponseError):
-    """92"""
+    """One resource is named twice."""
 
     code = 92
+    advice = "Name it once."
 
 
 class UnacceptableCredentialError(BrokerResponseError):
-    """93"""
+    """The credential is too weak or malformed."""
 
     code = 93
+    advice = "Use more iterations, or a salt."
 
 
 class InconsistentVoterSetError(BrokerResponseError):
-    """94"""
+    """The receiver is not a voter that the sender takes it for."""
 
     code = 94
+    advice = "Compare the quorum's configuration on both."
 
 
 class InvalidUpdateVersionError(BrokerResponseError):
-    """95"""
+    """The feature cannot be set to that level."""
 
     code = 95
+    advice = "Ask for the levels that the cluster supports."
 
 
 class FeatureUpdateFailedError(BrokerResponseError):
-    """96"""
+    """The features could not be changed."""
 
     code = 96
+    advice = "Look into the controller's log."
 
 
 class PrincipalDeserializationFailureError(BrokerResponseError):
-    """97"""
+    """The forwarded principal could not be read."""
 
     code = 97
+    advice = "Give all brokers the same principal builder."
 
 
 class SnapshotNotFoundError(BrokerResponseError):
-    """98"""
+    """No such metadata snapshot."""
 
     code = 98
+    advice = "Fetch the newest."
 
 
 class PositionOutOfRangeError(BrokerResponseError):
-    """99"""
+    """The position is outside the snapshot."""
 
     code = 99
+    advice = "Start the snapshot anew."
 
 
 class UnknownTopicIdError(InvalidMetadataError, BrokerResponseError):
-    """100"""
+    """The broker does not know the topic id."""
 
     code = 100
+    advice = "Refresh the metadata: the topic was deleted or is new."
 
 
 class DuplicateBrokerRegistrationError(BrokerResponseError):
-    """101"""
+    """A live broker has this node id."""
 
     code = 101
+    advice = "Give every broker its own node.id."
 
 
 class BrokerIdNotRegisteredError(BrokerResponseError):
-    """102"""
+    """No broker of this id is registered."""
 
     code = 102
+    advice = "Register it first."
 
 
 class InconsistentTopicIdError(InvalidMetadataError, BrokerResponseError):
-    """103"""
+    """The log belongs to another topic of the same name."""
 
     code = 103
+    advice = "Refresh the metadata."
 
 
 class InconsistentClusterIdError(BrokerResponseError):
-    """104"""
+    """The request is for another cluster."""
 
     code = 104
+    advice = "Check the addresses."
 
 
 class TransactionalIdNotFoundError(BrokerResponseError):
-    """105"""
+    """No such transactional id."""
 
     code = 105
+    advice = "Check its name."
 
 
 class FetchSessionTopicIdError(RetriableError, BrokerResponseError):
-    """106"""
+    """The fetch session mixes names and ids of topics."""
 
     code = 106
+    advice = "The consumer opens a new one by itself."
 
 
 class IneligibleReplicaError(BrokerResponseError):
-    """107"""
+    """A replica of the new in-sync set is fenced or shutting down."""
 
     code = 107
+    advice = "Nothing: the leader tries again."
 
 
 class NewLeaderElectedError(BrokerResponseError):
-    """108"""
+    """The change was made, and another broker leads now."""
 
     code = 108
+    advice = "Refresh the metadata."
 
 
 class OffsetMovedToTieredStorageError(BrokerResponseError):
-    """109"""
+    """The offset is in remote storage only."""
 
     code = 109
+    advice = "Read it from there."
 
 
 class FencedMemberEpochError(BrokerResponseError):
-    """110"""
+    """The coordinator has fenced the member."""
 
     code = 110
+    advice = "Give all partitions up and join again."
 
 
 class UnreleasedInstanceIdError(BrokerResponseError):
-    """111"""
+    """The instance id is still in use in the group."""
 
     code = 111
+    advice = "Wait until its session has expired, or stop the other member."
 
 
 class UnsupportedAssignorError(BrokerResponseError):
-    """112"""
+    """The group does not support the assignor."""
 
     code = 112
+    advice = "Use one that the coordinator names."
 
 
 class StaleMemberEpochError(BrokerResponseError):
-    """113"""
+    """The member's epoch is not the present one."""
 
     code = 113
+    advice = "Try again with the epoch from the next heartbeat."
 
 
 class MismatchedEndpointTypeError(BrokerResponseError):
-    """114"""
+    """The request belongs on the other kind of listener."""
 
     code = 114
+    advice = "Ask a controller, or a broker."
 
 
 class UnsupportedEndpointTypeError(BrokerResponseError):
-    """115"""
+    """The endpoint type is not supported."""
 
     code = 115
+    advice = "Use brokers or controllers."
 
 
 class UnknownControllerIdError(BrokerResponseError):
-    """116"""
+    """No such controller."""
 
     code = 116
+    advice = "Check its id."
 
 
 class UnknownSubscriptionIdError(BrokerResponseError):
-    """117"""
+    """The telemetry subscription is out of date."""
 
     code = 117
+    advice = "The client asks for a new one by itself."
 
 
 class TelemetryTooLargeError(BrokerResponseError):
-    """118"""
+    """The pushed metrics are too large."""
 
     code = 118
+    advice = "Push fewer."
 
 
 class InvalidRegistrationError(BrokerResponseError):
-    """119"""
+    """The controller refuses the broker's registration."""
 
     code = 119
+    advice = "Compare its features, directories and listeners."
 
 
 class TransactionAbortableError(BrokerResponseError):
-    """120"""
+    """The transaction cannot go on."""
 
     code = 120
+    advice = "Abort it, and begin again."
 
 
 class InvalidRecordStateError(BrokerResponseError):
-    """121"""
+    """The record is not in a state that allows the acknowledgement."""
 
     code = 121
+    advice = "Nothing: it will be delivered again."
 
 
 class ShareSessionNotFoundError(RetriableError, BrokerResponseError):
-    """122"""
+    """The broker dropped the share session."""
 
     code = 122
+    advice = "The consumer opens a new one by itself."
 
 
 class InvalidShareSessionEpochError(RetriableError, BrokerResponseError):
-    """123"""
+    """The share session is at another epoch."""
 
     code = 123
+    advice = "The consumer opens a new one by itself."
 
 
 class FencedStateEpochError(BrokerResponseError):
-    """124"""
+    """The share group's state has a newer epoch."""
 
     code = 124
+    advice = "Read the state again."
 
 
 class InvalidVoterKeyError(BrokerResponseError):
-    """125"""
+    """The voter's key is not the one of the receiver."""
 
     code = 125
+    advice = "Compare directory ids."
 
 
 class DuplicateVoterError(BrokerResponseError):
-    """126"""
+    """The voter is in the set already."""
 
     code = 126
+    advice = "Nothing."
 
 
 class VoterNotFoundError(BrokerResponseError):
-    """127"""
+    """The voter is not in the set."""
 
     code = 127
+    advice = "Check its id."
+
+
+class InvalidRegularExpressionError(BrokerResponseError):
+    """The subscription's pattern cannot be compiled."""
+
+    code = 128
+    advice = "Use RE2 syntax."
+
+
+class RebootstrapRequiredError(BrokerResponseError):
+    """The client's picture of the cluster is too old."""
+
+    code = 129
+    advice = "The client starts from bootstrap_servers by itself."
+
+
+class StreamsInvalidTopologyError(BrokerResponseError):
+    """The topology is not valid."""
+
+    code = 130
+    advice = "Mend the topology."
+
+
+class StreamsInvalidTopologyEpochError(BrokerResponseError):
+    """The topology's epoch is not valid."""
+
+    code = 131
+    advice = "Raise it by one."
+
+
+class StreamsTopologyFencedError(BrokerResponseError):
+    """The topology's epoch is out of date."""
+
+    code = 132
+    advice = "Restart with the newest topology."
+
+
+class ShareSessionLimitReachedError(RetriableError, BrokerResponseError):
+    """The broker has as many share sessions as it may have."""
+
+    code = 133
+    advice = "Try again later."
 
 
 class ProtocolError(KafkaError):
