@@ -1,0 +1,48 @@
+"""Partition assignment strategies: pure functions over members, subscriptions and partition counts, and the objects
+that put them under Kafka's names. Nothing here talks to a broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triokafka.assignors.assignor import (
+    ENTRY_POINT_GROUP,
+    Assignment,
+    Assignor,
+    MemberSubscription,
+    in_member_order,
+    resolve_assignors,
+)
+from triokafka.assignors.range import RangeAssignor, assign_range
+from triokafka.assignors.roundrobin import RoundRobinAssignor, assign_round_robin
+from triokafka.assignors.stickiness import assign_sticky, settle_claims
+
+BUILT_IN: Final[dict[str, type[Assignor]]] = {
+    assignor.name: assignor for assignor in (RangeAssignor, RoundRobinAssignor)
+}
+"""Wire name to class."""
+
+JAVA_NAMES: Final = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""The class names that stand in Kafka's configuration files."""
+
+__all__ = [
+    "BUILT_IN",
+    "ENTRY_POINT_GROUP",
+    "JAVA_NAMES",
+    "Assignment",
+    "Assignor",
+    "MemberSubscription",
+    "RangeAssignor",
+    "RoundRobinAssignor",
+    "assign_range",
+    "assign_round_robin",
+    "assign_sticky",
+    "in_member_order",
+    "resolve_assignors",
+    "settle_claims",
+]

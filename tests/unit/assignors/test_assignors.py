@@ -1,0 +1,146 @@
+"""Worked examples for the assignors, each checked against what Java's class answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from triokafka.assignors import (
+    Assignment,
+    Assignor,
+    MemberSubscription,
+    RangeAssignor,
+    RoundRobinAssignor,
+    assign_range,
+    assign_round_robin,
+    assign_sticky,
+    in_member_order,
+    resolve_assignors,
+    settle_claims,
+)
+from triokafka.errors import ConfigurationError
+from triokafka.structs import TopicPartition
+
+
+def group(**subscriptions: str) -> dict[str, MemberSubscription]:
+    """``c0="t0 t1"``: member to topics."""
+    return {member: MemberSubscription(topics.split()) for member, topics in subscriptions.items()}
+
+
+def named(assigned: Mapping[str, list[TopicPartition]]) -> dict[str, str]:
+    return {member: " ".join(f"{tp.topic}p{tp.partition}" for tp in sorted(got)) for member, got in assigned.items()}
+
+
+def held(**partitions: str) -> dict[TopicPartition, str]:
+    """``c0="t0p0 t0p1"``: who held what before."""
+    owners = {}
+    for member, names in partitions.items():
+        for name in names.split():
+            topic, number = name.split("p")
+            owners[TopicPartition(topic, int(number))] = member
+    return owners
+
+
+def test_range_gives_the_first_members_the_extra_partitions_of_each_topic() -> None:
+    """(`client/ASG-7`, `client/ASG-9`)"""
+    assigned = assign_range(group(c0="t0 t1", c1="t0 t1"), {"t0": 3, "t1": 3})
+    assert named(assigned) == {"c0": "t0p0 t0p1 t1p0 t1p1", "c1": "t0p2 t1p2"}
+
+
+def test_round_robin_deals_over_topic_borders() -> None:
+    """(`client/ASG-8`, `client/ASG-9`)"""
+    assigned = assign_round_robin(group(c0="t0 t1", c1="t0 t1"), {"t0": 3, "t1": 3})
+    assert named(assigned) == {"c0": "t0p0 t0p2 t1p1", "c1": "t0p1 t1p0 t1p2"}
+
+
+def test_round_robin_passes_over_members_that_did_not_subscribe() -> None:
+    """Java's documented example of unequal subscriptions (`client/ASG-8`)."""
+    assigned = assign_round_robin(group(c0="t0", c1="t0 t1", c2="t0 t1 t2"), {"t0": 1, "t1": 2, "t2": 3})
+    assert named(assigned) == {"c0": "t0p0", "c1": "t1p0", "c2": "t1p1 t2p0 t2p1 t2p2"}
+
+
+def test_range_leaves_the_last_members_empty_when_partitions_run_out() -> None:
+    """(`client/ASG-7`)"""
+    assert named(assign_range(group(c2="t", c0="t", c1="t"), {"t": 2})) == {"c0": "tp0", "c1": "tp1", "c2": ""}
+
+
+def test_topics_without_metadata_are_left_out_and_every_member_has_an_entry() -> None:
+    """(`client/ASG-2`, `client/ASG-6`)"""
+    for assign in (assign_range, assign_round_robin):
+        assert assign(group(c0="gone", c1="t gone"), {"t": 1, "empty": 0}) == {"c0": [], "c1": [TopicPartition("t", 0)]}
+
+
+def test_static_members_come_first_in_the_order_of_their_instance_ids() -> None:
+    """Java's MemberInfo order (`client/ASG-10`, `client/MOD-18`)."""
+    members = {
+        "a": MemberSubscription(["t"]),
+        "b": MemberSubscription(["t"], group_instance_id="i2"),
+        "c": MemberSubscription(["t"], group_instance_id="i1"),
+    }
+    assert in_member_order(members) == ["c", "b", "a"]
+
+
+def test_sticky_without_history_deals_like_round_robin() -> None:
+    assigned = assign_sticky(
+        group(c0="t0 t1 t2 t3", c1="t0 t1 t2 t3", c2="t0 t1 t2 t3"), dict.fromkeys(["t0", "t1", "t2", "t3"], 2), {}
+    )
+    assert named(assigned) == {"c0": "t0p0 t1p1 t3p0", "c1": "t0p1 t2p0 t3p1", "c2": "t1p0 t2p1"}
+
+
+def test_sticky_moves_only_what_the_gone_member_held() -> None:
+    """Java's first documented example: c1 leaves, c0 and c2 keep everything."""
+    owners = held(c0="t0p0 t1p1 t3p0", c1="t0p1 t2p0 t3p1", c2="t1p0 t2p1")
+    assigned = assign_sticky(
+        group(c0="t0 t1 t2 t3", c2="t0 t1 t2 t3"), dict.fromkeys(["t0", "t1", "t2", "t3"], 2), owners
+    )
+    for partition, owner in owners.items():
+        if owner != "c1":
+            assert partition in assigned[owner]
+    assert sorted(map(len, assigned.values())) == [4, 4]
+
+
+def test_sticky_with_unequal_subscriptions_is_evener_than_round_robin() -> None:
+    """Java's second documented example: c0 leaves; c1 keeps its two topics' worth."""
+    owners = held(c0="t0p0", c1="t1p0 t1p1", c2="t2p0 t2p1 t2p2")
+    assigned = assign_sticky(group(c1="t0 t1", c2="t0 t1 t2"), {"t0": 1, "t1": 2, "t2": 3}, owners)
+    assert named(assigned) == {"c1": "t0p0 t1p0 t1p1", "c2": "t2p0 t2p1 t2p2"}
+
+
+def test_a_new_member_takes_its_share_and_nothing_else_moves() -> None:
+    before = assign_sticky(group(a="t", b="t"), {"t": 7}, {})
+    owners = {partition: member for member, got in before.items() for partition in got}
+    after = assign_sticky(group(a="t", b="t", c="t"), {"t": 7}, owners)
+    assert sorted(map(len, after.values())) == [2, 2, 3]
+    assert len([1 for member in "ab" for partition in after[member] if owners[partition] == member]) == 5
+
+
+def test_the_newer_generation_owns_and_equal_claims_cancel() -> None:
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert settle_claims({"old": (3, [t0, t1]), "new": (4, [t0])}) == {t0: "new", t1: "old"}
+    assert settle_claims({"a": (3, [t0]), "b": (3, [t0, t1])}) == {t1: "b"}
+
+
+def test_strategies_are_named_given_as_class_or_as_object() -> None:
+    """(`client/ASG-11`, `client/CO-7`)"""
+
+    class Everything(Assignor):
+        name = "everything"
+
+        def assign(self, members, partitions):  # type: ignore[no-untyped-def]
+            return {member: Assignment() for member in members}
+
+    mine = Everything()
+    found = resolve_assignors(["range", RoundRobinAssignor, mine])
+    assert [assignor.name for assignor in found] == ["range", "roundrobin", "everything"]
+    assert found[2] is mine
+    assert isinstance(resolve_assignors("org.apache.kafka.clients.consumer.RangeAssignor")[0], RangeAssignor)
+
+
+def test_an_unknown_strategy_names_the_nearest_known_one() -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'roundrobin'"):
+        resolve_assignors("round-robin")
+    with pytest.raises(ConfigurationError, match="at least one"):
+        resolve_assignors([])
+    with pytest.raises(ConfigurationError, match="same name"):
+        resolve_assignors(["range", "range"])

@@ -1,0 +1,154 @@
+"""What an assignor is: the strategy by which the leader of a group deals partitions to members.
+
+Lives here: the interface, its value types, the order of members, and how the option
+``partition_assignment_strategy`` is turned into objects. An assignor never talks to a broker and never sees a clock.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+from triokafka.errors import ConfigurationError
+from triokafka.structs import TopicPartition
+
+ENTRY_POINT_GROUP = "triokafka.assignors"
+
+
+class MemberSubscription(NamedTuple):
+    """What one member said when it joined.
+
+    ``owned_partitions`` is what it held then (empty under the eager protocol), ``generation`` the generation in which
+    it got them (-1 unknown); ``user_data`` belongs to the assignor.
+    """
+
+    topics: Collection[str]
+    user_data: bytes | None = None
+    owned_partitions: Sequence[TopicPartition] = ()
+    group_instance_id: str | None = None
+    generation: int = -1
+    rack_id: str | None = None
+
+
+class Assignment(NamedTuple):
+    """What one member gets: its partitions, and the assignor's own data for it."""
+
+    partitions: Sequence[TopicPartition] = ()
+    user_data: bytes | None = None
+
+
+Members = Mapping[str, MemberSubscription]
+"""Member id to subscription."""
+
+
+class Assignor(ABC):
+    """A strategy under its wire name. Give an instance, the class, or the name of an entry point in
+    ``triokafka.assignors`` as ``partition_assignment_strategy``.
+
+    One instance serves one consumer, so it may remember its own assignment; `assign` runs at the leader alone and must
+    give the same result for the same arguments wherever it runs.
+    """
+
+    name: ClassVar[str]
+    cooperative: ClassVar[bool] = False
+    """Whether members keep what they hold while they rejoin (KIP-429)."""
+
+    def user_data(self, topics: Collection[str]) -> bytes | None:
+        """Bytes to send along with the subscription when joining."""
+        return None
+
+    @abstractmethod
+    def assign(self, members: Members, partitions: Mapping[str, int]) -> dict[str, Assignment]:
+        """Deal out all partitions.
+
+        Args:
+            members: every member of the group with its subscription.
+            partitions: topic to number of partitions; topics that do not exist are missing.
+
+        Returns:
+            One entry for each member, possibly without partitions.
+        """
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Note that this member got ``assignment`` in ``generation``. Nothing to note by default."""
+        return
+
+
+def java_order(text: str) -> bytes:
+    """A sort key that orders strings as Java does (by UTF-16 code unit), so that leaders in both languages agree."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def in_member_order(members: Members) -> list[str]:
+    """Member ids in the order of dealing: static members by instance id, then the rest by member id."""
+
+    def key(member_id: str) -> tuple[bool, bytes]:
+        instance = members[member_id].group_instance_id
+        return (True, java_order(member_id)) if instance is None else (False, java_order(instance))
+
+    return sorted(members, key=key)
+
+
+def subscribers(members: Members, partitions: Mapping[str, int]) -> dict[str, list[str]]:
+    """Topic to the members subscribed to it, both in order; topics without partitions or subscribers are left out."""
+    found: dict[str, list[str]] = {}
+    for member_id in in_member_order(members):
+        for topic in dict.fromkeys(members[member_id].topics):
+            if partitions.get(topic, 0) > 0:
+                found.setdefault(topic, []).append(member_id)
+    return {topic: found[topic] for topic in sorted(found, key=java_order)}
+
+
+def resolve_assignors(
+    strategies: Assignor | type[Assignor] | str | Iterable[Assignor | type[Assignor] | str],
+) -> list[Assignor]:
+    """Turn the option ``partition_assignment_strategy`` into assignors, in order of preference.
+
+    Each is an `Assignor`, a subclass of it, one of the built-in names, a Java class name of one of those, or the name
+    of an entry point in the group ``triokafka.assignors``.
+
+    Raises:
+        ConfigurationError: an unknown name, two strategies of one name, or none at all.
+    """
+    if isinstance(strategies, str):
+        wanted: list[Assignor | type[Assignor] | str] = [part.strip() for part in strategies.split(",") if part.strip()]
+    elif isinstance(strategies, (Assignor, type)):
+        wanted = [strategies]
+    else:
+        wanted = list(strategies)
+    found = [_resolve(strategy) for strategy in wanted]
+    names = [assignor.name for assignor in found]
+    if not found:
+        raise ConfigurationError("partition_assignment_strategy: give at least one assignor")
+    if len(set(names)) != len(names):
+        raise ConfigurationError(f"partition_assignment_strategy: two assignors have the same name in {names}")
+    return found
+
+
+def _resolve(strategy: Assignor | type[Assignor] | str) -> Assignor:
+    if isinstance(strategy, Assignor):
+        return strategy
+    if isinstance(strategy, type) and issubclass(strategy, Assignor):
+        return strategy()
+    if not isinstance(strategy, str):
+        raise ConfigurationError(f"partition_assignment_strategy: {strategy!r} is neither a name nor an Assignor")
+    from triokafka.assignors import BUILT_IN, JAVA_NAMES
+
+    built_in = BUILT_IN.get(JAVA_NAMES.get(strategy, strategy))
+    if built_in is not None:
+        return built_in()
+    from importlib.metadata import entry_points
+
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP, name=strategy):
+        plugged: object = entry_point.load()
+        if isinstance(plugged, Assignor):
+            return plugged
+        if isinstance(plugged, type) and issubclass(plugged, Assignor):
+            return plugged()
+        raise ConfigurationError(f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is {plugged!r}, not an Assignor")
+    import difflib
+
+    near = difflib.get_close_matches(strategy, BUILT_IN, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(BUILT_IN)}"
+    raise ConfigurationError(f"partition_assignment_strategy: there is no assignor {strategy!r}; {hint}")
