@@ -73,7 +73,10 @@ class Listener(ABC):
 
     @abstractmethod
     async def accept(self) -> Stream:
-        """Wait for the next connection. Raises `OSError` when the process has no file descriptor left."""
+        """Wait for the next connection.
+
+        Raises `OSError` when the process has no file descriptor left, and `trio.ClosedResourceError` after `close`.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -304,6 +307,8 @@ class _SocketListener(Listener):
 
     async def accept(self) -> Stream:
         while True:
+            if self._sock.fileno() == -1:
+                raise trio.ClosedResourceError("this listener was closed here")
             try:
                 sock, _ = self._sock.accept()
                 return _SocketStream(sock)

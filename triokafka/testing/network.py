@@ -1,0 +1,335 @@
+"""A network in memory, on virtual time: delay, loss, partitions and cut connections, all from one seed.
+
+Bytes travel in segments. A segment arrives after a drawn delay and never before the one sent ahead of it; a lost
+segment is sent again, which costs a retransmission timeout; a cut ends the connection for both ends, after an unknown
+part has arrived. Between nodes that are partitioned nothing arrives until the partition heals, as with real TCP. There
+is no task behind a connection: the receiver computes when the next segment is due, and waits for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from triokafka.structs import Buffer
+from triokafka.world import Listener, Stream
+
+_WINDOW_BYTES = 1 << 20
+_SEGMENT_BYTES = 64 << 10
+_FIRST_PORT = 40_000
+
+
+@dataclass
+class Conditions:
+    """How the network behaves; assign to a field at any time, it holds for segments sent from then on.
+
+    Args:
+        min_delay, max_delay: bounds of a segment's one-way delay, in seconds.
+        loss: probability that a segment must be sent again.
+        retransmission: what one retransmission costs, in seconds.
+        cut: probability that sending a segment cuts the connection.
+    """
+
+    min_delay: float = 0.0002
+    max_delay: float = 0.002
+    loss: float = 0.0
+    retransmission: float = 0.2
+    cut: float = 0.0
+
+
+class Network:
+    """All hosts, listeners and connections of one simulation.
+
+    ``record`` is told everything that happens, in order; it makes the trace.
+    """
+
+    def __init__(self, random: random.Random, record: Callable[..., None]) -> None:
+        self.conditions = Conditions()
+        self.record = record
+        self._random = random
+        self._listeners: dict[tuple[str, int], MemoryListener] = {}
+        self._connections: list[Connection] = []
+        self._blocked: set[tuple[str, str]] = set()
+        self._changed = trio.Event()
+        self._next_port = _FIRST_PORT
+        self._next_connection = 0
+
+    # -- faults
+
+    def partition(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Let nothing through from node ``one`` to node ``other`` (and back, unless ``one_way``) until `heal`."""
+        self.record("partition", one, other, one_way)
+        self._blocked.add((one, other))
+        if not one_way:
+            self._blocked.add((other, one))
+
+    def heal(self) -> None:
+        """End all partitions; what was held back arrives."""
+        self.record("heal")
+        self._blocked.clear()
+        self.notify()
+
+    def cut(self, one: str, other: str | None = None) -> None:
+        """Reset every connection of node ``one`` (with ``other`` only, when it is given)."""
+        for connection in list(self._connections):
+            if one in connection.nodes and (other is None or other in connection.nodes):
+                connection.reset("cut")
+
+    def drop_node(self, name: str) -> None:
+        """The node's process is gone: its listeners close, its connections are reset."""
+        for address, listener in list(self._listeners.items()):
+            if listener.node == name:
+                listener.close()
+                self._listeners.pop(address, None)
+        self.cut(name)
+
+    def is_blocked(self, source: str, target: str) -> bool:
+        """Whether nothing gets through from ``source`` to ``target`` now."""
+        return (source, target) in self._blocked
+
+    # -- used by worlds
+
+    def listen(self, node: str, host: str, port: int) -> MemoryListener:
+        """Open a listener for a node; port 0 takes a free one."""
+        if port == 0:
+            port = self._next_port
+            self._next_port += 1
+        if (host, port) in self._listeners:
+            raise OSError(errno.EADDRINUSE, f"{host}:{port} is in use")
+        listener = MemoryListener(self, node, host, port)
+        self._listeners[host, port] = listener
+        return listener
+
+    def forget_listener(self, listener: MemoryListener) -> None:
+        """A listener has closed."""
+        if self._listeners.get(listener.address) is listener:
+            del self._listeners[listener.address]
+
+    async def connect(self, node: str, host: str, port: int) -> Stream:
+        """A connection from ``node`` to a listener; refused when nobody listens, silent while partitioned."""
+        await trio.sleep(self.draw_delay())
+        while True:
+            listener = self._listeners.get((host, port))
+            if listener is None:
+                raise ConnectionRefusedError(errno.ECONNREFUSED, f"connection to {host}:{port} refused")
+            if not self.is_blocked(node, listener.node) and not self.is_blocked(listener.node, node):
+                break
+            await self.changed()
+        self._next_connection += 1
+        connection = Connection(self, self._next_connection, (node, listener.node), listener.address)
+        self._connections.append(connection)
+        self.record("connect", node, listener.node, connection.number)
+        listener.offer(connection.streams[1])
+        return connection.streams[0]
+
+    def forget_connection(self, connection: Connection) -> None:
+        """Both ends have closed."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+
+    def draw_delay(self) -> float:
+        """One segment's way through the network, in seconds, retransmissions included."""
+        conditions = self.conditions
+        delay = self._random.uniform(conditions.min_delay, conditions.max_delay)
+        while conditions.loss and self._random.random() < conditions.loss:
+            delay += conditions.retransmission
+        return delay
+
+    def draws_cut(self) -> bool:
+        """Whether the connection is cut at this segment."""
+        return bool(self.conditions.cut) and self._random.random() < self.conditions.cut
+
+    async def changed(self) -> None:
+        """Wait until a partition heals, a segment is sent or a connection ends."""
+        await self._changed.wait()
+
+    def notify(self) -> None:
+        """Wake everybody who waits for a change of the network as a whole."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+class _Pipe:
+    """One direction of a connection: segments on their way, and what the receiver has not read yet."""
+
+    def __init__(self, network: Network, source: str, target: str) -> None:
+        self.network = network
+        self.source = source
+        self.target = target
+        self.segments: deque[tuple[float, memoryview]] = deque()
+        self.unread = 0
+        self.last_arrival = 0.0
+        self.finished = False
+        self.reset = False
+        self.changed = trio.Event()
+
+    def notify(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def send(self, data: memoryview) -> None:
+        while self.unread >= _WINDOW_BYTES and not self.reset:
+            await self.changed.wait()
+        if self.reset:
+            raise ConnectionResetError(errno.ECONNRESET, "connection reset")
+        arrival = max(self.last_arrival, trio.current_time() + self.network.draw_delay())
+        self.last_arrival = arrival
+        self.segments.append((arrival, data))
+        self.unread += len(data)
+        self.notify()
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        while True:
+            if self.network.is_blocked(self.source, self.target):
+                # A partition hides everything, an end of the connection as well.
+                await self._wait_for_network()
+                continue
+            if self.segments:
+                arrival, data = self.segments[0]
+                if arrival <= trio.current_time():
+                    return self._take(data, buffer)
+                if self.reset:
+                    self.segments.clear()
+                    continue
+                await self._wait_until(arrival)
+                continue
+            if self.reset:
+                raise ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
+            if self.finished:
+                return 0
+            await self.changed.wait()
+
+    def _take(self, data: memoryview, buffer: memoryview) -> int:
+        size = min(len(data), len(buffer))
+        buffer[:size] = data[:size]
+        arrival, _ = self.segments.popleft()
+        if size < len(data):
+            self.segments.appendleft((arrival, data[size:]))
+        self.unread -= size
+        self.notify()
+        return size
+
+    async def _wait_until(self, at: float) -> None:
+        changed = self.changed
+        with trio.CancelScope(deadline=at):
+            await changed.wait()
+
+    async def _wait_for_network(self) -> None:
+        await self.network.changed()
+
+
+class Connection:
+    """Two pipes and the two streams over them; ``nodes`` are the one that connected and the one that accepted."""
+
+    def __init__(self, network: Network, number: int, nodes: tuple[str, str], listening: tuple[str, int]) -> None:
+        self.network = network
+        self.number = number
+        self.nodes = nodes
+        there, back = _Pipe(network, *nodes), _Pipe(network, nodes[1], nodes[0])
+        near = (nodes[0], 50_000 + number % 10_000)
+        self.streams = (
+            MemoryStream(self, back, there, local=near, peer=listening),
+            MemoryStream(self, there, back, local=listening, peer=near),
+        )
+        self._pipes = (there, back)
+
+    def reset(self, why: str) -> None:
+        """End the connection for both ends; what is on its way is lost."""
+        self.network.record(why, self.number)
+        for pipe in self._pipes:
+            pipe.reset = True
+            pipe.notify()
+        self.network.forget_connection(self)
+        self.network.notify()
+
+
+class MemoryStream(Stream):
+    """One end of a simulated connection."""
+
+    def __init__(
+        self, connection: Connection, incoming: _Pipe, outgoing: _Pipe, *, local: tuple[str, int], peer: tuple[str, int]
+    ) -> None:
+        self._connection = connection
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._local = local
+        self._peer = peer
+        self._closed = False
+
+    async def send(self, *buffers: Buffer) -> None:
+        data = b"".join(buffers)
+        network = self._connection.network
+        for start in range(0, len(data), _SEGMENT_BYTES):
+            self._check_open()
+            segment = memoryview(data)[start : start + _SEGMENT_BYTES]
+            if network.draws_cut():
+                self._connection.reset("cut")
+            await self._outgoing.send(segment)
+            network.record("send", self._connection.number, self._outgoing.source, len(segment))
+        await trio.lowlevel.checkpoint()
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        self._check_open()
+        try:
+            return await self._incoming.receive_into(buffer)
+        except OSError:
+            self._check_open()
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("this connection was closed here")
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._outgoing.finished = True
+        self._outgoing.notify()
+        # Whatever still arrives here is answered with a reset: a sender at the other end must not wait for the window.
+        self._incoming.reset = True
+        self._incoming.notify()
+        if self._outgoing.reset or self._incoming.finished:
+            self._connection.network.forget_connection(self._connection)
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        return self._peer
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        return self._local
+
+
+class MemoryListener(Listener):
+    """A simulated listening port with a backlog of 1024 connections."""
+
+    def __init__(self, network: Network, node: str, host: str, port: int) -> None:
+        self.node = node
+        self._network = network
+        self._address = (host, port)
+        self._send, self._receive = trio.open_memory_channel[Stream](1024)
+
+    def offer(self, stream: Stream) -> None:
+        """A connection has come in; refused when the backlog is full."""
+        try:
+            self._send.send_nowait(stream)
+        except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"connection to {self._address} refused") from None
+
+    async def accept(self) -> Stream:
+        return await self._receive.receive()
+
+    def close(self) -> None:
+        self._network.forget_listener(self)
+        self._receive.close()
+        self._send.close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._address
