@@ -1,8 +1,8 @@
 """Storage in memory, for brokers that keep nothing and for the simulated disk.
 
 `MemoryStorage` keeps two images of every file and directory: what was written, and what is known to be on stable
-storage (`File.sync` for content, `Storage.sync_dir` for names). `MemoryStorage.crash` is the power cut that goes back to
-the second, with or without remains of what came after; `MemoryStorage.kill` is the death of the process alone, which
+storage (`File.sync` for content, `Storage.sync_dir` for names). `MemoryStorage.crash` is the power cut that goes back
+to the second, with or without remains of what came after; `MemoryStorage.kill` is the death of the process alone, which
 loses nothing. Faults (a full disk, a failing sector, a hook before every operation) are injected here too.
 
 Nothing here waits, and nothing draws randomness of its own.

@@ -1,0 +1,200 @@
+"""The small text files beside the segments, in Kafka's own formats, read and written whole.
+
+Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
+``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``) hold an offset per partition of one data directory;
+``leader-epoch-checkpoint`` the first offset of every leader epoch of one log; ``partition.metadata`` the topic id;
+``meta.properties`` and the like are Java properties. All are replaced atomically: a crash leaves the old content or the
+new one (G09, G10). Text that is not what a writer would have written raises `CorruptCheckpointError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from triokafka.errors import KafkaError
+from triokafka.structs import TopicPartition
+from triokafka.world import Storage
+
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+
+
+class CorruptCheckpointError(KafkaError):
+    """A checkpoint file is not in its format; the message says which file and line."""
+
+
+def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint file; nothing when the file is missing or empty."""
+    offsets = {}
+    for line in _read_entries(storage, path):
+        fields = line.rsplit(" ", 2)
+        if len(fields) != 3:
+            raise CorruptCheckpointError(f"{path}: {line!r} is not 'topic partition offset'")
+        offsets[TopicPartition(fields[0], _number(path, fields[1]))] = _number(path, fields[2])
+    return offsets
+
+
+def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace a checkpoint file by ``offsets``."""
+    _write_entries(storage, path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())])
+
+
+def read_leader_epochs(storage: Storage, path: str) -> list[tuple[int, int]]:
+    """(epoch, first offset), as they are in the file; nothing when the file is missing or empty."""
+    entries = []
+    for line in _read_entries(storage, path):
+        fields = line.split(" ")
+        if len(fields) != 2:
+            raise CorruptCheckpointError(f"{path}: {line!r} is not 'epoch offset'")
+        entries.append((_number(path, fields[0]), _number(path, fields[1])))
+    return entries
+
+
+def write_leader_epochs(storage: Storage, path: str, entries: Sequence[tuple[int, int]]) -> None:
+    """Replace a leader epoch file."""
+    _write_entries(storage, path, [f"{epoch} {offset}" for epoch, offset in entries])
+
+
+def read_topic_id(storage: Storage, path: str) -> uuid.UUID | None:
+    """The topic id in a ``partition.metadata`` file; None when there is no file."""
+    try:
+        text = storage.read_file(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    if fields.get("version") != "0" or "topic_id" not in fields:
+        raise CorruptCheckpointError(f"{path} is not 'version: 0' and 'topic_id: …'")
+    try:
+        return parse_uuid(fields["topic_id"])
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{path}: {error}") from None
+
+
+def write_topic_id(storage: Storage, path: str, topic_id: uuid.UUID) -> None:
+    """Write a ``partition.metadata`` file."""
+    storage.replace_file(path, f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode())
+
+
+def format_uuid(value: uuid.UUID) -> str:
+    """Kafka's text form of an id: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def parse_uuid(text: str) -> uuid.UUID:
+    """The inverse of `format_uuid`. Raises `ValueError`."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return uuid.UUID(bytes=raw)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an id: 22 characters of URL-safe base64 are wanted") from None
+
+
+def read_properties(storage: Storage, path: str) -> dict[str, str]:
+    """The entries of a Java properties file, such as ``meta.properties``. Raises `FileNotFoundError`."""
+    return parse_properties(storage.read_file(path).decode("utf-8", "replace"))
+
+
+def write_properties(storage: Storage, path: str, entries: Mapping[str, str]) -> None:
+    """Replace a Java properties file. Keys are sorted."""
+    lines = ["#"] + [f"{_escape(key, key=True)}={_escape(value)}" for key, value in sorted(entries.items())]
+    storage.replace_file(path, ("\n".join(lines) + "\n").encode())
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Parse Java's properties syntax: comments, ``=``, ``:`` or blanks after the key, escapes, continued lines."""
+    entries: dict[str, str] = {}
+    logical = ""
+    for raw in text.splitlines():
+        line = logical + raw.lstrip(" \t\f") if logical else raw.strip(" \t\f\r")
+        if not logical and (not line or line[0] in "#!"):
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            logical = line[:-1]
+            continue
+        logical = ""
+        key, value = _split_property(line)
+        entries[key] = value
+    if logical:
+        key, value = _split_property(logical)
+        entries[key] = value
+    return entries
+
+
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _split_property(line: str) -> tuple[str, str]:
+    end = 0
+    while end < len(line) and line[end] not in "=: \t\f":
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(" \t\f")
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(" \t\f")
+    return _unescape(line[:end]), _unescape(rest)
+
+
+def _unescape(text: str) -> str:
+    out = []
+    index = 0
+    while index < len(text):
+        character = text[index]
+        index += 1
+        if character == "\\" and index < len(text):
+            character = text[index]
+            index += 1
+            if character == "u":
+                digits = text[index : index + 4]
+                try:
+                    character = chr(int(digits, 16))
+                except ValueError:
+                    raise CorruptCheckpointError(f"\\u{digits} is not a character in a properties file") from None
+                index += 4
+            else:
+                character = _ESCAPES.get(character, character)
+        out.append(character)
+    return "".join(out)
+
+
+def _escape(text: str, *, key: bool = False) -> str:
+    out = []
+    for index, character in enumerate(text):
+        if character in "\\#!=:" or (character == " " and (key or index == 0)):
+            out.append("\\" + character)
+        elif character in "\t\n\r\f":
+            out.append("\\" + {"\t": "t", "\n": "n", "\r": "r", "\f": "f"}[character])
+        else:
+            out.append(character)
+    return "".join(out)
+
+
+def _read_entries(storage: Storage, path: str) -> list[str]:
+    try:
+        text = storage.read_file(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    lines = text.splitlines()
+    if not lines:
+        return []
+    if lines[0] != "0":
+        raise CorruptCheckpointError(f"{path} has version {lines[0]!r}, 0 is known")
+    if len(lines) < 2 or _number(path, lines[1]) != len(lines) - 2:
+        raise CorruptCheckpointError(f"{path}: the second line should say how many of the {len(lines) - 2} follow")
+    return lines[2:]
+
+
+def _write_entries(storage: Storage, path: str, lines: Sequence[str]) -> None:
+    storage.replace_file(path, ("\n".join(["0", str(len(lines)), *lines]) + "\n").encode())
+
+
+def _number(path: str, text: str) -> int:
+    if not text.isascii() or not text.lstrip("-").isdigit():
+        raise CorruptCheckpointError(f"{path}: {text!r} is not a number")
+    return int(text)

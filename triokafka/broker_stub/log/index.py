@@ -1,0 +1,283 @@
+"""The two sparse indexes of a segment, in Kafka's own file formats: by offset and by time.
+
+`OffsetIndex` maps offsets to byte positions in the ``.log`` file (``.index``: 4 bytes of offset relative to the
+segment's base, 4 bytes of position). `TimeIndex` maps timestamps to offsets (``.timeindex``: 8 bytes of timestamp, 4 of
+relative offset). Both are big-endian, strictly increasing, and can be rebuilt from the log at any time, so they carry
+no checksum: what is not plausible raises `CorruptIndexError`, and the segment rebuilds it.
+
+Entries live in memory once they were needed; new ones reach the file with `write`. A file is read at the first look-up,
+so that opening a log costs the same however much it holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import Final
+
+from triokafka.errors import KafkaError
+from triokafka.structs import Buffer
+from triokafka.world import Storage
+
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_MAX_POSITION: Final = 2**31 - 1
+
+
+class CorruptIndexError(KafkaError):
+    """An index file is missing or holds what no writer would have written; rebuild it from the log."""
+
+
+class _Index(ABC):
+    """What both indexes share: a file of equal entries, loaded when needed, written behind."""
+
+    ENTRY_SIZE: int
+
+    def __init__(self, storage: Storage, path: str, base_offset: int, *, max_bytes: int, new: bool) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max(1, max_bytes // self.ENTRY_SIZE)
+        self._storage = storage
+        self._loaded = new
+        self._written = 0  # entries that the file holds
+        self._stale_file = new  # the file may hold more than `_written`
+
+    @abstractmethod
+    def _parse(self, data: bytes) -> None:
+        """Take over all entries of a file."""
+
+    @abstractmethod
+    def _pack(self, start: int) -> bytes:
+        """The bytes of the entries from ``start``."""
+
+    @abstractmethod
+    def _cut(self, count: int) -> None:
+        """Keep only the first ``count`` entries in memory."""
+
+    @abstractmethod
+    def _count(self) -> int:
+        """Entries in memory."""
+
+    def __len__(self) -> int:
+        self._load()
+        return self._count()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more, which forces a roll (D12)."""
+        return len(self) >= self.max_entries
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        try:
+            data = self._storage.read_file(self.path)
+        except FileNotFoundError:
+            raise CorruptIndexError(f"{self.path} is missing") from None
+        if len(data) % self.ENTRY_SIZE:
+            raise CorruptIndexError(f"{self.path} has {len(data)} bytes, not a multiple of {self.ENTRY_SIZE}")
+        self._parse(data)
+        self._written = self._count()
+        self._loaded = True
+
+    def clear(self) -> None:
+        """Forget all entries, for a rebuild; the file follows at the next `write`."""
+        self._loaded = True
+        self._cut(0)
+        self._written = 0
+        self._stale_file = True
+
+    def keep_first(self, count: int) -> None:
+        """Drop all entries but the first ``count``."""
+        if count < len(self):
+            self._cut(count)
+            self._written = min(self._written, count)
+            self._stale_file = True
+
+    def write(self, *, sync: bool = False) -> None:
+        """Bring the file up to date. Raises `OSError`."""
+        if not self._loaded or (self._written == self._count() and not self._stale_file and not sync):
+            return
+        file = self._storage.open(self.path, create=True)
+        try:
+            if self._stale_file:
+                file.truncate(self._written * self.ENTRY_SIZE)
+            file.write_at(self._written * self.ENTRY_SIZE, self._pack(self._written))
+            self._written = self._count()
+            self._stale_file = False
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+
+
+class OffsetIndex(_Index):
+    """From offsets to positions (D01–D12). An entry is the last offset of a batch and the position where it starts."""
+
+    ENTRY_SIZE = 8
+
+    def __init__(self, storage: Storage, path: str, base_offset: int, *, max_bytes: int, new: bool) -> None:
+        super().__init__(storage, path, base_offset, max_bytes=max_bytes, new=new)
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; both must be above the last one's. Raises `CorruptIndexError` otherwise (D06)."""
+        self._load()
+        relative = offset - self.base_offset
+        if not 0 <= relative <= _MAX_RELATIVE_OFFSET or not 0 <= position <= _MAX_POSITION:
+            raise CorruptIndexError(f"{self.path}: offset {offset} at {position} does not fit into an index entry")
+        if self._offsets and (relative <= self._offsets[-1] or position <= self._positions[-1]):
+            last = self.base_offset + self._offsets[-1]
+            raise CorruptIndexError(
+                f"{self.path}: offset {offset} at {position} follows {last} at {self._positions[-1]}"
+            )
+        self._offsets.append(relative)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """The entry with the greatest offset at or below ``offset``; base offset and 0 when there is none (D07)."""
+        self._load()
+        relative = offset - self.base_offset
+        found = bisect_right(self._offsets, relative) - 1 if relative >= 0 else -1
+        return self._entry(found)
+
+    def lookup_position(self, position: int) -> tuple[int, int]:
+        """The entry with the greatest position at or below ``position``; base offset and 0 when there is none."""
+        self._load()
+        return self._entry(bisect_right(self._positions, position) - 1)
+
+    def _entry(self, index: int) -> tuple[int, int]:
+        return (
+            (self.base_offset + self._offsets[index], self._positions[index]) if index >= 0 else (self.base_offset, 0)
+        )
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry; base offset and 0 when there is none."""
+        return self._entry(len(self) - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above ``offset`` (D09)."""
+        self.keep_first(bisect_left(self._offsets, max(0, offset - self.base_offset)) if len(self) else 0)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All entries as (offset, position)."""
+        return [self._entry(index) for index in range(len(self))]
+
+    def check_bounds(self, log_size: int) -> None:
+        """Raise `CorruptIndexError` when an entry points behind the end of the log."""
+        if len(self) and self._positions[-1] >= log_size:
+            raise CorruptIndexError(f"{self.path} points to byte {self._positions[-1]} of a log of {log_size}")
+
+    def _parse(self, data: bytes) -> None:
+        fields = _unsigned(data)
+        offsets, positions = fields[0::2], fields[1::2]
+        if not _increasing(offsets) or not _increasing(positions):
+            raise CorruptIndexError(f"{self.path} is not in increasing order")
+        self._offsets, self._positions = offsets, positions
+
+    def _pack(self, start: int) -> bytes:
+        fields = array("I", bytes(8 * (len(self._offsets) - start)))
+        fields[0::2], fields[1::2] = self._offsets[start:], self._positions[start:]
+        return _big_endian(fields)
+
+    def _cut(self, count: int) -> None:
+        del self._offsets[count:], self._positions[count:]
+
+    def _count(self) -> int:
+        return len(self._offsets)
+
+
+class TimeIndex(_Index):
+    """From timestamps to offsets (Z04). An entry says: up to this offset no record is newer than this timestamp."""
+
+    ENTRY_SIZE = 12
+
+    def __init__(self, storage: Storage, path: str, base_offset: int, *, max_bytes: int, new: bool) -> None:
+        super().__init__(storage, path, base_offset, max_bytes=max_bytes, new=new)
+        self._timestamps = array("q")
+        self._offsets = array("I")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the slot is left that is kept for the entry written when the segment is rolled."""
+        return len(self) >= self.max_entries - 1
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry unless ``timestamp`` is not above the last one's, which would say nothing new."""
+        self._load()
+        if timestamp < 0 or (self._timestamps and timestamp <= self._timestamps[-1]):
+            return
+        relative = offset - self.base_offset
+        if not 0 <= relative <= _MAX_RELATIVE_OFFSET or (self._offsets and relative < self._offsets[-1]):
+            raise CorruptIndexError(f"{self.path}: offset {offset} cannot follow {self.last}")
+        self._timestamps.append(timestamp)
+        self._offsets.append(relative)
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """The entry with the greatest timestamp at or below ``timestamp``; -1 and the base offset if none."""
+        self._load()
+        return self._entry(bisect_right(self._timestamps, timestamp) - 1)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry as (timestamp, offset); -1 and the base offset when there is none."""
+        return self._entry(len(self) - 1)
+
+    def _entry(self, index: int) -> tuple[int, int]:
+        return (
+            (self._timestamps[index], self.base_offset + self._offsets[index]) if index >= 0 else (-1, self.base_offset)
+        )
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above ``offset``."""
+        self.keep_first(bisect_left(self._offsets, max(0, offset - self.base_offset)) if len(self) else 0)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All entries as (timestamp, offset)."""
+        return [self._entry(index) for index in range(len(self))]
+
+    def _parse(self, data: bytes) -> None:
+        words = _unsigned(data)
+        timestamps = array("q", bytes(8 * (len(words) // 3)))
+        pairs = array("I", timestamps.tobytes())
+        high, low = (0, 1) if sys.byteorder == "big" else (1, 0)
+        pairs[high::2], pairs[low::2] = words[0::3], words[1::3]
+        timestamps = array("q", pairs.tobytes())
+        offsets = words[2::3]
+        if not _increasing(timestamps) or any(a > b for a, b in pairwise(offsets)):
+            raise CorruptIndexError(f"{self.path} is not in increasing order")
+        self._timestamps, self._offsets = timestamps, offsets
+
+    def _pack(self, start: int) -> bytes:
+        timestamps = array("I", self._timestamps[start:].tobytes())
+        high, low = (0, 1) if sys.byteorder == "big" else (1, 0)
+        words = array("I", bytes(12 * (len(self._timestamps) - start)))
+        words[0::3], words[1::3], words[2::3] = timestamps[high::2], timestamps[low::2], self._offsets[start:]
+        return _big_endian(words)
+
+    def _cut(self, count: int) -> None:
+        del self._timestamps[count:], self._offsets[count:]
+
+    def _count(self) -> int:
+        return len(self._timestamps)
+
+
+def _unsigned(data: Buffer) -> array[int]:
+    words = array("I", bytes(data))
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words
+
+
+def _big_endian(words: array[int]) -> bytes:
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words.tobytes()
+
+
+def _increasing(values: array[int]) -> bool:
+    return all(a < b for a, b in pairwise(values))
