@@ -1,0 +1,17 @@
+"""Exponential back-off with jitter (KIP-144, KIP-580). Pure: the random number is an argument."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Backoff(NamedTuple):
+    """``initial`` seconds after the first failure, doubling up to ``maximum``, each 20 % more or less by chance."""
+
+    initial: float
+    maximum: float
+
+    def delay(self, failures: int, chance: float) -> float:
+        """Seconds to wait after ``failures`` failures in a row (1 or more); ``chance`` is uniform in [0, 1)."""
+        exponent = min(max(failures - 1, 0), 40)
+        return min(self.maximum, self.initial * 2.0**exponent) * (0.8 + 0.4 * chance)

@@ -1,0 +1,616 @@
+"""The network client: connections to many brokers, and the picture of the cluster that says which to ask.
+
+Shared by producer, consumer and admin client, and used between brokers. It never looks at the error codes inside a
+response, metadata and coordinator lookups aside.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import trio
+
+from triokafka.errors import (
+    BrokerResponseError,
+    ClosedError,
+    ConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
+from triokafka.network.channel import BrokerChannel, ChannelState, check_security
+from triokafka.network.config import NetworkConfig
+from triokafka.network.connection import Completion, Connection, ResponseWaiter
+from triokafka.network.metadata import Cluster, Metadata
+from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.versions import choose_version
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from triokafka.protocol.message import Request, Response
+from triokafka.structs import Node
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Response)
+
+_NEVER: Final = float("inf")
+_FIRST_BATCHED_COORDINATOR: Final = 4
+_FIRST_NULL_TOPICS: Final = 1
+
+
+class NetworkClient:
+    """Requests to brokers by node id, with everything that it takes to get them there.
+
+    Use it as ``async with NetworkClient(config, world=world) as client``. Entering connects nothing; connections are made
+    when first needed, kept while used, and made again after failures with a growing back-off. Leaving closes them all;
+    whoever still waits gets `ClosedError`.
+
+    Node ids below 0 are bootstrap servers. ``purpose`` names a further connection to the same broker: a consumer talks to
+    its coordinator on a connection of its own, so that long fetches do not delay heartbeats (`client/NET-3`).
+    """
+
+    def __init__(self, config: NetworkConfig, *, world: World) -> None:
+        check_security(config)
+        if not config.bootstrap_servers:
+            raise ConfigurationError("bootstrap_servers is empty: name at least one broker as 'host:port'")
+        self.config = config
+        self.world = world
+        self.metadata = Metadata(
+            max_age=config.metadata_max_age_ms / 1000,
+            max_idle=config.metadata_max_idle_ms / 1000,
+            backoff=config.retry_backoff_ms / 1000,
+            backoff_max=config.retry_backoff_max_ms / 1000,
+            jitter=lambda: world.random.uniform(0.8, 1.2),
+        )
+        self._bootstrap = {
+            -1 - position: Node(-1 - position, host, port)
+            for position, (host, port) in enumerate(config.bootstrap_servers)
+        }
+        self._channels: dict[tuple[int, str], BrokerChannel] = {}
+        self._extra_nodes: dict[int, Node] = {}
+        self._coordinators: dict[tuple[str, int], Node] = {}
+        self._use_bootstrap = True
+        self._unreachable_since: float | None = None
+        self._pool = ReceivePool(config.receive_pool_bytes)
+        self._tasks = BackgroundTasks(self._failed)
+        self._failure: Exception | None = None
+        self._closed = False
+        self._metadata_due = trio.Event()
+        self._metadata_changed = trio.Event()
+        self._listeners: list[Callable[[], None]] = []
+
+    # ---------------------------------------------------------------- life
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.open()
+        self._tasks.start(self._keep_metadata, name="kafka metadata")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._closed = True
+        for channel in self._channels.values():
+            if channel.connection is not None:
+                channel.connection.close(ClosedError("the client was closed"))
+        self._metadata_changed.set()
+        await self._tasks.close()
+
+    def _failed(self, error: Exception) -> None:
+        logger.error("a background task of the network client failed", exc_info=error)
+        self._failure = error
+        self._announce()
+        self._metadata_changed.set()
+
+    def check_usable(self) -> None:
+        """Raise what made this client unusable: `ClosedError`, or the failure of a background task."""
+        if self._failure is not None:
+            raise KafkaError(f"the network client failed: {self._failure!r}") from self._failure
+        if self._closed or not self._tasks.is_open:
+            raise ClosedError("the client is not open: use it inside its async with block")
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` when a connection becomes ready or ends, and when metadata changes. It must not block."""
+        self._listeners.append(listener)
+
+    def _announce(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    # ---------------------------------------------------------------- nodes
+
+    @property
+    def cluster(self) -> Cluster:
+        """The current snapshot of brokers and topics."""
+        return self.metadata.cluster
+
+    def node_ids(self) -> list[int]:
+        """Ids of the brokers known now; the bootstrap servers' (negative) before the first metadata."""
+        return list(self._candidates())
+
+    def _candidates(self) -> dict[int, Node]:
+        nodes = self.metadata.cluster.nodes
+        return self._bootstrap if self._use_bootstrap or not nodes else dict(nodes)
+
+    def _node(self, node_id: int) -> Node:
+        node = self.metadata.cluster.nodes.get(node_id) or self._extra_nodes.get(node_id) or self._bootstrap.get(node_id)
+        if node is None:
+            raise NodeNotReadyError(f"broker {node_id} is not known; refresh the metadata")
+        return node
+
+    def _channel(self, node_id: int, purpose: str = "") -> BrokerChannel:
+        node = self._node(node_id)
+        channel = self._channels.get((node_id, purpose))
+        if channel is None:
+            channel = BrokerChannel(
+                node, world=self.world, config=self.config, pool=self._pool, on_change=self._channel_changed
+            )
+            self._channels[node_id, purpose] = channel
+        elif (channel.node.host, channel.node.port) != (node.host, node.port):
+            # The broker moved: whatever was wrong with its old address says nothing about the new one.
+            channel.node = node
+            channel.retry_at = 0.0
+            channel.failures = 0
+            if channel.connection is not None:
+                channel.connection.close(KafkaConnectionError(f"{channel.name} has a new address"))
+        return channel
+
+    def _channel_changed(self) -> None:
+        self._announce()
+
+    def _start_connecting(self, channel: BrokerChannel) -> None:
+        channel.begin()
+        self._tasks.start(self._serve, channel, name=f"kafka connection to {channel.name}")
+
+    async def _serve(self, channel: BrokerChannel) -> None:
+        await channel.run()
+        if not self._closed:
+            # The broker may be gone for good, and its partitions led by another (`client/NET-23`, `client/NET-28`).
+            if channel.node.node_id >= 0:
+                self.request_metadata_update()
+            self._rebootstrap_if_lost()
+
+    def ready(self, node_id: int, purpose: str = "") -> bool:
+        """Whether `submit` may be called now. If not, and the back-off allows it, a connection attempt starts."""
+        self.check_usable()
+        try:
+            channel = self._channel(node_id, purpose)
+        except NodeNotReadyError:
+            self.request_metadata_update()
+            return False
+        now = self.world.now()
+        if channel.is_ready(now):
+            return True
+        if channel.may_connect(now):
+            self._start_connecting(channel)
+        return False
+
+    def ready_delay(self, node_id: int, purpose: str = "") -> float:
+        """Seconds after which `ready` is worth asking again; infinity when a listener will be called first."""
+        channel = self._channels.get((node_id, purpose))
+        return channel.delay(self.world.now()) if channel is not None else _NEVER
+
+    def channel_error(self, node_id: int) -> KafkaError | None:
+        """Why the last connection to a broker failed or ended; None while it is well."""
+        channel = self._channels.get((node_id, ""))
+        return channel.error if channel is not None else None
+
+    def disconnect(self, node_id: int, reason: str) -> None:
+        """Close the connections to a broker; what is in flight fails with `KafkaConnectionError`."""
+        for (known, _), channel in self._channels.items():
+            if known == node_id and channel.connection is not None:
+                channel.connection.close(KafkaConnectionError(f"{channel.name}: {reason}"))
+
+    def version_for(
+        self,
+        node_id: int,
+        request_type: type[Request[Any]],
+        *,
+        purpose: str = "",
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> int:
+        """The version that a request to this broker would have.
+
+        Raises:
+            NodeNotReadyError: not connected yet, so that nothing is known.
+            UnsupportedVersionError: broker and client have no version in common.
+        """
+        channel = self._channel(node_id, purpose)
+        if not channel.api_versions:
+            raise NodeNotReadyError(f"{channel.name} has not said yet which versions it speaks")
+        return choose_version(
+            request_type, channel.api_versions, broker=channel.name, min_version=min_version, max_version=max_version
+        )
+
+    # ---------------------------------------------------------------- requests
+
+    def submit(
+        self,
+        node_id: int,
+        request: Request[Any],
+        version: int,
+        on_done: Completion,
+        *,
+        timeout_ms: float | None = None,
+        expect_response: bool = True,
+        purpose: str = "",
+    ) -> None:
+        """Hand a request to a broker that is `ready`, without waiting; ``on_done`` gets the response or the error.
+
+        Raises:
+            NodeNotReadyError: it is not ready; nothing was sent.
+        """
+        self.check_usable()
+        channel = self._channel(node_id, purpose)
+        connection = channel.connection
+        if connection is None or not channel.is_ready(self.world.now()):
+            raise NodeNotReadyError(f"{channel.name} is not ready for a request")
+
+        def done(response: Response | None, error: Exception | None) -> None:
+            self._note_throttle(channel, response)
+            on_done(response, error)
+            self._announce()
+
+        timeout = None if timeout_ms is None else timeout_ms / 1000
+        connection.submit(request, version, done, timeout=timeout, expect_response=expect_response)
+
+    async def send(
+        self,
+        node_id: int,
+        request: Request[R] | Callable[[int], Request[R]],
+        *,
+        api: type[Request[R]] | None = None,
+        timeout_ms: float | None = None,
+        min_version: int | None = None,
+        max_version: int | None = None,
+        purpose: str = "",
+    ) -> R:
+        """Send a request to one broker and return its response.
+
+        Waits for the connection, for the broker's throttling and for a slot among the requests in flight, at most
+        ``timeout_ms`` (default ``request_timeout_ms``); then for the answer, at most the same time again. ``request`` may be
+        a function of the version instead; then ``api`` names the request's class. If cancelled, the answer is dropped when
+        it comes; the broker may have done what was asked.
+
+        Raises:
+            KafkaConnectionError: no connection could be made (the message names every address tried), or it ended before
+                the answer came. Whether the broker did the work is then unknown.
+            RequestTimedOutError: no answer in time; the connection was closed.
+            UnsupportedVersionError: the broker does not speak a version that this request needs.
+            NodeNotReadyError: no broker of this id is known.
+            ProtocolError: the answer made no sense; the connection was closed.
+        """
+        request_type = type(request) if isinstance(request, Request) else api
+        if request_type is None:
+            raise TypeError("a request given as a function needs api=, the class of the request")
+        limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        channel, connection = await self._ready_connection(node_id, purpose, limit / 1000)
+        version = choose_version(
+            request_type, channel.api_versions, broker=channel.name, min_version=min_version, max_version=max_version
+        )
+        message = request if isinstance(request, Request) else request(version)
+        waiter = ResponseWaiter()
+        connection.submit(message, version, waiter.done, timeout=limit / 1000)
+        response: R = await waiter.wait()
+        self._note_throttle(channel, response)
+        return response
+
+    async def send_to_least_loaded(
+        self,
+        request: Request[R] | Callable[[int], Request[R]],
+        *,
+        api: type[Request[R]] | None = None,
+        timeout_ms: float | None = None,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> R:
+        """Send a request to any broker, preferably a connected and idle one.
+
+        When a broker cannot be reached the next is tried, at most ``timeout_ms`` in all; then `KafkaConnectionError`
+        names every address tried. Otherwise as `send`.
+        """
+        limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        give_up_at = self.world.now() + limit
+        while True:
+            node_id = await self._least_loaded(give_up_at)
+            try:
+                await self._ready_connection(node_id, "", max(0.0, give_up_at - self.world.now()))
+            except (KafkaConnectionError, NodeNotReadyError):
+                continue
+            return await self.send(
+                node_id,
+                request,
+                api=api,
+                timeout_ms=limit * 1000,
+                min_version=min_version,
+                max_version=max_version,
+            )
+
+    async def _ready_connection(self, node_id: int, purpose: str, limit: float) -> tuple[BrokerChannel, Connection]:
+        self.check_usable()
+        channel = self._channel(node_id, purpose)
+        connection = channel.connection
+        if connection is not None and channel.is_ready(self.world.now()):
+            return channel, connection
+        attempt = channel.attempts if channel.state is not ChannelState.DISCONNECTED else None
+        with trio.move_on_after(limit):
+            while True:
+                self.check_usable()
+                now = self.world.now()
+                connection = channel.connection
+                if connection is not None and channel.is_ready(now):
+                    return channel, connection
+                if channel.state is ChannelState.DISCONNECTED:
+                    if attempt is not None and channel.attempts >= attempt and channel.error is not None:
+                        raise _again(channel.error)
+                    if channel.may_connect(now):
+                        self._start_connecting(channel)
+                        attempt = channel.attempts
+                if connection is not None and channel.throttled_until <= now and not connection.can_send:
+                    await connection.wait_for_slot()
+                    continue
+                changed = channel.changed
+                with trio.move_on_after(max(0.0, channel.delay(now))):
+                    await changed.wait()
+        raise KafkaConnectionError(
+            f"no connection to {channel.name} within {limit * 1000:.0f} ms"
+            + (f"; last failure: {channel.error}" if channel.error is not None else "")
+        )
+
+    def _note_throttle(self, channel: BrokerChannel, response: Response | None) -> None:
+        throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            channel.throttled_until = max(channel.throttled_until, self.world.now() + throttle_ms / 1000)
+
+    # ---------------------------------------------------------------- any broker
+
+    def least_loaded(self) -> int | None:
+        """The broker to ask when any will do: connected and idle first, fewest in flight next, then one not connected yet.
+
+        Starts at a random one, so that not all clients ask the same. None when all are in reconnect back-off.
+        """
+        now = self.world.now()
+        nodes = list(self._candidates())
+        start = self.world.random.randrange(len(nodes))
+        best: int | None = None
+        fewest = 0
+        connecting: int | None = None
+        unconnected: int | None = None
+        for node_id in nodes[start:] + nodes[:start]:
+            channel = self._channels.get((node_id, ""))
+            if channel is None:
+                unconnected = node_id if unconnected is None else unconnected
+            elif channel.is_ready(now):
+                if not channel.in_flight:
+                    return node_id
+                if best is None or channel.in_flight < fewest:
+                    best, fewest = node_id, channel.in_flight
+            elif channel.state is ChannelState.CONNECTING:
+                connecting = node_id if connecting is None else connecting
+            elif channel.may_connect(now):
+                unconnected = node_id if unconnected is None else unconnected
+        for choice in (best, unconnected, connecting):
+            if choice is not None:
+                return choice
+        return None
+
+    async def _least_loaded(self, give_up_at: float) -> int:
+        while True:
+            self.check_usable()
+            node_id = self.least_loaded()
+            now = self.world.now()
+            if now >= give_up_at:
+                raise KafkaConnectionError(self._nobody_reachable())
+            if node_id is not None:
+                return node_id
+            waits = [self._channel(candidate).delay(now) for candidate in self._candidates()]
+            await trio.sleep(min([*waits, give_up_at - now]) + 0.001)
+
+    def _nobody_reachable(self) -> str:
+        failures = [str(c.error) for (_, purpose), c in self._channels.items() if c.error is not None and not purpose]
+        return "no broker can be reached: " + ("; ".join(failures) or "no connection was made in time")
+
+    def _rebootstrap_if_lost(self) -> None:
+        """Go back to the bootstrap servers when every known broker failed since it last answered (KIP-899)."""
+        nodes = self.metadata.cluster.nodes
+        if self._use_bootstrap or not nodes or self.config.metadata_recovery_strategy != "rebootstrap":
+            return
+        for node_id in nodes:
+            channel = self._channels.get((node_id, ""))
+            if channel is None or channel.state is not ChannelState.DISCONNECTED or channel.failures < 2:
+                return
+        logger.warning("none of the brokers %s can be reached; asking the bootstrap servers again", sorted(nodes))
+        self._use_bootstrap = True
+
+    # ---------------------------------------------------------------- metadata
+
+    def request_metadata_update(self) -> None:
+        """Have the metadata refreshed soon; returns at once."""
+        self.metadata.request_update()
+        self._metadata_due.set()
+
+    async def refresh_metadata(self, *, timeout_ms: float | None = None) -> Cluster:
+        """Refresh the metadata and return the new snapshot.
+
+        Raises:
+            KafkaTimeoutError: no broker answered within ``timeout_ms`` (default ``request_timeout_ms``).
+        """
+        limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        seen = self.metadata.request_update()
+        self._metadata_due.set()
+        with trio.move_on_after(limit / 1000):
+            while self.metadata.version <= seen:
+                self.check_usable()
+                await self._metadata_changed.wait()
+            return self.metadata.cluster
+        raise KafkaTimeoutError(self._metadata_failure(f"no metadata within {limit:.0f} ms"))
+
+    async def metadata_for(self, topics: Iterable[str], *, timeout_ms: float | None = None) -> Cluster:
+        """Wait until every topic is known and return that snapshot; at once when they are.
+
+        Waits at most ``timeout_ms`` (default ``request_timeout_ms``). A topic that does not exist yet may be created by the
+        broker in the meantime, so its absence is an error only at the end.
+
+        Raises:
+            TopicAuthorizationFailedError, InvalidTopicError: as soon as the cluster says so.
+            UnknownTopicOrPartitionError: the cluster answered, and does not have the topic.
+            KafkaTimeoutError: no broker answered.
+        """
+        self.check_usable()
+        wanted = list(topics)
+        now = self.world.now()
+        for topic in wanted:
+            if self.metadata.use_topic(topic, now):
+                self._metadata_due.set()
+        if all(topic in self.metadata.topics for topic in wanted):
+            return self.metadata.cluster
+        limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        version = self.metadata.version
+        with trio.move_on_after(limit / 1000):
+            while True:
+                self.check_usable()
+                cluster = self.metadata.cluster
+                missing = [topic for topic in wanted if topic not in cluster.topics]
+                if not missing:
+                    return cluster
+                if self.metadata.version > version:
+                    for topic in missing:
+                        error = self.metadata.error_for(topic)
+                        if error is not None and not error.retriable:
+                            raise error
+                now = self.world.now()
+                for topic in missing:
+                    self.metadata.use_topic(topic, now)
+                self.request_metadata_update()
+                await self._metadata_changed.wait()
+        missing = [topic for topic in wanted if topic not in self.metadata.topics]
+        if self.metadata.version > version and self.metadata.last_error is None:
+            names = ", ".join(repr(topic) for topic in missing)
+            for topic in missing:
+                self.metadata.forget_topic(topic)
+            raise UnknownTopicOrPartitionError(
+                f"topic {names} does not exist (waited {limit:.0f} ms). Create it, or check the spelling;"
+                " the broker may not create topics by itself (auto.create.topics.enable)"
+            )
+        raise KafkaTimeoutError(self._metadata_failure(f"no metadata for {missing} within {limit:.0f} ms"))
+
+    def _metadata_failure(self, what: str) -> str:
+        error = self.metadata.last_error
+        return f"{what}; last failure: {error}" if error is not None else f"{what}: {self._nobody_reachable()}"
+
+    async def _keep_metadata(self) -> None:
+        while True:
+            wait = self.metadata.time_to_next_update(self.world.now())
+            if wait > 0:
+                if self._metadata_due.is_set():
+                    self._metadata_due = trio.Event()
+                if wait == _NEVER:
+                    await self._metadata_due.wait()
+                elif self.metadata.update_requested:
+                    await trio.sleep(wait)  # backing off: nothing but time helps
+                else:
+                    with trio.move_on_after(wait):
+                        await self._metadata_due.wait()
+                continue
+            await self._refresh()
+            changed, self._metadata_changed = self._metadata_changed, trio.Event()
+            changed.set()
+            self._announce()
+
+    async def _refresh(self) -> None:
+        now = self.world.now()
+        topics = self.metadata.request_topics(now)
+
+        def build(version: int) -> MetadataRequest:
+            named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+            if version < _FIRST_NULL_TOPICS:
+                named = named or []  # in version 0 an empty list means all topics
+            return MetadataRequest(topics=named, allow_auto_topic_creation=self.config.allow_auto_create_topics)
+
+        try:
+            response: MetadataResponse = await self.send_to_least_loaded(
+                build,
+                api=MetadataRequest,
+                min_version=None if self.config.allow_auto_create_topics else 4,
+            )
+        except KafkaError as error:
+            logger.debug("metadata refresh failed: %s", error)
+            self.metadata.failed_update(self.world.now(), error)
+            self._rebootstrap_if_stale()
+            return
+        if getattr(response, "error_code", 0):
+            self.metadata.failed_update(self.world.now(), for_code(response.error_code)("the broker asks to start over"))
+            self._use_bootstrap = True
+            return
+        if self.metadata.update(response, topics, self.world.now()):
+            self._use_bootstrap = False
+            self._drop_gone_brokers()
+
+    def _rebootstrap_if_stale(self) -> None:
+        """Start over when no refresh succeeded for ``metadata_recovery_rebootstrap_trigger_ms`` (KIP-1102)."""
+        last = self.metadata.last_success
+        limit = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        if self.config.metadata_recovery_strategy == "rebootstrap" and last is not None:
+            self._use_bootstrap = self._use_bootstrap or self.world.now() - last > limit
+
+    def _drop_gone_brokers(self) -> None:
+        known = self.metadata.cluster.nodes
+        for (node_id, purpose), channel in list(self._channels.items()):
+            if node_id in known:
+                self._channel(node_id, purpose)  # notices a new address
+            elif channel.state is ChannelState.DISCONNECTED and node_id not in self._extra_nodes:
+                del self._channels[node_id, purpose]
+            elif node_id < 0 and channel.connection is not None and not channel.in_flight:
+                channel.connection.close(KafkaConnectionError("the bootstrap connection is not needed any more"))
+
+    # ---------------------------------------------------------------- coordinators
+
+    async def find_coordinator(self, key: str, key_type: int = 0, *, timeout_ms: float | None = None) -> Node:
+        """The coordinator of a group (``key_type`` 0) or a transactional id (1); cached until `forget_coordinator`.
+
+        Raises:
+            CoordinatorNotAvailableError: none yet; try again after a back-off.
+            GroupAuthorizationFailedError, TransactionalIdAuthorizationFailedError: not allowed.
+        """
+        node = self._coordinators.get((key, key_type))
+        if node is not None:
+            return node
+
+        def build(version: int) -> FindCoordinatorRequest:
+            if version >= _FIRST_BATCHED_COORDINATOR:
+                return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+            return FindCoordinatorRequest(key=key, key_type=key_type)
+
+        response: FindCoordinatorResponse = await self.send_to_least_loaded(
+            build, api=FindCoordinatorRequest, timeout_ms=timeout_ms, min_version=1 if key_type else None
+        )
+        found = response.coordinators[0] if response.coordinators else response
+        if found.error_code:
+            raise for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
+        node = Node(found.node_id, found.host, found.port)
+        self._extra_nodes[node.node_id] = node
+        self._coordinators[key, key_type] = node
+        return node
+
+    def forget_coordinator(self, key: str, key_type: int = 0) -> None:
+        """Look the coordinator up again next time: it moved, or its connection broke."""
+        self._coordinators.pop((key, key_type), None)
+
+
+def _again(error: KafkaError) -> KafkaError:
+    """A new exception of the same meaning, so that several waiters do not share one traceback."""
+    if isinstance(error, (KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
+        copy = type(error)(*error.args)
+        copy.__cause__ = error.__cause__
+        return copy
+    return KafkaConnectionError(str(error))

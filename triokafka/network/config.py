@@ -1,0 +1,35 @@
+"""What a `NetworkClient` can be told. Validation and defaults of users' options are the client package's business."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """Settings of one `NetworkClient`; names and meaning are Kafka's.
+
+    Times are milliseconds. ``bootstrap_servers`` are host and port pairs, tried in random order.
+    """
+
+    bootstrap_servers: Sequence[tuple[str, int]]
+    client_id: str | None = None
+    security_protocol: str = "PLAINTEXT"
+    client_dns_lookup: str = "use_all_dns_ips"
+    request_timeout_ms: float = 30_000
+    retry_backoff_ms: float = 100
+    retry_backoff_max_ms: float = 1_000
+    reconnect_backoff_ms: float = 50
+    reconnect_backoff_max_ms: float = 1_000
+    socket_connection_setup_timeout_ms: float = 10_000
+    socket_connection_setup_timeout_max_ms: float = 30_000
+    connections_max_idle_ms: float = 540_000
+    max_in_flight_requests_per_connection: int = 100
+    receive_message_max_bytes: int = 256 << 20
+    receive_pool_bytes: int = 64 << 20
+    metadata_max_age_ms: float = 300_000
+    metadata_max_idle_ms: float = 300_000
+    metadata_recovery_strategy: str = "rebootstrap"
+    metadata_recovery_rebootstrap_trigger_ms: float = 300_000
+    allow_auto_create_topics: bool = True

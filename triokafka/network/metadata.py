@@ -1,0 +1,285 @@
+"""The client's picture of the cluster, and the rules for when to draw it anew. Pure: no I/O, time is an argument."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from triokafka.errors import BrokerResponseError, for_code
+from triokafka.protocol.api.metadata import MetadataResponse
+from triokafka.structs import Node, TopicPartition
+
+_NEVER: Final = float("inf")
+_ZERO_ID: Final = uuid.UUID(int=0)
+_LEADER_NOT_AVAILABLE: Final = 5
+_UNKNOWN_TOPIC: Final = 3
+_UNKNOWN_TOPIC_ID: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition as a broker described it. ``leader`` is -1 while there is none; ``leader_epoch`` -1 when unknown."""
+
+    partition: int
+    leader: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    error_code: int = 0
+
+
+@dataclass(frozen=True)
+class TopicMetadata:
+    """One topic. ``partitions`` holds all of them, led or not, in order of their number."""
+
+    name: str
+    topic_id: uuid.UUID = _ZERO_ID
+    is_internal: bool = False
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+
+    @cached_property
+    def available(self) -> tuple[int, ...]:
+        """The partitions that have a leader (`client/META-5`)."""
+        return tuple(p.partition for p in self.partitions.values() if p.leader >= 0)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """An immutable snapshot: take one and stick to it for one decision (`client/META-6`)."""
+
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    topic_errors: Mapping[str, int] = field(default_factory=dict)
+    controller_id: int = -1
+    cluster_id: str | None = None
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
+        """The partition, or None when the topic or the partition is not known."""
+        topic = self.topics.get(topic_partition[0])
+        return topic.partitions.get(topic_partition[1]) if topic is not None else None
+
+    def leader_for(self, topic_partition: TopicPartition) -> int:
+        """Node id of the leader; -1 when unknown or absent, or when its address is not known."""
+        partition = self.partition(topic_partition)
+        if partition is None or partition.leader not in self.nodes:
+            return -1
+        return partition.leader
+
+    def leader_epoch_for(self, topic_partition: TopicPartition) -> int:
+        """The partition's leader epoch, -1 when unknown."""
+        partition = self.partition(topic_partition)
+        return partition.leader_epoch if partition is not None else -1
+
+    def partition_count(self, topic: str) -> int | None:
+        """Number of partitions, None when the topic is not known."""
+        found = self.topics.get(topic)
+        return len(found.partitions) if found is not None else None
+
+    @cached_property
+    def topic_names(self) -> Mapping[uuid.UUID, str]:
+        """Names of the topics by id, where ids are known."""
+        return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id.int}
+
+
+class Metadata:
+    """The current `cluster` snapshot, the topics of interest, and when the next refresh is due.
+
+    Topics that were not used for ``max_idle`` seconds are forgotten (KIP-526). Two attempts are at least a back-off apart,
+    which grows with failures in a row. ``version`` grows with every successful update and only then. A picture with an
+    older leader epoch never replaces a newer one. Durations are seconds; ``now`` is the world's monotonic clock; ``jitter``
+    gives the factor for each back-off.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_age: float,
+        max_idle: float,
+        backoff: float,
+        backoff_max: float,
+        jitter: Callable[[], float],
+    ) -> None:
+        self.cluster = Cluster()
+        self.version = 0
+        self.all_topics = False
+        self.last_success: float | None = None
+        self.last_error: Exception | None = None
+        self._max_age = max_age
+        self._max_idle = max_idle
+        self._backoff = backoff
+        self._backoff_max = backoff_max
+        self._jitter = jitter
+        self._interest: dict[str, float] = {}
+        self._pinned: dict[str, None] = {}
+        self._need_update = False
+        self._next_attempt_at = -_NEVER
+        self._failures = 0
+        self._listeners: list[Callable[[Cluster], None]] = []
+
+    @property
+    def topics(self) -> Mapping[str, TopicMetadata]:
+        """The topics known now."""
+        return self.cluster.topics
+
+    @property
+    def update_requested(self) -> bool:
+        """Whether somebody asked for a refresh that has not succeeded yet."""
+        return self._need_update
+
+    def add_listener(self, listener: Callable[[Cluster], None]) -> None:
+        """Call ``listener`` with every new snapshot, before those who wait for it wake (`client/META-16`)."""
+        self._listeners.append(listener)
+
+    def use_topic(self, topic: str, now: float) -> bool:
+        """Note that a topic is used now. True when it is new, in which case a refresh is due."""
+        known = topic in self._interest
+        self._interest[topic] = now
+        if not known and topic not in self._pinned:
+            self._need_update = True
+            if not self._failures:
+                self._next_attempt_at = -_NEVER  # its user waits, and the cluster is well
+            return True
+        return False
+
+    def set_topics(self, topics: Iterable[str]) -> None:
+        """Replace the topics that never expire (a consumer's). Asks for a refresh when one of them is new."""
+        pinned = dict.fromkeys(topics)
+        if any(topic not in self.cluster.topics for topic in pinned):
+            self._need_update = True
+        self._pinned = pinned
+
+    def set_all_topics(self, wanted: bool) -> None:
+        """Ask for every topic of the cluster (pattern subscriptions) or only for those of interest."""
+        if wanted and not self.all_topics:
+            self._need_update = True
+        self.all_topics = wanted
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop a topic from the interest and the picture."""
+        self._interest.pop(topic, None)
+        if topic in self.cluster.topics:
+            topics = {name: known for name, known in self.cluster.topics.items() if name != topic}
+            self.cluster = replace(self.cluster, topics=topics)
+
+    def request_update(self) -> int:
+        """Ask for a refresh as soon as the back-off allows; returns the version that it will be later than."""
+        self._need_update = True
+        return self.version
+
+    def request_topics(self, now: float) -> list[str] | None:
+        """Names for the next request, None for all topics. Expires the unused."""
+        if self.all_topics:
+            return None
+        for topic, used_at in list(self._interest.items()):
+            if now - used_at > self._max_idle and topic not in self._pinned:
+                self.forget_topic(topic)
+        return list(dict.fromkeys((*self._pinned, *self._interest)))
+
+    def time_to_next_update(self, now: float) -> float:
+        """Seconds until a refresh should start; 0 when due, infinity when there is nothing to refresh."""
+        if self._need_update:
+            due = now
+        elif self.last_success is not None:
+            due = self.last_success + self._max_age
+        else:
+            return _NEVER
+        return max(0.0, max(due, self._next_attempt_at) - now)
+
+    def failed_update(self, now: float, error: Exception | None = None) -> None:
+        """A refresh failed: the next one waits longer; flags and picture stay."""
+        self.last_error = error
+        self._need_update = True
+        delay = min(self._backoff_max, self._backoff * 2**self._failures)
+        self._failures = min(self._failures + 1, 30)
+        self._next_attempt_at = now + delay * self._jitter()
+
+    def update(self, response: MetadataResponse, requested: list[str] | None, now: float) -> bool:
+        """Take in a response to a request for ``requested``. False when it lists no broker, which counts as failed."""
+        if not response.brokers:
+            self.failed_update(now, for_code(_LEADER_NOT_AVAILABLE)("the broker's answer lists no broker"))
+            return False
+        nodes = {
+            broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+        }
+        topics: dict[str, TopicMetadata] = {}
+        errors: dict[str, int] = {}
+        incomplete = False
+        for described in response.topics:
+            name = described.name
+            if name is None:
+                continue
+            if described.error_code:
+                errors[name] = described.error_code
+                incomplete = incomplete or for_code(described.error_code).retriable
+                if described.error_code != _LEADER_NOT_AVAILABLE or not described.partitions:
+                    continue
+            before = self.cluster.topics.get(name)
+            if before is not None and described.topic_id.int and before.topic_id != described.topic_id:
+                before = None  # deleted and created again: its old epochs mean nothing
+            partitions: dict[int, PartitionMetadata] = {}
+            for p in sorted(described.partitions, key=lambda p: p.partition_index):
+                old = before.partitions.get(p.partition_index) if before is not None else None
+                if old is not None and 0 <= p.leader_epoch < old.leader_epoch:
+                    partitions[p.partition_index] = old
+                    continue
+                partitions[p.partition_index] = PartitionMetadata(
+                    p.partition_index,
+                    p.leader_id if p.error_code != _LEADER_NOT_AVAILABLE else -1,
+                    p.leader_epoch,
+                    tuple(p.replica_nodes),
+                    tuple(p.isr_nodes),
+                    tuple(p.offline_replicas or ()),
+                    p.error_code,
+                )
+                incomplete = incomplete or p.leader_id < 0
+            topics[name] = TopicMetadata(name, described.topic_id, described.is_internal, partitions)
+        if requested is not None:
+            # Topics added while the request was on its way are not in the answer; what was known of them stays.
+            for name, known in self.cluster.topics.items():
+                if name not in requested and name not in topics and (name in self._interest or name in self._pinned):
+                    topics[name] = known
+        cluster = Cluster(nodes, topics, errors, response.controller_id, response.cluster_id or self.cluster.cluster_id)
+        wanted = (*self._pinned, *self._interest)
+        asked = set(requested) if requested is not None else None
+        self._need_update = incomplete or (asked is not None and any(topic not in asked for topic in wanted))
+        self.last_success = now
+        self.last_error = None
+        self.version += 1
+        self._failures = self._failures if incomplete else 0
+        delay = self._backoff
+        if incomplete:
+            delay = min(self._backoff_max, self._backoff * 2**self._failures)
+            self._failures = min(self._failures + 1, 30)
+        self._next_attempt_at = now + delay * self._jitter()
+        self.cluster = cluster
+        for listener in list(self._listeners):
+            listener(cluster)
+        return True
+
+    def update_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int, node: Node | None) -> bool:
+        """Take a new leader from an error reply (KIP-951). True when it was news."""
+        partition = self.cluster.partition(topic_partition)
+        if partition is None or leader_epoch <= partition.leader_epoch or leader < 0:
+            return False
+        nodes = dict(self.cluster.nodes)
+        if node is not None:
+            nodes[leader] = node
+        if leader not in nodes:
+            return False
+        topic = self.cluster.topics[topic_partition[0]]
+        changed = replace(partition, leader=leader, leader_epoch=leader_epoch)
+        partitions = {**topic.partitions, topic_partition[1]: changed}
+        topics = {**self.cluster.topics, topic.name: replace(topic, partitions=partitions)}
+        self.cluster = replace(self.cluster, nodes=nodes, topics=topics)
+        for listener in list(self._listeners):
+            listener(self.cluster)
+        return True
+
+    def error_for(self, topic: str) -> BrokerResponseError | None:
+        """What the cluster said about a topic that it did not describe; None when it said nothing."""
+        code = self.cluster.topic_errors.get(topic, 0)
+        return for_code(code)(f"topic {topic!r}") if code else None

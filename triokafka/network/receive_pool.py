@@ -1,0 +1,59 @@
+"""Buffers for large responses, reused once nobody looks into them any more.
+
+Fresh megabyte buffers are given back to the system and faulted in again on every fetch, which costs more than decoding.
+A buffer is handed out as a memoryview; slices of it may live as long as their holder likes. It is taken again only when
+no view of it exists, which CPython knows: a `bytearray` with exported views cannot change its length.
+"""
+
+from __future__ import annotations
+
+_SMALLEST = 128 << 10
+
+
+class ReceivePool:
+    """At most ``max_bytes`` of kept buffers, in sizes of powers of two. Not thread-safe."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._kept_bytes = 0
+        self._kept: dict[int, list[bytearray]] = {}
+
+    def take(self, size: int) -> memoryview:
+        """A writable view of ``size`` bytes with undefined content."""
+        rounded = max(_SMALLEST, 1 << (size - 1).bit_length())
+        kept = self._kept.setdefault(rounded, [])
+        for position, buffer in enumerate(kept):
+            if _has_no_views(buffer):
+                # To the end: the next search starts with the ones that were handed out longest ago.
+                kept.append(kept.pop(position))
+                return memoryview(buffer)[:size]
+        if self._kept_bytes + rounded > self._max_bytes:
+            self._drop_unused(rounded)
+        if self._kept_bytes + rounded > self._max_bytes:
+            return memoryview(bytearray(size))
+        buffer = bytearray(rounded + 1)
+        self._kept_bytes += rounded
+        kept.append(buffer)
+        return memoryview(buffer)[:size]
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the buffers that the pool keeps, in use or not."""
+        return self._kept_bytes
+
+    def _drop_unused(self, wanted: int) -> None:
+        for rounded, kept in self._kept.items():
+            for buffer in list(kept):
+                if self._kept_bytes + wanted <= self._max_bytes:
+                    return
+                if _has_no_views(buffer):
+                    kept[:] = [other for other in kept if other is not buffer]
+                    self._kept_bytes -= rounded
+
+
+def _has_no_views(buffer: bytearray) -> bool:
+    try:
+        buffer.append(buffer.pop())  # stays within the allocation: one byte more than is ever handed out
+    except BufferError:
+        return False
+    return True

@@ -1,0 +1,56 @@
+"""The nursery that an ``async with`` object owns: background tasks whose failure is recorded, never thrown into the body."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVarTuple, Unpack
+
+import trio
+
+Ts = TypeVarTuple("Ts")
+
+
+class BackgroundTasks:
+    """Tasks that live as long as the ``async with`` block of the object that owns them.
+
+    A task that ends with an `Exception` does not cancel the body: ``on_failure`` is told (in that task) and the other
+    tasks go on. Open and close must happen in the same task, as ``__aenter__`` and ``__aexit__`` do.
+    """
+
+    def __init__(self, on_failure: Callable[[Exception], None]) -> None:
+        self._on_failure = on_failure
+        self._manager: trio._core._run.NurseryManager | None = None
+        self._nursery: trio.Nursery | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether tasks can be started."""
+        return self._nursery is not None
+
+    async def open(self) -> None:
+        """Open the nursery; starts nothing."""
+        self._manager = trio.open_nursery()
+        self._nursery = await self._manager.__aenter__()
+
+    def start(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts], name: str) -> None:
+        """Start a task. Raises `RuntimeError` when closed."""
+        if self._nursery is None:
+            raise RuntimeError("background tasks can be started only inside the async with block")
+        self._nursery.start_soon(self._run, function, args, name=name)
+
+    async def _run(self, function: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
+        try:
+            await function(*args)
+        except Exception as error:
+            self._on_failure(error)
+
+    async def close(self) -> None:
+        """Cancel every task and wait until all have ended. A second call does nothing."""
+        manager, nursery = self._manager, self._nursery
+        self._manager = self._nursery = None
+        if manager is None or nursery is None:
+            return
+        # The tasks must be gone before the block is left, also when the body was cancelled.
+        nursery.cancel_scope.shield = True
+        nursery.cancel_scope.cancel()
+        await manager.__aexit__(None, None, None)
