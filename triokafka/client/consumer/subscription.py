@@ -1,0 +1,341 @@
+"""What a consumer reads and how far it is: topics, assigned partitions, positions, pauses, pending resets.
+
+A plain object. It is told what the user asked for, what the group assigned and what was handed out; it answers which
+partitions may be fetched and which need a position first. No I/O, no clock, no `await`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from triokafka.errors import IllegalStateError
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The two special timestamps of ListOffsets; a reset target is one of them or a timestamp in milliseconds."""
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class Mode(enum.Enum):
+    """How the assignment comes about; one excludes the others until `SubscriptionState.unsubscribe` (SUB-2)."""
+
+    NONE = "nothing subscribed"
+    TOPICS = "subscribed by name"
+    PATTERN = "subscribed by pattern"
+    ASSIGNED = "assigned by hand"
+
+
+class PartitionState:
+    """One assigned partition.
+
+    ``position`` is the next offset to hand out, ``finished`` the offset up to which the user is done (what auto-commit
+    may commit); both are None until resolved. ``version`` changes with every jump of the position, so that data asked
+    for before the jump is known to be stale. ``reset_to`` is set while the position must be looked up by timestamp.
+    """
+
+    __slots__ = (
+        "finished",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "paused",
+        "position",
+        "position_epoch",
+        "reset_to",
+        "validated_epoch",
+        "validating",
+        "version",
+    )
+
+    def __init__(self, version: int) -> None:
+        self.position: int | None = None
+        self.position_epoch = -1
+        self.finished: int | None = None
+        self.paused = False
+        self.reset_to: int | None = None
+        self.version = version
+        self.validating = False
+        self.validated_epoch = -1
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether records may be asked for (`client/SUB-9`)."""
+        return self.position is not None and not self.paused and not self.validating
+
+
+class SubscriptionState:
+    """Subscription, assignment and positions of one consumer.
+
+    Args:
+        default_reset: where to start without a usable position: `EARLIEST`, `LATEST`, or None to raise instead.
+        exclude_internal_topics: whether patterns pass over Kafka's own topics.
+    """
+
+    def __init__(self, default_reset: int | None = LATEST, *, exclude_internal_topics: bool = True) -> None:
+        self.default_reset = default_reset
+        self.mode = Mode.NONE
+        self.generation = 0
+        """Counts changes of the assignment."""
+        self._exclude_internal = exclude_internal_topics
+        self._topics: tuple[str, ...] = ()
+        self._pattern: re.Pattern[str] | None = None
+        self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._versions = 0
+
+    # What the user asked for
+
+    def _enter(self, mode: Mode) -> None:
+        if self.mode not in (Mode.NONE, mode):
+            raise IllegalStateError(
+                f"the consumer is {self.mode.value} and cannot also be {mode.value}: call unsubscribe() first"
+            )
+        self.mode = mode
+
+    def subscribe(self, topics: Iterable[str]) -> bool:
+        """Subscribe by name, replacing the earlier names; the assignment stays until the group changes it.
+
+        Returns whether the set of topics changed.
+        """
+        wanted = tuple(sorted(set(topics)))
+        if not wanted:
+            raise ValueError("subscribe() needs at least one topic; unsubscribe() ends a subscription")
+        self._enter(Mode.TOPICS)
+        changed = wanted != self._topics
+        self._topics = wanted
+        return changed
+
+    def subscribe_pattern(self, pattern: str | re.Pattern[str]) -> bool:
+        """Subscribe to every topic whose whole name matches; `match` fills in the names. Returns whether it changed."""
+        self._enter(Mode.PATTERN)
+        compiled = re.compile(pattern)
+        changed = compiled != self._pattern
+        if changed:
+            self._pattern, self._topics = compiled, ()
+        return changed
+
+    def match(self, all_topics: Iterable[str]) -> bool:
+        """Apply the pattern to the names of all topics; returns whether the subscription changed (`client/SUB-5`)."""
+        pattern = self._pattern
+        if pattern is None:
+            return False
+        hidden = INTERNAL_TOPICS if self._exclude_internal else frozenset()
+        found = tuple(sorted(topic for topic in all_topics if topic not in hidden and pattern.fullmatch(topic)))
+        changed = found != self._topics
+        self._topics = found
+        return changed
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign by hand, replacing what was assigned; partitions in both keep their state (`client/SUB-6`)."""
+        self._enter(Mode.ASSIGNED)
+        self._replace(partitions, keep=True)
+
+    def unsubscribe(self) -> None:
+        """Back to the start: no topics, no pattern, no partitions."""
+        self.mode = Mode.NONE
+        self._topics, self._pattern = (), None
+        self._replace((), keep=False)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The subscribed topics, sorted; those that matched so far when subscribed by pattern."""
+        return self._topics
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        """The pattern subscribed to, if any."""
+        return self._pattern
+
+    @property
+    def uses_group(self) -> bool:
+        """Whether the group decides the assignment."""
+        return self.mode in (Mode.TOPICS, Mode.PATTERN)
+
+    # What is assigned
+
+    def assign_from_group(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
+        """Take over what the group assigned. Without ``keep`` (eager protocol) every partition starts blank.
+
+        Raises:
+            IllegalStateError: a partition of a topic that is not subscribed; nothing was changed.
+        """
+        if self.mode is Mode.TOPICS:
+            foreign = sorted({partition.topic for partition in partitions}.difference(self._topics))
+            if foreign:
+                raise IllegalStateError(f"the group assigned partitions of {foreign}, subscribed is {self._topics}")
+        self._replace(partitions, keep=keep)
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take partitions away and keep the others."""
+        gone = set(partitions)
+        self._replace([partition for partition in self._partitions if partition not in gone], keep=True)
+
+    def _replace(self, partitions: Iterable[TopicPartition], *, keep: bool) -> None:
+        old = self._partitions
+        self._partitions = {}
+        for partition in partitions:
+            state = old.get(partition) if keep else None
+            self._partitions[partition] = state or PartitionState(self._next_version())
+        self.generation += 1
+
+    def _next_version(self) -> int:
+        self._versions += 1
+        return self._versions
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The assigned partitions, in the order of assignment."""
+        return tuple(self._partitions)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._partitions
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, PartitionState]]:
+        return iter(self._partitions.items())
+
+    def get(self, partition: TopicPartition) -> PartitionState | None:
+        """The state of a partition, None when it is not assigned."""
+        return self._partitions.get(partition)
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """The state of an assigned partition; `IllegalStateError` otherwise (`client/SUB-8`)."""
+        found = self._partitions.get(partition)
+        if found is None:
+            raise IllegalStateError(f"partition {partition} is not assigned to this consumer")
+        return found
+
+    # Positions
+
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        """Put the position at ``offset``; what was fetched or asked for before is stale from now on."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} of {partition} is negative; seek_to_beginning() and seek_to_end() exist")
+        self._jump(self.state(partition), offset, leader_epoch)
+
+    def request_reset(self, partition: TopicPartition, to: int) -> None:
+        """Drop the position; it is to be looked up by timestamp ``to`` (or `EARLIEST`, `LATEST`)."""
+        state = self.state(partition)
+        self._jump(state, None, -1)
+        state.reset_to = to
+
+    def _jump(self, state: PartitionState, offset: int | None, leader_epoch: int) -> None:
+        state.position = state.finished = offset
+        state.position_epoch = leader_epoch
+        state.reset_to = None
+        state.validating = False
+        # An epoch that came with the offset has not been compared with the leader's log yet.
+        state.validated_epoch = -1
+        state.version = self._next_version()
+
+    def resolve(self, partition: TopicPartition, version: int, offset: int, leader_epoch: int = -1) -> bool:
+        """A lookup that began at ``version`` found the position. False when it came too late to be used."""
+        state = self._partitions.get(partition)
+        if state is None or state.version != version:
+            return False
+        self._jump(state, offset, leader_epoch)
+        return True
+
+    def hand_out(self, partition: TopicPartition, position: int, leader_epoch: int = -1) -> None:
+        """Records below ``position`` are the user's now; finished is what was there before."""
+        state = self._partitions[partition]
+        state.position = position
+        if leader_epoch >= 0:
+            state.position_epoch = leader_epoch
+
+    def finish(self, partition: TopicPartition, offset: int) -> None:
+        """The user is done with everything below ``offset``."""
+        state = self._partitions.get(partition)
+        if state is not None:
+            state.finished = offset
+
+    def finish_all(self) -> None:
+        """The user asked for more: everything handed out is done (`client/OFF-9`)."""
+        for state in self._partitions.values():
+            state.finished = state.position
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these until `resume`. All must be assigned, or none is paused."""
+        for state in [self.state(partition) for partition in partitions]:
+            state.paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`."""
+        for state in [self.state(partition) for partition in partitions]:
+            state.paused = False
+
+    @property
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The paused partitions."""
+        return tuple(partition for partition, state in self._partitions.items() if state.paused)
+
+    def without_position(self) -> list[tuple[TopicPartition, int]]:
+        """Partitions (with version) that have neither a position nor a pending reset: the committed offset decides."""
+        return [
+            (partition, state.version)
+            for partition, state in self._partitions.items()
+            if state.position is None and state.reset_to is None
+        ]
+
+    def awaiting_reset(self) -> list[tuple[TopicPartition, int, int]]:
+        """Partitions (with version and timestamp) whose position is to be looked up."""
+        return [
+            (partition, state.version, state.reset_to)
+            for partition, state in self._partitions.items()
+            if state.reset_to is not None
+        ]
+
+    def check_epochs(self, leader_epoch: Callable[[TopicPartition], int]) -> None:
+        """Ask for validation where a leader with a newer epoch took over since the position was last compared."""
+        for partition, state in self._partitions.items():
+            if state.position is None or state.position_epoch < 0 or state.validating:
+                continue
+            current = leader_epoch(partition)
+            if current > max(state.validated_epoch, state.position_epoch):
+                state.validating = True
+
+    def awaiting_validation(self) -> list[tuple[TopicPartition, int, int]]:
+        """Partitions (with version and the epoch of the position) to compare with the leader's log (KIP-320)."""
+        return [
+            (partition, state.version, state.position_epoch)
+            for partition, state in self._partitions.items()
+            if state.validating
+        ]
+
+    def validated(self, partition: TopicPartition, version: int, current_epoch: int) -> None:
+        """The leader of ``current_epoch`` has everything below the position."""
+        state = self._partitions.get(partition)
+        if state is not None and state.version == version:
+            state.validating = False
+            state.validated_epoch = current_epoch
+
+    @property
+    def all_positions_known(self) -> bool:
+        """Whether every assigned partition can be fetched from, pauses aside."""
+        return all(state.position is not None and not state.validating for state in self._partitions.values())
+
+    # What to commit
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Positions of all partitions that have one: what `commit` without arguments sends (`client/SUB-17`)."""
+        return {
+            partition: OffsetAndMetadata(state.position, "", state.position_epoch)
+            for partition, state in self._partitions.items()
+            if state.position is not None
+        }
+
+    def finished(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Offsets that auto-commit may send, where they differ from what was ``committed`` already."""
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, state in self._partitions.items():
+            if state.finished is not None and committed.get(partition) != state.finished:
+                # The epoch belongs to the position; it says nothing about an offset before that.
+                epoch = state.position_epoch if state.finished == state.position else -1
+                found[partition] = OffsetAndMetadata(state.finished, "", epoch)
+        return found
