@@ -1,4 +1,5 @@
-"""The way to one broker: connecting with back-off over all its addresses, agreeing on versions, and what is known of it.
+"""The way to one broker: connecting with back-off over all its addresses, agreeing on versions, and what is known of
+it.
 
 `BrokerChannel` outlives its connections. `transport` is where security protocols are put on top of the stream.
 """
@@ -197,7 +198,7 @@ class BrokerChannel:
 
     async def _negotiate(self, connection: Connection) -> dict[int, tuple[int, int]]:
         ours = ApiVersionsRequest.versions
-        version = ours.last if self._max_api_versions is None else self._max_api_versions
+        version = ours.max if self._max_api_versions is None else self._max_api_versions
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
         try:
             response: ApiVersionsResponse = await connection.call(request, version)

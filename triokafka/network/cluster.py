@@ -50,12 +50,12 @@ _FIRST_NULL_TOPICS: Final = 1
 class NetworkClient:
     """Requests to brokers by node id, with everything that it takes to get them there.
 
-    Use it as ``async with NetworkClient(config, world=world) as client``. Entering connects nothing; connections are made
-    when first needed, kept while used, and made again after failures with a growing back-off. Leaving closes them all;
-    whoever still waits gets `ClosedError`.
+    Use it as ``async with NetworkClient(config, world=world) as client``. Entering connects nothing; connections are
+    made when first needed, kept while used, and made again after failures with a growing back-off. Leaving closes
+    them all; whoever still waits gets `ClosedError`.
 
-    Node ids below 0 are bootstrap servers. ``purpose`` names a further connection to the same broker: a consumer talks to
-    its coordinator on a connection of its own, so that long fetches do not delay heartbeats (`client/NET-3`).
+    Node ids below 0 are bootstrap servers. ``purpose`` names a further connection to the same broker: a consumer
+    talks to its coordinator on a connection of its own, so that long fetches do not delay heartbeats (`client/NET-3`).
     """
 
     def __init__(self, config: NetworkConfig, *, world: World) -> None:
@@ -142,7 +142,8 @@ class NetworkClient:
         return self._bootstrap if self._use_bootstrap or not nodes else dict(nodes)
 
     def _node(self, node_id: int) -> Node:
-        node = self.metadata.cluster.nodes.get(node_id) or self._extra_nodes.get(node_id) or self._bootstrap.get(node_id)
+        nodes = self.metadata.cluster.nodes
+        node = nodes.get(node_id) or self._extra_nodes.get(node_id) or self._bootstrap.get(node_id)
         if node is None:
             raise NodeNotReadyError(f"broker {node_id} is not known; refresh the metadata")
         return node
@@ -278,13 +279,13 @@ class NetworkClient:
         """Send a request to one broker and return its response.
 
         Waits for the connection, for the broker's throttling and for a slot among the requests in flight, at most
-        ``timeout_ms`` (default ``request_timeout_ms``); then for the answer, at most the same time again. ``request`` may be
-        a function of the version instead; then ``api`` names the request's class. If cancelled, the answer is dropped when
-        it comes; the broker may have done what was asked.
+        ``timeout_ms`` (default ``request_timeout_ms``); then for the answer, at most the same time again. ``request``
+        may be a function of the version instead; then ``api`` names the request's class. If cancelled, the answer is
+        dropped when it comes; the broker may have done what was asked.
 
         Raises:
-            KafkaConnectionError: no connection could be made (the message names every address tried), or it ended before
-                the answer came. Whether the broker did the work is then unknown.
+            KafkaConnectionError: no connection could be made (the message names every address tried), or it ended
+                before the answer came. Whether the broker did the work is then unknown.
             RequestTimedOutError: no answer in time; the connection was closed.
             UnsupportedVersionError: the broker does not speak a version that this request needs.
             NodeNotReadyError: no broker of this id is known.
@@ -375,7 +376,8 @@ class NetworkClient:
     # ---------------------------------------------------------------- any broker
 
     def least_loaded(self) -> int | None:
-        """The broker to ask when any will do: connected and idle first, fewest in flight next, then one not connected yet.
+        """The broker to ask when any will do: connected and idle first, fewest in flight next, then one not connected
+        yet.
 
         Starts at a random one, so that not all clients ask the same. None when all are in reconnect back-off.
         """
@@ -458,8 +460,8 @@ class NetworkClient:
     async def metadata_for(self, topics: Iterable[str], *, timeout_ms: float | None = None) -> Cluster:
         """Wait until every topic is known and return that snapshot; at once when they are.
 
-        Waits at most ``timeout_ms`` (default ``request_timeout_ms``). A topic that does not exist yet may be created by the
-        broker in the meantime, so its absence is an error only at the end.
+        Waits at most ``timeout_ms`` (default ``request_timeout_ms``). A topic that does not exist yet may be created
+        by the broker in the meantime, so its absence is an error only at the end.
 
         Raises:
             TopicAuthorizationFailedError, InvalidTopicError: as soon as the cluster says so.
@@ -549,7 +551,8 @@ class NetworkClient:
             self._rebootstrap_if_stale()
             return
         if getattr(response, "error_code", 0):
-            self.metadata.failed_update(self.world.now(), for_code(response.error_code)("the broker asks to start over"))
+            error = for_code(response.error_code)("the broker asks to start over")
+            self.metadata.failed_update(self.world.now(), error)
             self._use_bootstrap = True
             return
         if self.metadata.update(response, topics, self.world.now()):

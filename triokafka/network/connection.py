@@ -165,8 +165,8 @@ class Connection:
         """Hand over a request; it is written as soon as the ones before it are.
 
         ``on_done`` is called once: with the response, or with the error when the connection ends first. Without
-        ``expect_response`` it is called with None and None when the bytes are written. The limit of requests in flight is
-        the caller's to keep (`can_send`).
+        ``expect_response`` it is called with None and None when the bytes are written. The limit of requests in
+        flight is the caller's to keep (`can_send`).
 
         Raises:
             KafkaConnectionError: the connection has ended.

@@ -21,7 +21,8 @@ _UNKNOWN_TOPIC_ID: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition as a broker described it. ``leader`` is -1 while there is none; ``leader_epoch`` -1 when unknown."""
+    """One partition as a broker described it. ``leader`` is -1 while there is none; ``leader_epoch`` -1 when
+    unknown."""
 
     partition: int
     leader: int
@@ -88,10 +89,10 @@ class Cluster:
 class Metadata:
     """The current `cluster` snapshot, the topics of interest, and when the next refresh is due.
 
-    Topics that were not used for ``max_idle`` seconds are forgotten (KIP-526). Two attempts are at least a back-off apart,
-    which grows with failures in a row. ``version`` grows with every successful update and only then. A picture with an
-    older leader epoch never replaces a newer one. Durations are seconds; ``now`` is the world's monotonic clock; ``jitter``
-    gives the factor for each back-off.
+    Topics that were not used for ``max_idle`` seconds are forgotten (KIP-526). Two attempts are at least a back-off
+    apart, which grows with failures in a row. ``version`` grows with every successful update and only then. A picture
+    with an older leader epoch never replaces a newer one. Durations are seconds; ``now`` is the world's monotonic
+    clock; ``jitter`` gives the factor for each back-off.
     """
 
     def __init__(

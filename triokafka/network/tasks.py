@@ -1,4 +1,5 @@
-"""The nursery that an ``async with`` object owns: background tasks whose failure is recorded, never thrown into the body."""
+"""The nursery that an ``async with`` object owns: background tasks whose failure is recorded, never thrown into the
+body."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class BackgroundTasks:
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
 
-    def start(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts], name: str) -> None:
+    def start(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *args: *Ts, name: str) -> None:
         """Start a task. Raises `RuntimeError` when closed."""
         if self._nursery is None:
             raise RuntimeError("background tasks can be started only inside the async with block")

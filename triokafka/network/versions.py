@@ -17,14 +17,15 @@ def choose_version(
     min_version: int | None = None,
     max_version: int | None = None,
 ) -> int:
-    """The newest version of ``request_type`` within what the broker advertised, what we declare and the caller's bounds.
+    """The newest version of ``request_type`` within what the broker advertised, what we declare and the caller's
+    bounds.
 
     Raises:
         UnsupportedVersionError: there is none; the message names both ranges.
     """
     name = request_type.__name__.removesuffix("Request")
     ours = request_type.versions
-    low, high = ours.first, ours.last
+    low, high = ours.min, ours.max
     if min_version is not None:
         low = max(low, min_version)
     if max_version is not None:

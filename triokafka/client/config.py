@@ -1,0 +1,375 @@
+"""What producer, consumer and admin client can be told: every option with its type, default, bounds and meaning.
+
+Names are Kafka's in snake_case, defaults those of Kafka 4. An unknown name or an impossible value is refused when the
+object is made, with the nearest known name or the values that are possible.
+"""
+
+# ruff: noqa: RUF009 - option() makes dataclass fields
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final, Self
+
+from triokafka.errors import ConfigurationError
+from triokafka.network.config import NetworkConfig
+
+Check = Callable[[str, Any], Any]
+"""Takes the option's name and the given value; returns the value to use, or raises `ConfigurationError`."""
+
+DEFAULT_PORT: Final = 9092
+_MAX_INT32: Final = 2**31 - 1
+
+
+def option(default: Any, check: Check, doc: str) -> Any:
+    """Declare one option of a table: its default, what may be given, and what it means."""
+    return field(default=default, metadata={"check": check, "doc": doc})
+
+
+def _refuse(name: str, value: object, expected: str) -> ConfigurationError:
+    return ConfigurationError(f"{name}={value!r} cannot be used: expected {expected}")
+
+
+def number(at_least: float = 0, at_most: float = float("inf")) -> Check:
+    """A number within bounds: milliseconds, mostly."""
+    expected = f"a number from {at_least}" + (f" to {at_most}" if at_most != float("inf") else "")
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not at_least <= value <= at_most:
+            raise _refuse(name, value, expected)
+        return value
+
+    return check
+
+
+def integer(at_least: int = 0, at_most: int = _MAX_INT32) -> Check:
+    """A whole number within bounds: bytes, counts."""
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value <= at_most:
+            raise _refuse(name, value, f"a whole number from {at_least} to {at_most}")
+        return value
+
+    return check
+
+
+def flag() -> Check:
+    """True or False."""
+
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, bool):
+            raise _refuse(name, value, "True or False")
+        return value
+
+    return check
+
+
+def text(*, optional: bool = False) -> Check:
+    """A string."""
+
+    def check(name: str, value: Any) -> Any:
+        if value is None and optional:
+            return None
+        if not isinstance(value, str):
+            raise _refuse(name, value, "a string" + (" or None" if optional else ""))
+        return value
+
+    return check
+
+
+def choice(*allowed: Any) -> Check:
+    """One of a few values; for strings the nearest is named."""
+
+    def check(name: str, value: Any) -> Any:
+        if value in allowed and not isinstance(value, bool):
+            return value
+        expected = "one of " + ", ".join(repr(one) for one in allowed)
+        near = difflib.get_close_matches(str(value), [one for one in allowed if isinstance(one, str)], n=1)
+        raise _refuse(name, value, expected + (f" (did you mean {near[0]!r}?)" if near else ""))
+
+    return check
+
+
+def function() -> Check:
+    """A callable, or None."""
+
+    def check(name: str, value: Any) -> Any:
+        if value is not None and not callable(value):
+            raise _refuse(name, value, "a function or None")
+        return value
+
+    return check
+
+
+def anything() -> Check:
+    """Whatever the user gives; checked where it is used."""
+    return lambda name, value: value
+
+
+def items() -> Check:
+    """A list or tuple of anything, kept as a tuple."""
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise _refuse(name, value, "a list")
+        return tuple(value)
+
+    return check
+
+
+def _acks(name: str, value: Any) -> int:
+    known = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
+    if isinstance(value, (bool, float)) or value not in known:
+        raise _refuse(name, value, "0, 1 or 'all'")
+    return known[value]
+
+
+def bootstrap_addresses(name: str, value: Any) -> tuple[tuple[str, int], ...]:
+    """``"host:port,host:port"`` or a list of such texts or of pairs, as host and port pairs; the port may be left
+    out."""
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, Sequence) or not given:
+        raise _refuse(name, value, "'host:port', several with commas, or a list of them")
+    found: list[tuple[str, int]] = []
+    for one in given:
+        if isinstance(one, tuple) and len(one) == 2:
+            host, port = str(one[0]), one[1]
+        elif isinstance(one, str) and one.strip():
+            host, port = _split_address(name, one.strip())
+        else:
+            raise _refuse(name, one, "'host:port'")
+        if not host or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+            raise _refuse(name, one, "'host:port' with a port from 1 to 65535")
+        if (host, port) not in found:
+            found.append((host, port))
+    return tuple(found)
+
+
+def _split_address(name: str, address: str) -> tuple[str, int]:
+    if "://" in address:
+        raise _refuse(name, address, "'host:port' without a scheme")
+    if address.startswith("["):
+        host, _, rest = address[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif address.count(":") > 1:
+        host, port = address, ""  # a bare IPv6 address
+    else:
+        host, _, port = address.partition(":")
+    if port and not port.isdigit():
+        raise _refuse(name, address, "'host:port' with a number as port")
+    return host, int(port) if port else DEFAULT_PORT
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions:
+    """What every client can be told."""
+
+    KIND: ClassVar[str] = "client"
+
+    bootstrap_servers: tuple[tuple[str, int], ...] = option(
+        (("localhost", DEFAULT_PORT),),
+        bootstrap_addresses,
+        "Brokers to ask first, as 'host:port', several with commas, or a list. The others are found through them.",
+    )
+    client_id: str | None = option(
+        None, text(optional=True), "Name in request headers and broker logs; made up when None."
+    )
+    security_protocol: str = option(
+        "PLAINTEXT", choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "How connections are protected."
+    )
+    client_dns_lookup: str = option(
+        "use_all_dns_ips",
+        choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        "Try every address that a name resolves to (KIP-302).",
+    )
+    request_timeout_ms: float = option(30_000, number(1), "How long a broker may take to answer a request.")
+    retry_backoff_ms: float = option(100, number(0), "Wait before the first retry; doubles with each (KIP-580).")
+    retry_backoff_max_ms: float = option(1_000, number(0), "Longest wait between retries.")
+    reconnect_backoff_ms: float = option(50, number(0), "Wait before connecting again; doubles with each failure.")
+    reconnect_backoff_max_ms: float = option(1_000, number(0), "Longest wait before connecting again.")
+    socket_connection_setup_timeout_ms: float = option(
+        10_000, number(1), "How long connecting to one address may take; doubles with each failure (KIP-601)."
+    )
+    socket_connection_setup_timeout_max_ms: float = option(30_000, number(1), "Longest time for connecting.")
+    connections_max_idle_ms: float = option(
+        540_000, number(-1), "Connections without use for this long are closed; -1 keeps them."
+    )
+    metadata_max_age_ms: float = option(300_000, number(0), "Metadata is refreshed at least this often.")
+    metadata_max_idle_ms: float = option(300_000, number(5_000), "Topics not used for this long are forgotten.")
+    metadata_recovery_strategy: str = option(
+        "rebootstrap",
+        choice("rebootstrap", "none"),
+        "What to do when no known broker can be reached: ask bootstrap_servers again (KIP-899), or keep trying.",
+    )
+    metadata_recovery_rebootstrap_trigger_ms: float = option(
+        300_000, number(0), "Ask bootstrap_servers again when metadata could not be refreshed for this long (KIP-1102)."
+    )
+    receive_message_max_bytes: int = option(
+        256 << 20, integer(1024), "Largest response that is accepted; a larger one ends the connection."
+    )
+    close_timeout_ms: float = option(30_000, number(0), "Longest time that leaving the async with block may take.")
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Check what the user gave and fill in defaults. Raises `ConfigurationError` with what would be right."""
+        known = {f.name: f for f in fields(cls) if f.init}
+        checked: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in known:
+                raise ConfigurationError(_unknown(cls.KIND, name, list(known)))
+            checked[name] = known[name].metadata["check"](name, value)
+        return cls(**checked)
+
+    @classmethod
+    def describe(cls) -> list[tuple[str, Any, str]]:
+        """Name, default and meaning of every option, in order; the reference documentation is made from it."""
+        return [(f.name, f.default, f.metadata["doc"]) for f in fields(cls) if f.init]
+
+    def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
+        """The network client's share of these options."""
+        names = {f.name for f in fields(NetworkConfig)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name in names}
+        return NetworkConfig(**{**values, "client_id": self.client_id or client_id, **more})
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> str:
+    asked = name.replace(".", "_").replace("-", "_").lower()
+    near = [asked] if asked in known else difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+    return f"{name!r} is not an option of the {kind}: {hint}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerOptions(ClientOptions):
+    """What a producer can be told."""
+
+    KIND: ClassVar[str] = "producer"
+
+    key_serializer: Callable[[Any], bytes | None] | None = option(
+        None, function(), "Turns a key into bytes. None: keys are bytes already."
+    )
+    value_serializer: Callable[[Any], bytes | None] | None = option(
+        None, function(), "Turns a value into bytes. None: values are bytes already."
+    )
+    acks: int = option(
+        -1, _acks, "Who must have a record before it counts: 0 nobody, 1 the leader, 'all' the in-sync replicas."
+    )
+    enable_idempotence: bool | None = option(
+        None,
+        lambda name, value: None if value is None else flag()(name, value),
+        "Each record exactly once and in order in spite of retries. None: on unless other options rule it out.",
+    )
+    compression_type: str = option("none", choice("none", "gzip", "snappy", "lz4", "zstd"), "Codec of the batches.")
+    compression_level: int | None = option(
+        None,
+        lambda name, value: None if value is None else integer(-131_072, 22)(name, value),
+        "Level of the codec; None is the codec's own default (KIP-390).",
+    )
+    batch_size: int = option(16_384, integer(0, 64 << 20), "Bytes of records after which a batch is full.")
+    linger_ms: float = option(5, number(0), "How long a batch that is not full waits for more records.")
+    buffer_memory: int = option(
+        32 << 20, integer(1, 1 << 40), "Bytes of all batches that are not acknowledged yet; then send waits."
+    )
+    max_block_ms: float = option(60_000, number(0), "How long send waits for metadata and buffer space together.")
+    max_request_size: int = option(1_048_576, integer(1), "Largest record, and largest request, in bytes.")
+    max_in_flight_requests_per_connection: int = option(
+        5, integer(1), "Requests to one broker that may be unanswered at a time."
+    )
+    retries: int = option(_MAX_INT32, integer(0), "How often a batch is sent again; delivery_timeout_ms bounds it too.")
+    delivery_timeout_ms: float = option(
+        120_000, number(0), "A record is acknowledged or has failed this long after send returned (KIP-91)."
+    )
+    partitioner: Any = option(
+        None, anything(), "A Partitioner. None: by murmur2 of the key as Java does, sticky for records without key."
+    )
+    partitioner_ignore_keys: bool = option(False, flag(), "Spread records with keys like those without (KIP-794).")
+    interceptors: tuple[Any, ...] = option((), items(), "ProducerInterceptor objects, called in order (KIP-42).")
+    on_delivery: Callable[..., None] | None = option(
+        None, function(), "Called as (metadata, error) for every record, in the sender's task; must not block."
+    )
+    allow_auto_create_topics: bool = option(True, flag(), "Let the broker create unknown topics, if it does that.")
+
+    idempotent: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        conflicts = []
+        if self.acks != -1:
+            conflicts.append(f"acks={self.acks} (needs 'all')")
+        if self.max_in_flight_requests_per_connection > 5:
+            conflicts.append(
+                f"max_in_flight_requests_per_connection={self.max_in_flight_requests_per_connection} (at most 5)"
+            )
+        if self.retries == 0:
+            conflicts.append("retries=0 (needs retries)")
+        if self.enable_idempotence and conflicts:
+            raise ConfigurationError("enable_idempotence=True cannot be combined with " + " and ".join(conflicts))
+        object.__setattr__(self, "idempotent", self.enable_idempotence is not False and not conflicts)
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise ConfigurationError(
+                f"delivery_timeout_ms={self.delivery_timeout_ms} must be at least linger_ms + request_timeout_ms ="
+                f" {self.linger_ms + self.request_timeout_ms}; raise it, or lower request_timeout_ms"
+            )
+        if self.compression_level is not None and self.compression_type == "none":
+            raise ConfigurationError("compression_level needs a compression_type")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerOptions(ClientOptions):
+    """What a consumer can be told."""
+
+    KIND: ClassVar[str] = "consumer"
+
+    group_id: str | None = option(None, text(optional=True), "Consumer group; None consumes without one.")
+    group_instance_id: str | None = option(
+        None, text(optional=True), "Name that survives restarts: a static member (KIP-345)."
+    )
+    group_protocol: str = option("classic", choice("classic", "consumer"), "Group membership protocol (KIP-848).")
+    key_deserializer: Callable[[bytes], Any] | None = option(None, function(), "Turns key bytes into an object.")
+    value_deserializer: Callable[[bytes], Any] | None = option(None, function(), "Turns value bytes into an object.")
+    auto_offset_reset: str = option(
+        "latest",
+        choice("latest", "earliest", "none"),
+        "Where to start without a committed offset, or when it is out of range.",
+    )
+    enable_auto_commit: bool = option(True, flag(), "Commit the positions of what was handed out in the background.")
+    auto_commit_interval_ms: float = option(5_000, number(0), "Time between such commits.")
+    session_timeout_ms: int = option(45_000, integer(1), "A member silent for this long is out of the group.")
+    heartbeat_interval_ms: float = option(3_000, number(1), "Time between heartbeats.")
+    max_poll_interval_ms: int = option(300_000, integer(1), "A member that asks for no records for this long leaves.")
+    max_poll_records: int = option(500, integer(1), "Most records that one poll returns.")
+    fetch_min_bytes: int = option(1, integer(0), "The broker waits until it has this many bytes to send.")
+    fetch_max_bytes: int = option(52_428_800, integer(0), "Most bytes of one fetch response.")
+    fetch_max_wait_ms: int = option(500, integer(0), "How long the broker waits for fetch_min_bytes.")
+    max_partition_fetch_bytes: int = option(1_048_576, integer(0), "Most bytes per partition of a fetch response.")
+    isolation_level: str = option(
+        "read_uncommitted",
+        choice("read_uncommitted", "read_committed"),
+        "Whether records of open and aborted transactions are handed out.",
+    )
+    partition_assignment_strategy: tuple[Any, ...] = option(
+        ("range", "cooperative-sticky"), items(), "Assignors by preference: names, or PartitionAssignor objects."
+    )
+    check_crcs: bool = option(True, flag(), "Check the checksum of every batch.")
+    exclude_internal_topics: bool = option(True, flag(), "Patterns do not match Kafka's own topics.")
+    allow_auto_create_topics: bool = option(True, flag(), "Let the broker create topics that are subscribed to.")
+    client_rack: str = option("", text(), "Rack of this client, to fetch from replicas nearby (KIP-392).")
+    default_api_timeout_ms: float = option(60_000, number(0), "Longest wait of calls without a timeout of their own.")
+    interceptors: tuple[Any, ...] = option((), items(), "ConsumerInterceptor objects, called in order (KIP-42).")
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigurationError(
+                f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be less than"
+                f" session_timeout_ms={self.session_timeout_ms}; a third of it is usual"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminOptions(ClientOptions):
+    """What an admin client can be told."""
+
+    KIND: ClassVar[str] = "admin client"
+
+    default_api_timeout_ms: float = option(60_000, number(0), "Longest time of one call, retries included.")
