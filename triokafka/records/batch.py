@@ -1,0 +1,297 @@
+"""Batch headers: walking a buffer of batches, and changing the few header fields that change after encoding.
+
+Works on the 61 bytes of a v2 batch header and on the entry header of v0/v1 messages; never looks into records.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+from crc32c import crc32c
+
+from triokafka.errors import CorruptRecordError
+from triokafka.records.compression import codec_name
+from triokafka.structs import Buffer
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+"""base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp, producer id and
+epoch, base sequence, record count."""
+HEADER_SIZE: Final = 61
+MAX_BATCH_SIZE: Final = (1 << 31) - 1 - 64
+"""Lengths in the protocol are 32-bit; the rest of a request that carries a batch of this size still fits."""
+LOG_OVERHEAD: Final = 12
+"""Base offset and length: what precedes the bytes that ``length`` counts, in every format version."""
+CRC_COVERS_FROM: Final = 21
+"""The CRC of a v2 batch covers the bytes from the attributes to the end; leader epoch and base offset lie outside."""
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+MAX_INT64: Final = (1 << 63) - 1
+MAX_SEQUENCE: Final = (1 << 31) - 1
+
+_SMALLEST_LENGTH: Final = 14  # a v0 message: CRC, magic, attributes, two null lengths
+_ENTRY: Final = struct.Struct(">qiIbb")  # offset, size, CRC, magic, attributes
+_LEGACY_TIMESTAMP: Final = struct.Struct(">q")
+
+
+class BatchInfo:
+    """What the header of one batch says.
+
+    For v0/v1 the "batch" is one outer message: ``base_offset`` and ``last_offset`` are its offset. A compressed wrapper
+    carries the offset of its *last* inner message and does not tell how many there are: ``record_count`` is -1.
+    ``position`` and ``size`` (bytes, header included) say where the batch lies in the buffer that was walked.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size",
+    )
+
+    def __init__(
+        self,
+        position: int,
+        base_offset: int,
+        size: int,
+        partition_leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        record_count: int,
+    ) -> None:
+        self.position = position
+        self.base_offset = base_offset
+        self.size = size
+        self.partition_leader_epoch = partition_leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.record_count = record_count
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record that the batch had when it was written; compaction may have removed that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def end(self) -> int:
+        """Position of the byte after the batch."""
+        return self.position + self.size
+
+    @property
+    def codec(self) -> int:
+        """Codec id, 0 to 7."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def compression(self) -> str:
+        """Codec name: none, gzip, snappy, lz4 or zstd; ``unknown`` for an id that Kafka does not define."""
+        return codec_name(self.attributes & CODEC_MASK)
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 create time, 1 log append time, -1 none (v0)."""
+        if self.magic == 0:
+            return -1
+        return 1 if self.attributes & LOG_APPEND_TIME else 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction."""
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Holds a transaction marker or another record for the system, not for applications."""
+        return self.attributes & CONTROL != 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; sequences wrap to 0 after 2^31 - 1. -1 without idempotence."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        last = self.base_sequence + self.last_offset_delta
+        return last if last <= MAX_SEQUENCE else last - MAX_SEQUENCE - 1
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
+        return f"BatchInfo({fields})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BatchInfo):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def parse_batch(view: memoryview, position: int, *, check_crc: bool = False) -> BatchInfo | None:
+    """The batch that starts at ``position``, or None when it is not there completely.
+
+    Raises:
+        CorruptRecordError: those bytes cannot be the start of a batch, or (``check_crc``) the checksum does not match.
+    """
+    available = len(view) - position
+    if available < LOG_OVERHEAD + 5:
+        if available >= LOG_OVERHEAD:
+            _check_length(view, position)
+        return None
+    magic = view[position + 16]
+    if magic != 2:
+        return _parse_legacy(view, position, check_crc=check_crc)
+    length = _check_length(view, position)
+    if length < HEADER_SIZE - LOG_OVERHEAD:
+        raise _broken(view, position, f"length {length} is shorter than a batch header")
+    if length > available - LOG_OVERHEAD:
+        return None
+    base_offset, length, leader_epoch, magic, crc, attributes, last_delta, *rest = HEADER.unpack_from(view, position)
+    info = BatchInfo(position, base_offset, length + LOG_OVERHEAD, leader_epoch, 2, crc, attributes, last_delta, *rest)
+    if info.record_count < 0:
+        raise _broken(view, position, f"record count is {info.record_count}")
+    if last_delta < 0 or info.record_count > last_delta + 1:
+        raise _broken(view, position, f"{info.record_count} records, but the last offset delta is {last_delta}")
+    if base_offset < 0 or base_offset > MAX_INT64 - 1 - last_delta:
+        raise _broken(view, position, "base offset is out of range")
+    if check_crc:
+        check_batch_crc(view, info)
+    return info
+
+
+def check_batch_crc(view: memoryview, info: BatchInfo) -> None:
+    """Raise ``CorruptRecordError`` unless the bytes of the batch match its checksum."""
+    start, end = info.position, info.end
+    if info.magic == 2:
+        computed = crc32c(view[start + CRC_COVERS_FROM : end])
+    else:
+        computed = zlib.crc32(view[start + LOG_OVERHEAD + 4 : end])
+    if computed != info.crc:
+        raise _broken(view, start, f"checksum is {computed:#010x}, the header says {info.crc:#010x}")
+
+
+def iter_batches(buffer: Buffer, *, check_crc: bool = False) -> Iterator[BatchInfo]:
+    """Walk the batches of a buffer, of any format version. A partial batch at the end ends the walk.
+
+    Raises:
+        CorruptRecordError: something that cannot be a batch, or (``check_crc``) whose checksum does not match.
+    """
+    view = memoryview(buffer)
+    position = 0
+    while (info := parse_batch(view, position, check_crc=check_crc)) is not None:
+        yield info
+        position += info.size
+
+
+def _check_length(view: memoryview, position: int) -> int:
+    length: int = int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
+    if length < _SMALLEST_LENGTH:
+        raise _broken(view, position, f"length {length} is too small for a message")
+    return length
+
+
+def _parse_legacy(view: memoryview, position: int, *, check_crc: bool) -> BatchInfo | None:
+    offset, length, crc, magic, attributes = _ENTRY.unpack_from(view, position)
+    if not 0 <= magic <= 1:
+        raise _broken(view, position, f"format version {magic} is unknown")
+    _check_length(view, position)
+    if length > len(view) - position - LOG_OVERHEAD:
+        return None
+    if offset < 0 or offset == MAX_INT64:
+        raise _broken(view, position, "offset is out of range")
+    timestamp = NO_TIMESTAMP
+    if magic == 1:
+        if length < _SMALLEST_LENGTH + 8:
+            raise _broken(view, position, f"length {length} is too small for a v1 message")
+        (timestamp,) = _LEGACY_TIMESTAMP.unpack_from(view, position + LOG_OVERHEAD + 6)
+    # The upper bits of a v0/v1 attributes byte are reserved: they do not mean what they mean in v2.
+    attributes &= CODEC_MASK | (LOG_APPEND_TIME if magic == 1 else 0)
+    count = -1 if attributes & CODEC_MASK else 1
+    info = BatchInfo(
+        position, offset, length + LOG_OVERHEAD, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count
+    )
+    if check_crc:
+        check_batch_crc(view, info)
+    return info
+
+
+def _broken(view: memoryview, position: int, reason: str) -> CorruptRecordError:
+    offset = int.from_bytes(view[position : position + 8], "big", signed=True)
+    return CorruptRecordError(f"batch at byte {position}, offset {offset}: {reason}")
+
+
+def patch_batch(
+    buffer: bytearray | memoryview,
+    position: int,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    max_timestamp: int | None = None,
+    timestamp_type: int | None = None,
+) -> None:
+    """Write what a leader assigns on append into the header of a v2 batch, in place.
+
+    Offset and leader epoch lie outside the CRC. Giving ``max_timestamp`` or ``timestamp_type`` (1 = log append time)
+    changes covered fields, so the CRC is recomputed then.
+    """
+    struct.pack_into(">q", buffer, position, base_offset)
+    struct.pack_into(">i", buffer, position + 12, leader_epoch)
+    if max_timestamp is None and timestamp_type is None:
+        return
+    if max_timestamp is not None:
+        struct.pack_into(">q", buffer, position + 35, max_timestamp)
+    if timestamp_type is not None:
+        (attributes,) = struct.unpack_from(">h", buffer, position + CRC_COVERS_FROM)
+        attributes = attributes & ~LOG_APPEND_TIME | (LOG_APPEND_TIME if timestamp_type == 1 else 0)
+        struct.pack_into(">h", buffer, position + CRC_COVERS_FROM, attributes)
+    _write_crc(buffer, position)
+
+
+def set_producer_state(
+    buffer: bytearray | memoryview, position: int, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Write the producer's id, epoch and first sequence number into the header of a v2 batch, and its CRC anew."""
+    struct.pack_into(">qhi", buffer, position + 43, producer_id, producer_epoch, base_sequence)
+    _write_crc(buffer, position)
+
+
+def _write_crc(buffer: bytearray | memoryview, position: int) -> None:
+    (length,) = struct.unpack_from(">i", buffer, position + 8)
+    with memoryview(buffer) as view, view[position + CRC_COVERS_FROM : position + LOG_OVERHEAD + length] as covered:
+        struct.pack_into(">I", buffer, position + 17, crc32c(covered))

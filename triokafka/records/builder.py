@@ -1,0 +1,186 @@
+"""Making batches: record by record (``BatchBuilder``) or at once (``encode_batch``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from crc32c import crc32c
+
+from triokafka.errors import IllegalStateError
+from triokafka.records import batch
+from triokafka.records.compression import CODEC_NAMES, check_codec, compress
+from triokafka.records.kernel import RecordAppender
+from triokafka.structs import Buffer
+
+Headers = Sequence[tuple[str, Buffer | None]]
+Record = tuple[int, Buffer | None, Buffer | None, Headers]
+"""Timestamp in milliseconds, key, value, headers."""
+
+_RATIO_SAFETY: Final = 1.05  # estimates err on the small side, and a batch above its limit costs a split
+
+
+class BatchBuilder(RecordAppender):
+    """One batch in the making: append records, then build once.
+
+    ``batch_bytes`` is the size that the finished batch should not exceed (only a first record larger than that does).
+    With compression the finished size is an estimate: ``expected_ratio`` says what compression made of earlier batches,
+    and ``compression_ratio`` afterwards what it made of this one. ``buffer`` is a pooled ``bytearray`` to write into;
+    if it becomes too small, ``buffer`` is another one afterwards.
+
+    ``append`` (and ``append_values``, ``append_records``) refuse with -1 (a smaller count) when full or built.
+    ``count`` and ``size`` say how many records and uncompressed bytes there are.
+
+    Raises:
+        ConfigurationError: no such codec or level.
+        UnsupportedCodecError: the codec's package is missing.
+    """
+
+    __slots__ = ("_built", "batch_bytes", "codec", "compression_ratio", "level")
+
+    def __init__(
+        self,
+        batch_bytes: int,
+        *,
+        compression: int | str = "none",
+        level: int | None = None,
+        expected_ratio: float = 1.0,
+        buffer: bytearray | None = None,
+    ) -> None:
+        self.codec = check_codec(compression, level)
+        limit = batch_bytes
+        if self.codec:
+            limit = batch.HEADER_SIZE + int((batch_bytes - batch.HEADER_SIZE) / (expected_ratio * _RATIO_SAFETY))
+        super().__init__(min(limit, batch.MAX_BATCH_SIZE), max(batch_bytes, 0), buffer)
+        self.batch_bytes = batch_bytes
+        self.level = level
+        self.compression_ratio = 1.0
+        self._built: memoryview | None = None
+
+    @property
+    def compression(self) -> str:
+        """The codec's name."""
+        return CODEC_NAMES[self.codec]
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no use in appending more: built, or at the limit."""
+        return self.closed or self.size >= self.limit
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes that the batch will have once built; exact without compression."""
+        if self._built is not None:
+            return len(self._built)
+        if not self.codec:
+            return self.size
+        scale = (self.batch_bytes - batch.HEADER_SIZE) / max(self.limit - batch.HEADER_SIZE, 1)
+        return batch.HEADER_SIZE + int((self.size - batch.HEADER_SIZE) * scale)
+
+    def close(self) -> None:
+        """Take no more records."""
+        self.closed = True
+
+    def build(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+        *,
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+        control: bool = False,
+        timestamp_type: int = 0,
+    ) -> memoryview:
+        """Close the batch and return it; called again, the same bytes again (arguments are looked at once).
+
+        The bytes lie in ``buffer`` and are writable, for ``set_producer_state`` before a retry.
+
+        Raises:
+            IllegalStateError: there are no records.
+        """
+        if self._built is not None:
+            return self._built
+        if not self.count:
+            raise IllegalStateError("a batch needs at least one record")
+        self.closed = True
+        size = self.size
+        if self.codec:
+            size = self._compress()
+        attributes = (
+            self.codec
+            | (batch.LOG_APPEND_TIME if timestamp_type == 1 else 0)
+            | (batch.TRANSACTIONAL if transactional else 0)
+            | (batch.CONTROL if control else 0)
+        )
+        out = self.buffer
+        batch.HEADER.pack_into(
+            out,
+            0,
+            base_offset,
+            size - batch.LOG_OVERHEAD,
+            leader_epoch,
+            2,
+            0,
+            attributes,
+            self.count - 1,
+            self.base_timestamp,
+            self.max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        built = memoryview(out)[:size]
+        out[17:21] = crc32c(built[batch.CRC_COVERS_FROM :]).to_bytes(4, "big")
+        self._built = built
+        return built
+
+    def _compress(self) -> int:
+        with memoryview(self.buffer) as whole, whole[batch.HEADER_SIZE : self.size] as payload:
+            packed = compress(self.codec, payload, self.level)
+        self.compression_ratio = len(packed) / max(self.size - batch.HEADER_SIZE, 1)
+        size = batch.HEADER_SIZE + len(packed)
+        if size > len(self.buffer):
+            self.buffer = bytearray(size)
+        self.buffer[batch.HEADER_SIZE : size] = packed
+        return size
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    compression: int | str = "none",
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = -1,
+    timestamp_type: int = 0,
+) -> bytes:
+    """One v2 batch of all ``records``, each (timestamp in ms, key, value, headers), with consecutive offsets.
+
+    Raises:
+        IllegalStateError: there are no records.
+        MessageSizeTooLargeError: the batch would not fit a protocol message.
+        ConfigurationError, UnsupportedCodecError: see ``compress``.
+    """
+    builder = BatchBuilder(batch.MAX_BATCH_SIZE, compression=compression, level=level, buffer=bytearray(1024))
+    builder.append_records(records)
+    if builder.count != len(records):
+        builder._grow(batch.MAX_BATCH_SIZE + 1)
+    built = builder.build(
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        transactional,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        control=control,
+        timestamp_type=timestamp_type,
+    )
+    return bytes(built)

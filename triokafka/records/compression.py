@@ -1,0 +1,250 @@
+"""The codecs of record batches: gzip, snappy, lz4, zstd. Bounded on the way in, and each as the Java client writes it.
+
+All but gzip need a package of the ``compression`` extra, imported at the first use of the codec.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from typing import Any, Final
+
+from triokafka.errors import ConfigurationError, CorruptRecordError, UnsupportedCodecError
+from triokafka.structs import Buffer
+
+CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+CODEC_IDS: Final = {name: number for number, name in enumerate(CODEC_NAMES)}
+DEFAULT_MAX_DECOMPRESSED: Final = 128 * 1024 * 1024
+"""Bytes that one batch may decompress to, unless the caller says otherwise."""
+
+_LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}  # KIP-390
+_GZIP_DEFAULT_LEVEL: Final = -1
+_LZ4_FAST_LEVEL: Final = 9  # Kafka's default: Java compresses with the fast mode there, and with HC at any other level
+_ZSTD_DEFAULT_LEVEL: Final = 3
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable since version 1
+_XERIAL_BLOCK: Final = 32 * 1024
+_SNAPPY_MAX_RATIO: Final = 22  # the densest element copies 64 bytes and takes 3
+_CHUNK: Final = 64 * 1024
+
+
+def codec_name(codec: int) -> str:
+    """The name of a codec id; ``unknown`` for ids that Kafka does not define."""
+    return CODEC_NAMES[codec] if 0 <= codec < len(CODEC_NAMES) else "unknown"
+
+
+def codec_id(codec: int | str) -> int:
+    """The id of a codec given by name or id.
+
+    Raises:
+        ConfigurationError: no such codec.
+    """
+    number = CODEC_IDS.get(codec, -1) if isinstance(codec, str) else codec
+    if not 0 <= number < len(CODEC_NAMES):
+        raise ConfigurationError(f"compression codec {codec!r} is unknown: use one of {', '.join(CODEC_NAMES)}")
+    return number
+
+
+def check_codec(codec: int | str, level: int | None = None) -> int:
+    """Check a codec, its level and that its package is installed, without compressing. Returns the codec's id.
+
+    Raises:
+        ConfigurationError: no such codec, or the level is out of its range.
+        UnsupportedCodecError: the package that it needs is missing.
+    """
+    number = codec_id(codec)
+    name = CODEC_NAMES[number]
+    if level is not None:
+        if name not in _LEVELS:
+            raise ConfigurationError(f"compression {name} has no levels, got {level}")
+        lowest, highest = _LEVELS[name]
+        if not lowest <= level <= highest and not (name == "gzip" and level == _GZIP_DEFAULT_LEVEL):
+            raise ConfigurationError(f"compression level {level} of {name} is not within {lowest} and {highest}")
+    if name == "snappy":
+        _module("cramjam", name)
+    elif name == "lz4":
+        _module("lz4.frame", name)
+    elif name == "zstd":
+        _zstd()
+    return number
+
+
+def compress(codec: int | str, data: Buffer, level: int | None = None) -> bytes:
+    """Compress ``data``. Levels as in KIP-390: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22; None is Kafka's default.
+
+    Raises:
+        ConfigurationError: no such codec or level.
+        UnsupportedCodecError: the package that it needs is missing; the message says what to install.
+    """
+    name = CODEC_NAMES[check_codec(codec, level)]
+    if name == "gzip":
+        compressor = zlib.compressobj(_GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, 31)
+        return compressor.compress(data) + compressor.flush()
+    if name == "snappy":
+        return _compress_xerial(data)
+    if name == "lz4":
+        # Java's reader refuses linked blocks.
+        fast = level is None or level == _LZ4_FAST_LEVEL
+        frame = _module("lz4.frame", name)
+        packed: bytes = frame.compress(data, 0 if fast else level, frame.BLOCKSIZE_MAX64KB, False, False, False)
+        return packed
+    if name == "zstd":
+        packed = _zstd().compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level)
+        return packed
+    return bytes(data)
+
+
+def decompress(codec: int | str, data: Buffer, *, max_size: int = DEFAULT_MAX_DECOMPRESSED, magic: int = 2) -> bytes:
+    """Decompress ``data`` to at most ``max_size`` bytes; nothing larger is ever allocated.
+
+    ``magic`` is the format version of the batch: v0 messages carry lz4 frames with Kafka's historical wrong header
+    checksum.
+
+    Raises:
+        CorruptRecordError: not valid for the codec, cut short, or larger than ``max_size``.
+        UnsupportedCodecError: the package that the codec needs is missing; the message says what to install.
+    """
+    number = CODEC_IDS.get(codec, -1) if isinstance(codec, str) else codec
+    name = codec_name(number)
+    if name == "none":
+        if len(data) > max_size:
+            raise _too_large(name, max_size)
+        return bytes(data)
+    if name == "gzip":
+        return _decompress_stream(name, data, max_size, lambda: zlib.decompressobj(31), zlib.error)
+    if name == "snappy":
+        return _decompress_snappy(memoryview(data), max_size)
+    if name == "lz4":
+        frame = _module("lz4.frame", name)
+        if magic == 0:
+            data = _with_right_lz4_checksum(data)
+        return _decompress_stream(name, data, max_size, frame.LZ4FrameDecompressor, RuntimeError)
+    if name == "zstd":
+        module = _zstd()
+        return _decompress_stream(name, data, max_size, module.ZstdDecompressor, module.ZstdError)
+    raise CorruptRecordError(f"compression codec {codec!r} is unknown")
+
+
+def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: type[Exception]) -> bytes:
+    """Run a decompressor object over one or several concatenated streams."""
+    parts: list[bytes] = []
+    size = 0
+    rest: Buffer = data
+    try:
+        while True:
+            stream = new()
+            while not stream.eof:
+                part = stream.decompress(rest, max_size + 1 - size)
+                size += len(part)
+                if size > max_size:
+                    raise _too_large(name, max_size)
+                parts.append(part)
+                if not stream.eof:
+                    # zlib hands the input that it did not look at back; the others keep it.
+                    rest = getattr(stream, "unconsumed_tail", b"")
+                    if not part and not rest:
+                        raise CorruptRecordError(f"{name} data ends too early")
+            rest = stream.unused_data or b""
+            if not rest:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+    except (error, EOFError, ValueError) as failure:
+        raise CorruptRecordError(f"{name} data cannot be decompressed: {failure}") from failure
+
+
+def _decompress_snappy(data: memoryview, max_size: int) -> bytes:
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, max_size)
+    parts: list[bytes] = []
+    size = 0
+    position = 0
+    while position < len(data):
+        if bytes(data[position : position + 8]) == _XERIAL_MAGIC:  # concatenated streams repeat the header
+            if len(data) - position < len(_XERIAL_HEADER):
+                raise CorruptRecordError("snappy stream header is cut short")
+            position += len(_XERIAL_HEADER)
+            continue
+        length = int.from_bytes(data[position : position + 4], "big")
+        position += 4
+        if length > len(data) - position:
+            raise CorruptRecordError(f"snappy block of {length} bytes, but only {len(data) - position} are left")
+        part = _decompress_snappy_block(data[position : position + length], max_size - size, max_size)
+        size += len(part)
+        parts.append(part)
+        position += length
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(data: memoryview, allowed: int, max_size: int | None = None) -> bytes:
+    length = 0
+    for index, byte in enumerate(data[:5]):
+        length |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            break
+    else:
+        raise CorruptRecordError("snappy block has no length")
+    if length > allowed:
+        raise _too_large("snappy", allowed if max_size is None else max_size)
+    if length > len(data) * _SNAPPY_MAX_RATIO:
+        raise CorruptRecordError(f"snappy block of {len(data)} bytes claims to hold {length}")
+    module = _module("cramjam", "snappy")
+    try:
+        return bytes(module.snappy.decompress_raw(data))
+    except (module.DecompressionError, ValueError) as failure:
+        raise CorruptRecordError(f"snappy data cannot be decompressed: {failure}") from failure
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    pack = _module("cramjam", "snappy").snappy.compress_raw
+    parts = [_XERIAL_HEADER]
+    with memoryview(data) as view:
+        for start in range(0, len(view), _XERIAL_BLOCK):
+            block = bytes(pack(view[start : start + _XERIAL_BLOCK]))
+            parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _with_right_lz4_checksum(data: Buffer) -> bytes:
+    """Put the right header checksum in place: in v0 messages Kafka wrote one that also covers the frame magic."""
+    frame = bytearray(data)
+    if len(frame) >= 7:
+        at = 6 + (8 if frame[4] & 0x08 else 0)
+        if at < len(frame):
+            frame[at] = _xxh32_short(bytes(frame[4:at])) >> 8 & 0xFF
+    return bytes(frame)
+
+
+def _xxh32_short(data: bytes) -> int:
+    """xxHash32 (seed 0) of fewer than 16 bytes: all that a frame descriptor has."""
+    mask = 0xFFFFFFFF
+    value = 374761393 + len(data)
+    whole = len(data) // 4 * 4
+    for start in range(0, whole, 4):
+        value = value + int.from_bytes(data[start : start + 4], "little") * 3266489917 & mask
+        value = (value << 17 | value >> 15) * 668265263 & mask
+    for byte in data[whole:]:
+        value = value + byte * 374761393 & mask
+        value = (value << 11 | value >> 21) * 2654435761 & mask
+    value = (value ^ value >> 15) * 2246822519 & mask
+    value = (value ^ value >> 13) * 3266489917 & mask
+    return value ^ value >> 16
+
+
+def _too_large(name: str, max_size: int) -> CorruptRecordError:
+    return CorruptRecordError(f"{name} data decompresses to more than the {max_size} bytes allowed for one batch")
+
+
+def _module(name: str, codec: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as missing:
+        raise UnsupportedCodecError(
+            f"compression {codec} needs the package {name.split('.')[0]}: pip install 'triokafka[compression]'"
+        ) from missing
+
+
+def _zstd() -> Any:
+    try:
+        return importlib.import_module("compression.zstd")  # Python 3.14 and newer
+    except ImportError:
+        return _module("backports.zstd", "zstd")

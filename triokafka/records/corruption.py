@@ -1,0 +1,16 @@
+"""How this package says that bytes are not the records they claim to be: ``CorruptRecordError``, with the place."""
+
+from __future__ import annotations
+
+from triokafka.errors import CorruptRecordError
+
+
+def corrupt_batch(topic: str, partition: int, base_offset: int, reason: str) -> CorruptRecordError:
+    """The error for a batch (or a v0/v1 message) that cannot be read. Without a topic only the offset is named."""
+    where = f"{topic}-{partition}: " if topic else ""
+    return CorruptRecordError(f"{where}batch at offset {base_offset}: {reason}")
+
+
+def corrupt_record(topic: str, partition: int, base_offset: int, index: int, reason: str) -> CorruptRecordError:
+    """The error for one record inside a batch; ``index`` counts from 0."""
+    return corrupt_batch(topic, partition, base_offset, f"record {index}: {reason}")

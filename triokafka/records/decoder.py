@@ -1,0 +1,282 @@
+"""Reading the bytes of a fetch: batch by batch, decoding only as many records as are asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from triokafka.errors import CorruptRecordError
+from triokafka.records.batch import HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
+from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED, decompress
+from triokafka.records.corruption import corrupt_batch
+from triokafka.records.kernel import ConsumerRecord, RecordOrigin, decode_payload, open_payload
+from triokafka.records.legacy import decode_legacy
+from triokafka.structs import Buffer
+
+_ABORT: Final = 0
+_ALL: Final = sys.maxsize
+
+
+class RecordDecoder:
+    """The records in the bytes that one partition returned to a fetch, in chunks.
+
+    ``from_offset`` is the position that was fetched from: a batch may begin before it. ``aborted`` lists the aborted
+    transactions of the fetch response as (producer id, first offset); giving it, even empty, means read_committed, and
+    whole batches of aborted transactions are left out. Control batches are never handed out unless ``include_control``.
+
+    ``next_offset`` is the position to fetch from next: after the last record handed out, and past what was left out.
+    ``leader_epoch`` is that of the last batch looked at, -1 when unknown.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_aborted_producers",
+        "_batch",
+        "_check_crc",
+        "_data",
+        "_end",
+        "_failure",
+        "_include_control",
+        "_index",
+        "_legacy",
+        "_max_decompressed",
+        "_origin",
+        "_position",
+        "_previous_delta",
+        "_view",
+        "_walked",
+        "leader_epoch",
+        "next_offset",
+        "partition",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        *,
+        topic: str = "",
+        partition: int = 0,
+        from_offset: int = 0,
+        check_crc: bool = True,
+        aborted: Sequence[tuple[int, int]] | None = None,
+        include_control: bool = False,
+        max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.next_offset = from_offset
+        self.leader_epoch = -1
+        self._view = memoryview(buffer)
+        self._walked = 0
+        self._check_crc = check_crc
+        self._include_control = include_control
+        self._max_decompressed = max_decompressed
+        self._aborted = None if aborted is None else sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        self._aborted_producers: set[int] = set()
+        self._failure: CorruptRecordError | None = None
+        self._batch: BatchInfo | None = None
+        self._legacy: list[ConsumerRecord] | None = None
+        self._origin = RecordOrigin(topic, partition)
+        self._data: Buffer = b""
+        self._position = self._end = self._index = 0
+        self._previous_delta = -1
+
+    def take(self, limit: int = _ALL) -> list[ConsumerRecord]:
+        """The next records, at most ``limit``; an empty list when there are no more.
+
+        Raises:
+            CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset. Records before
+                it were handed out by earlier calls, and ``next_offset`` stands at the bad batch or record.
+        """
+        out: list[ConsumerRecord] = []
+        if self._failure is not None:
+            raise self._failure
+        try:
+            while len(out) < limit:
+                info = self._batch
+                if info is None:
+                    info = self._open_batch()
+                    if info is None:
+                        break
+                if self._legacy is not None:
+                    self._take_legacy(info, out, limit)
+                else:
+                    self._take_current(info, out, limit)
+        except CorruptRecordError as failure:
+            self._failure = failure
+            if not out:
+                raise
+        if out and self._batch is not None:
+            self.next_offset = out[-1].offset + 1
+        return out
+
+    def _take_current(self, info: BatchInfo, out: list[ConsumerRecord], limit: int) -> None:
+        before = len(out)
+        try:
+            self._position, self._index, self._previous_delta = decode_payload(
+                out,
+                limit,
+                self._data,
+                self._position,
+                self._end,
+                self._index,
+                info.record_count,
+                self._previous_delta,
+                info.base_offset,
+                info.last_offset_delta,
+                info.base_timestamp,
+                info.max_timestamp,
+                self._origin,
+                self.next_offset,
+            )
+        except CorruptRecordError:
+            if len(out) > before:
+                self.next_offset = out[-1].offset + 1
+            raise
+        if self._index == info.record_count:
+            self._finish(info)
+
+    def _take_legacy(self, info: BatchInfo, out: list[ConsumerRecord], limit: int) -> None:
+        assert self._legacy is not None
+        wanted = limit - len(out)
+        out += self._legacy[:wanted]
+        del self._legacy[:wanted]
+        if not self._legacy:
+            self._finish(info)
+
+    def _finish(self, info: BatchInfo) -> None:
+        self._batch = self._legacy = None
+        self._data = b""
+        if info.next_offset > self.next_offset:
+            self.next_offset = info.next_offset
+
+    def _open_batch(self) -> BatchInfo | None:
+        """Go to the next batch that has records to hand out; None at the end."""
+        while True:
+            try:
+                info = parse_batch(self._view, self._walked)
+                if info is None:
+                    return None
+                if info.last_offset >= self.next_offset:
+                    if self._check_crc:
+                        check_batch_crc(self._view, info)
+                    if self._opened(info):
+                        return info
+            except CorruptRecordError as failure:
+                raise self._located(failure) from None
+            self._walked += info.size
+            self._finish(info)
+
+    def _opened(self, info: BatchInfo) -> bool:
+        self.leader_epoch = info.partition_leader_epoch
+        if info.magic < 2:
+            self._open_legacy(info)
+        elif self._left_out(info):
+            return False
+        else:
+            start = info.position + HEADER_SIZE
+            if info.codec:
+                payload = decompress(info.codec, self._view[start : info.end], max_size=self._max_decompressed)
+                self._data, self._position, self._end = payload, 0, len(payload)
+            else:
+                self._data, self._position, self._end = open_payload(self._view, start, info.end)
+            if not info.record_count:
+                if self._position != self._end:
+                    raise corrupt_batch("", 0, info.base_offset, "it has bytes, but no records")
+                return False
+            self._index = 0
+            self._previous_delta = -1
+            self._origin = RecordOrigin(self.topic, self.partition, self.leader_epoch, info.timestamp_type)
+        self._walked += info.size
+        self._batch = info
+        return True
+
+    def _left_out(self, info: BatchInfo) -> bool:
+        """Whether nothing of this batch is for applications; keeps track of aborted transactions."""
+        if self._aborted is not None and info.producer_id >= 0:
+            while self._aborted and self._aborted[-1][1] <= info.last_offset:
+                self._aborted_producers.add(self._aborted.pop()[0])
+            if info.is_control:
+                if self._is_abort_marker(info):
+                    self._aborted_producers.discard(info.producer_id)
+            elif info.is_transactional and info.producer_id in self._aborted_producers:
+                return True
+        return info.is_control and not self._include_control
+
+    def _is_abort_marker(self, info: BatchInfo) -> bool:
+        data, position, end = open_payload(self._view, info.position + HEADER_SIZE, info.end)
+        markers: list[ConsumerRecord] = []
+        decode_payload(
+            markers,
+            1,
+            data,
+            position,
+            end,
+            0,
+            info.record_count,
+            -1,
+            info.base_offset,
+            info.last_offset_delta,
+            info.base_timestamp,
+            info.max_timestamp,
+            RecordOrigin(self.topic, self.partition),
+            0,
+        )
+        key = markers[0].key if markers else None
+        return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT
+
+    def _open_legacy(self, info: BatchInfo) -> None:
+        messages = decode_legacy(self._view, info, check_crc=self._check_crc, max_size=self._max_decompressed)
+        self._legacy = [
+            ConsumerRecord(
+                self.topic,
+                self.partition,
+                message.offset,
+                message.timestamp,
+                message.key,
+                message.value,
+                (),
+                message.timestamp_type,
+            )
+            for message in messages
+            if message.offset >= self.next_offset
+        ]
+
+    def _located(self, failure: CorruptRecordError) -> CorruptRecordError:
+        """The same error with the partition, and the position from which reading cannot go on."""
+        if not self.topic or str(failure).startswith(f"{self.topic}-"):
+            return failure
+        return CorruptRecordError(f"{self.topic}-{self.partition} at offset {self.next_offset}: {failure}")
+
+
+def decode_records(
+    buffer: Buffer,
+    *,
+    topic: str = "",
+    partition: int = 0,
+    check_crc: bool = True,
+    from_offset: int = 0,
+    include_control: bool = False,
+    max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
+) -> list[ConsumerRecord]:
+    """All records of a buffer of batches, of any format version, from ``from_offset`` on.
+
+    A partial batch at the end is ignored; control batches are left out unless ``include_control``.
+
+    Raises:
+        CorruptRecordError: something is wrong anywhere in it; no records are returned then.
+    """
+    decoder = RecordDecoder(
+        buffer,
+        topic=topic,
+        partition=partition,
+        from_offset=from_offset,
+        check_crc=check_crc,
+        include_control=include_control,
+        max_decompressed=max_decompressed,
+    )
+    records = decoder.take()
+    decoder.take(1)  # raises what ended the first call early
+    return records

@@ -1,0 +1,20 @@
+"""The kernels that run: compiled, or their plain twins. Types are the twins'."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from triokafka import kernels
+
+if TYPE_CHECKING:
+    from triokafka.records.plain_appender import RecordAppender
+    from triokafka.records.plain_kernel import ConsumerRecord, RecordOrigin, decode_payload, open_payload
+else:
+    _rows = kernels.load("triokafka.records._kernel")
+    ConsumerRecord = _rows.ConsumerRecord
+    RecordOrigin = _rows.RecordOrigin
+    decode_payload = _rows.decode_payload
+    open_payload = _rows.open_payload
+    RecordAppender = kernels.load("triokafka.records._appender").RecordAppender
+
+__all__ = ["ConsumerRecord", "RecordAppender", "RecordOrigin", "decode_payload", "open_payload"]

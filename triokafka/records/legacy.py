@@ -1,0 +1,92 @@
+"""Message sets of format v0 and v1, read only: what Kafka wrote before 0.11, still found in old segments."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from triokafka.errors import CorruptRecordError
+from triokafka.records.batch import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD, BatchInfo, parse_batch
+from triokafka.records.compression import decompress
+
+_INT32: Final = struct.Struct(">i")
+
+
+class LegacyMessage(NamedTuple):
+    """One message with its absolute offset. ``timestamp_type`` is -1 in v0."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+
+
+def decode_legacy(view: memoryview, info: BatchInfo, *, check_crc: bool, max_size: int) -> list[LegacyMessage]:
+    """The messages of one outer v0/v1 entry: itself, or what its compressed value holds.
+
+    In v0 the inner offsets are absolute. In v1 they count from 0, and the wrapper has the offset of the last one
+    (``broker-log/C15``). A wrapper stamped by the broker stamps all its messages (``broker-log/C18``).
+
+    Raises:
+        CorruptRecordError: lengths, checksums or offsets do not fit.
+    """
+    key, value = _key_and_value(view, info)
+    if not info.attributes & CODEC_MASK:
+        return [LegacyMessage(info.base_offset, info.base_timestamp, info.timestamp_type, key, value)]
+    if value is None:
+        raise _broken(info, "a compressed message has no value")
+    inner = memoryview(decompress(info.codec, value, max_size=max_size, magic=info.magic))
+    messages: list[LegacyMessage] = []
+    position = 0
+    while position < len(inner):
+        entry = parse_batch(inner, position, check_crc=check_crc)
+        if entry is None:
+            raise _broken(info, "the last inner message is cut short")
+        if entry.magic != info.magic:
+            raise _broken(info, f"format version {info.magic} wraps format version {entry.magic}")
+        if entry.attributes & CODEC_MASK:
+            raise _broken(info, "an inner message is compressed itself")
+        inner_key, inner_value = _key_and_value(inner, entry)
+        timestamp = entry.base_timestamp
+        if info.attributes & LOG_APPEND_TIME:
+            timestamp = info.base_timestamp
+        messages.append(LegacyMessage(entry.base_offset, timestamp, info.timestamp_type, inner_key, inner_value))
+        position += entry.size
+    if not messages:
+        raise _broken(info, "a compressed message holds no messages")
+    return messages if info.magic == 0 else _with_absolute_offsets(info, messages)
+
+
+def _with_absolute_offsets(info: BatchInfo, messages: list[LegacyMessage]) -> list[LegacyMessage]:
+    last = messages[-1].offset
+    # Some versions of librdkafka sent wrappers with offset 0; nobody assigned offsets to those.
+    base = 0 if info.base_offset == 0 else info.base_offset - last
+    if base < 0:
+        raise _broken(info, f"the last inner message has offset {last}")
+    return [message._replace(offset=base + message.offset) for message in messages]
+
+
+def _key_and_value(view: memoryview, info: BatchInfo) -> tuple[bytes | None, bytes | None]:
+    position = info.position + LOG_OVERHEAD + (6 if info.magic == 0 else 14)
+    key, position = _field(view, info, position, "key")
+    value, position = _field(view, info, position, "value")
+    if position != info.end:
+        raise _broken(info, "its fields do not fill its length")
+    return key, value
+
+
+def _field(view: memoryview, info: BatchInfo, position: int, name: str) -> tuple[bytes | None, int]:
+    if info.end - position < 4:
+        raise _broken(info, f"it ends before its {name}")
+    (length,) = _INT32.unpack_from(view, position)
+    position += 4
+    if length == -1:
+        return None, position
+    if length < 0 or length > info.end - position:
+        raise _broken(info, f"its {name} has a wrong length")
+    return bytes(view[position : position + length]), position + length
+
+
+def _broken(info: BatchInfo, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(f"message at offset {info.base_offset}: {reason}")

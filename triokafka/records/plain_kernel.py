@@ -1,0 +1,377 @@
+"""The record kernel in plain Python: from one batch's payload to records. Twin and oracle of ``_kernel``.
+
+The same interface as ``_kernel`` with equal results and equal errors; picked by ``triokafka.kernels`` when that one is
+not compiled. Knows nothing of batch headers, checksums and codecs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from triokafka.records.corruption import corrupt_batch, corrupt_record
+from triokafka.structs import Buffer
+
+_FIELDS: Final = (
+    "topic",
+    "partition",
+    "leader_epoch",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+    "checksum",
+    "serialized_key_size",
+    "serialized_value_size",
+    "serialized_header_size",
+)
+_TWO_63: Final = 1 << 63
+_TWO_64: Final = 1 << 64
+
+
+class RecordOrigin:
+    """What all records of a batch have in common; each record points to it."""
+
+    __slots__ = ("leader_epoch", "partition", "timestamp_type", "topic")
+
+    def __init__(self, topic: str, partition: int, leader_epoch: int = -1, timestamp_type: int = 0) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.timestamp_type = timestamp_type
+
+
+class _Draft:
+    """A record under construction: writable, with the memory layout of ``ConsumerRecord``."""
+
+    __slots__ = ("_key_size", "_origin", "_value_size", "headers", "key", "offset", "timestamp", "value")
+
+    def __init__(
+        self,
+        origin: RecordOrigin,
+        offset: int,
+        timestamp: int,
+        key: Any,
+        value: Any,
+        headers: tuple[tuple[str, bytes | None], ...],
+        key_size: int,
+        value_size: int,
+    ) -> None:
+        self._origin = origin
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self._key_size = key_size
+        self._value_size = value_size
+
+
+class ConsumerRecord(_Draft):
+    """One record as it was read.
+
+    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes. ``timestamp`` is
+    milliseconds since the epoch, -1 when the format has none; ``timestamp_type`` is 0 for the producer's time, 1 for
+    the broker's, -1 for none. ``headers`` is a tuple of (name, bytes or None). ``leader_epoch`` is -1 when unknown.
+
+    Immutable, compared by value. Records are not tracked by the garbage collector, so one whose key or value (put there
+    by a deserializer) points back to the record itself would never be freed.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int = -1,
+        key: Any = None,
+        value: Any = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_type: int = 0,
+        leader_epoch: int = -1,
+        serialized_key_size: int | None = None,
+        serialized_value_size: int | None = None,
+    ) -> ConsumerRecord:
+        """All fields by name or in this order; sizes are taken from key and value unless given."""
+        draft = _Draft(
+            RecordOrigin(topic, partition, leader_epoch, timestamp_type),
+            offset,
+            timestamp,
+            key,
+            value,
+            tuple(headers),
+            _size_of(key) if serialized_key_size is None else serialized_key_size,
+            _size_of(value) if serialized_value_size is None else serialized_value_size,
+        )
+        draft.__class__ = ConsumerRecord
+        return draft  # type: ignore[return-value]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing is left to do after ``__new__``."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a ConsumerRecord is read-only, {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a ConsumerRecord is read-only, {name!r} cannot be deleted")
+
+    @property
+    def topic(self) -> str:
+        """The topic that the record was read from."""
+        return self._origin.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition that the record was read from."""
+        return self._origin.partition
+
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch of the leader that appended the record, -1 when unknown."""
+        return self._origin.leader_epoch
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 create time, 1 log append time, -1 none."""
+        return self._origin.timestamp_type
+
+    @property
+    def checksum(self) -> None:
+        """Always None: records have had no checksum of their own since format version 2."""
+        return None
+
+    @property
+    def serialized_key_size(self) -> int:
+        """Bytes of the key as it was read, -1 for a null key."""
+        return self._key_size
+
+    @property
+    def serialized_value_size(self) -> int:
+        """Bytes of the value as it was read, -1 for a null value."""
+        return self._value_size
+
+    @property
+    def serialized_header_size(self) -> int:
+        """Bytes of all header names and values, -1 without headers."""
+        if not self.headers:
+            return -1
+        return sum(len(name.encode()) + (0 if value is None else len(value)) for name, value in self.headers)
+
+    def deserialized(self, key: Any, value: Any) -> ConsumerRecord:
+        """The same record with another key and value; the serialized sizes stay."""
+        draft = _Draft(
+            self._origin, self.offset, self.timestamp, key, value, self.headers, self._key_size, self._value_size
+        )
+        draft.__class__ = ConsumerRecord
+        return draft  # type: ignore[return-value]
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in _FIELDS])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._fields())
+
+    def __len__(self) -> int:
+        return len(_FIELDS)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._fields()[index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConsumerRecord):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.partition, self.offset, self.timestamp))
+
+    def __repr__(self) -> str:
+        return f"ConsumerRecord({', '.join(f'{name}={getattr(self, name)!r}' for name in _FIELDS)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (
+            ConsumerRecord,
+            (
+                self.topic,
+                self.partition,
+                self.offset,
+                self.timestamp,
+                self.key,
+                self.value,
+                self.headers,
+                self.timestamp_type,
+                self.leader_epoch,
+                self._key_size,
+                self._value_size,
+            ),
+        )
+
+
+def _size_of(data: Any) -> int:
+    return len(data) if isinstance(data, (bytes, bytearray, memoryview)) else -1
+
+
+def read_varint(data: Buffer, position: int, bits: int) -> tuple[int, int]:
+    """An unsigned varint of at most ``bits`` bits, and the position after it.
+
+    Raises ``ValueError`` when it has more bits, ``IndexError`` when the data ends first.
+    """
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= bits:
+            raise ValueError("a variable-length integer is too long")
+    if value >> bits:
+        raise ValueError("a variable-length integer is too large")
+    return value, position
+
+
+def read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    """``count`` record headers, and the position after them."""
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        raw, position = read_varint(data, position, 32)
+        stop = position + (raw >> 1)
+        if raw & 1 or stop > end:
+            raise ValueError("a header name has a wrong length")
+        name = str(data[position:stop], "utf-8", "replace")  # as the Java client reads them
+        raw, position = read_varint(data, stop, 32)
+        value: bytes | None = None
+        if raw != 1:
+            stop = position + (raw >> 1)
+            if raw & 1 or stop > end:
+                raise ValueError("a header value has a wrong length")
+            value = data[position:stop]
+            position = stop
+        headers.append((name, value))
+    return tuple(headers), position
+
+
+def open_payload(data: Buffer, position: int, end: int) -> tuple[Buffer, int, int]:
+    """The form of ``data[position:end]`` that ``decode_payload`` is fastest with: (data, position, end)."""
+    if isinstance(data, bytes):
+        return data, position, end
+    return bytes(data[position:end]), 0, end - position
+
+
+def decode_payload(
+    out: list[ConsumerRecord],
+    limit: int,
+    data: Buffer,
+    position: int,
+    end: int,
+    index: int,
+    count: int,
+    previous_delta: int,
+    base_offset: int,
+    last_delta: int,
+    base_timestamp: int,
+    append_time: int,
+    origin: RecordOrigin,
+    from_offset: int,
+) -> tuple[int, int, int]:
+    """Decode records ``index`` to ``count - 1`` from ``position`` on, until ``out`` holds ``limit`` records.
+
+    ``data`` is what ``open_payload`` returned. Records below ``from_offset`` are checked but not made. Offset deltas
+    grow: ``previous_delta`` is that of the record before (-1 at the start), ``last_delta`` the largest there may be.
+    With ``origin.timestamp_type`` 1 every record gets ``append_time``. Returns (position, index, previous_delta) to go
+    on with.
+
+    Raises:
+        CorruptRecordError: a length, count or offset does not fit; ``out`` keeps the records before.
+    """
+    raw: bytes = data  # type: ignore[assignment]
+    appended = origin.timestamp_type == 1
+    wanted = limit - len(out)
+    append = out.append
+    draft = _Draft
+    finished = ConsumerRecord
+    try:
+        while index < count and wanted > 0:
+            byte = raw[position]
+            position += 1
+            if byte > 127:
+                byte, position = read_varint(raw, position - 1, 32)
+            record_end = position + (byte >> 1)
+            if byte & 1 or record_end > end:
+                raise ValueError("its length is more than the batch holds")
+            position += 1  # attributes: unused
+            byte = raw[position]
+            position += 1
+            if byte > 127:
+                byte, position = read_varint(raw, position - 1, 64)
+            timestamp = base_timestamp + ((byte >> 1) ^ -(byte & 1))
+            byte = raw[position]
+            position += 1
+            if byte > 127:
+                byte, position = read_varint(raw, position - 1, 32)
+            delta = byte >> 1
+            if byte & 1 or delta <= previous_delta or delta > last_delta:
+                raise ValueError("its offset is out of order")
+            byte = raw[position]
+            position += 1
+            if byte > 127:
+                byte, position = read_varint(raw, position - 1, 32)
+            if byte == 1:
+                key = None
+                key_size = -1
+            elif byte & 1:
+                raise ValueError("its key has a negative length")
+            else:
+                key_size = byte >> 1
+                stop = position + key_size
+                key = raw[position:stop]
+                position = stop
+            byte = raw[position]
+            position += 1
+            if byte > 127:
+                byte, position = read_varint(raw, position - 1, 32)
+            if byte == 1:
+                value = None
+                value_size = -1
+            elif byte & 1:
+                raise ValueError("its value has a negative length")
+            else:
+                value_size = byte >> 1
+                stop = position + value_size
+                value = raw[position:stop]
+                position = stop
+            byte = raw[position]
+            position += 1
+            headers: tuple[tuple[str, bytes | None], ...] = ()
+            if byte:
+                byte, position = read_varint(raw, position - 1, 32)
+                if byte & 1 or byte >> 2 > record_end - position:  # a header takes two bytes at least
+                    raise ValueError("its header count is more than it holds")
+                headers, position = read_headers(raw, position, record_end, byte >> 1)
+            if position != record_end:
+                raise ValueError("its fields do not fill its length")
+            offset = base_offset + delta
+            if offset >= from_offset:
+                if appended:
+                    timestamp = append_time
+                elif not -_TWO_63 <= timestamp < _TWO_63:
+                    timestamp = (timestamp + _TWO_63) % _TWO_64 - _TWO_63
+                record = draft(origin, offset, timestamp, key, value, headers, key_size, value_size)
+                record.__class__ = finished
+                append(record)  # type: ignore[arg-type]
+                wanted -= 1
+            previous_delta = delta
+            index += 1
+    except IndexError:
+        raise corrupt_record(origin.topic, origin.partition, base_offset, index, "it ends too early") from None
+    except ValueError as wrong:
+        raise corrupt_record(origin.topic, origin.partition, base_offset, index, str(wrong)) from None
+    if index == count and position != end:
+        reason = f"{end - position} bytes follow its {count} records"
+        raise corrupt_batch(origin.topic, origin.partition, base_offset, reason)
+    return position, index, previous_delta
