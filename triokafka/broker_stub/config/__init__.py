@@ -1,0 +1,18 @@
+"""The broker's configuration, under Kafka's names: options and their definitions, listeners, ``.properties`` files."""
+
+from triokafka.broker_stub.config.broker import DEFINITIONS, BrokerConfig
+from triokafka.broker_stub.config.definition import ConfigDefinition, Secret, UpdateMode
+from triokafka.broker_stub.config.listeners import SECURITY_PROTOCOLS, ListenerSpec
+from triokafka.broker_stub.config.properties import format_properties, parse_properties
+
+__all__ = [
+    "DEFINITIONS",
+    "SECURITY_PROTOCOLS",
+    "BrokerConfig",
+    "ConfigDefinition",
+    "ListenerSpec",
+    "Secret",
+    "UpdateMode",
+    "format_properties",
+    "parse_properties",
+]

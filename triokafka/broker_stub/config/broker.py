@@ -1,0 +1,209 @@
+"""The broker's configuration: Kafka's options, from ``server.properties`` or from Python, checked before anything starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from triokafka.broker_stub.config.definition import ConfigDefinition, Secret, unknown_option
+from triokafka.broker_stub.config.known_names import SECRET_NAMES, UNUSED_NAMES, UNUSED_PREFIXES
+from triokafka.broker_stub.config.listeners import ListenerSpec, parse_listeners, parse_security_map
+from triokafka.broker_stub.config.options import (
+    GroupOptions,
+    LogOptions,
+    NetworkOptions,
+    NodeOptions,
+    TopicOptions,
+    TransactionOptions,
+    definition_of_field,
+)
+from triokafka.broker_stub.config.properties import parse_properties
+from triokafka.broker_stub.log import config as log_config
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.errors import ConfigurationError
+from triokafka.world import Storage
+
+logger = logging.getLogger(__name__)
+
+_ALIASES: Final = {"broker.id": "node.id"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupOptions, TransactionOptions):
+    """Every option of the broker, with Kafka's names in snake_case; immutable.
+
+    Make one from Python values (``BrokerConfig(num_partitions=3)``) or from text (`from_properties`, `from_file`).
+    ``unused`` holds options that Kafka knows and this broker does not use, as they were given.
+
+    Raises:
+        ConfigurationError: a value is out of bounds, or options contradict each other. Says which, and why.
+    """
+
+    unused: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, definition in DEFINITIONS.items():
+            attribute = name.replace(".", "_")
+            value = getattr(self, attribute)
+            if isinstance(value, list):
+                value = tuple(value)
+                object.__setattr__(self, attribute, value)
+            elif isinstance(value, str) and not isinstance(value, Secret) and isinstance(definition.default, tuple):
+                value = definition.parse(value)
+                object.__setattr__(self, attribute, value)
+            definition.validate(value)
+        self._check_together()
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> BrokerConfig:
+        """A configuration from dotted names and texts, as in ``server.properties``; ``overrides`` are Python values.
+
+        Names that Kafka knows and this broker does not use are kept in ``unused``, with one warning for all.
+
+        Raises:
+            ConfigurationError: an unknown name (with the nearest known one), or a bad value.
+        """
+        values: dict[str, Any] = {}
+        unused: dict[str, str] = {}
+        for name, text in properties.items():
+            definition = DEFINITIONS.get(_ALIASES.get(name, name))
+            if definition is not None:
+                if name in _ALIASES and (_ALIASES[name] in properties or text.strip() == "-1"):
+                    continue
+                values[definition.name.replace(".", "_")] = definition.parse(text)
+            elif is_unused(name):
+                unused[name] = Secret(text) if is_secret(name) else text
+            else:
+                raise unknown_option(name, [*DEFINITIONS, *UNUSED_NAMES])
+        if unused:
+            logger.warning("these options have no effect on this broker: %s", ", ".join(sorted(unused)))
+        return cls(**{**values, "unused": unused or None, **overrides})
+
+    @classmethod
+    def from_file(cls, storage: Storage, path: str, **overrides: Any) -> BrokerConfig:
+        """A configuration from a ``server.properties`` file.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or as `from_properties`.
+        """
+        try:
+            text = storage.read_file(path).decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"the configuration file {path} cannot be read: {error}") from error
+        return cls.from_properties(parse_properties(text, source=path), **overrides)
+
+    @classmethod
+    def for_tests(cls, **overrides: Any) -> BrokerConfig:
+        """A broker for tests: any free loopback port, few internal partitions, no wait before a group's first rebalance."""
+        quick: dict[str, Any] = {
+            "listeners": ("PLAINTEXT://127.0.0.1:0",),
+            "offsets_topic_num_partitions": 4,
+            "transaction_state_log_num_partitions": 4,
+            "group_initial_rebalance_delay_ms": 0,
+        }
+        return cls(**{**quick, **overrides})
+
+    def with_properties(self, properties: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with some options set from text: how dynamic configuration is applied."""
+        values = {name.replace(".", "_"): DEFINITIONS[name].parse(text) for name, text in properties.items()}
+        return replace(self, **values)
+
+    def _check_together(self) -> None:
+        protocols = parse_security_map(self.listener_security_protocol_map)
+        for name in self.controller_listener_names:
+            protocols.setdefault(name.upper(), "PLAINTEXT")
+        listeners = parse_listeners("listeners", self.listeners, protocols)
+        advertised = parse_listeners("advertised.listeners", self.advertised_listeners or (), protocols)
+        if not self.broker_listeners:
+            raise ConfigurationError("listeners: the broker needs at least one listener")
+        names = {listener.name for listener in listeners}
+        for listener in advertised:
+            if listener.name not in names:
+                raise ConfigurationError(f"advertised.listeners: {listener.name} is not one of listeners")
+            if listener.host in ("0.0.0.0", "::"):  # noqa: S104 - refused here, not bound
+                raise ConfigurationError(f"advertised.listeners: clients cannot connect to {listener.host}")
+        if self.inter_broker_listener_name and self.inter_broker_listener_name.upper() not in names:
+            raise ConfigurationError(
+                f"inter.broker.listener.name: {self.inter_broker_listener_name} is not in listeners"
+            )
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigurationError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
+        if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
+            raise ConfigurationError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
+        if "broker" not in self.process_roles or "controller" not in self.process_roles:
+            raise ConfigurationError("process.roles: one process is both here: broker,controller")
+        if not self.data_directories:
+            raise ConfigurationError("log.dirs: at least one data directory is needed")
+        if len(set(self.data_directories)) < len(self.data_directories):
+            raise ConfigurationError("log.dirs: a directory is there twice")
+
+    @property
+    def broker_listeners(self) -> tuple[ListenerSpec, ...]:
+        """Where clients and brokers connect: ``listeners`` without the controller's."""
+        protocols = parse_security_map(self.listener_security_protocol_map)
+        controller = {name.upper() for name in self.controller_listener_names}
+        for name in controller:
+            protocols.setdefault(name, "PLAINTEXT")
+        return tuple(
+            listener
+            for listener in parse_listeners("listeners", self.listeners, protocols)
+            if listener.name not in controller
+        )
+
+    @property
+    def advertised(self) -> Mapping[str, ListenerSpec]:
+        """What to tell clients, by listener name, where it was given."""
+        protocols = parse_security_map(self.listener_security_protocol_map)
+        specs = parse_listeners("advertised.listeners", self.advertised_listeners or (), protocols)
+        return {listener.name: listener for listener in specs}
+
+    @property
+    def data_directories(self) -> tuple[str, ...]:
+        """Where the logs are: ``log.dirs``, or else ``log.dir``."""
+        return self.log_dirs or self.log_dir
+
+    @property
+    def metadata_directory(self) -> str:
+        """The directory that holds the metadata log's folder."""
+        return self.metadata_log_dir or self.data_directories[0]
+
+    def is_default(self, name: str) -> bool:
+        """Whether the option ``name`` (dotted) has its default value."""
+        return bool(getattr(self, name.replace(".", "_")) == DEFINITIONS[name].default)
+
+    def text(self, name: str) -> str | None:
+        """The value of the option ``name`` (dotted) as text; None when unset."""
+        return DEFINITIONS[name].format(getattr(self, name.replace(".", "_")))
+
+    @property
+    def topic_defaults(self) -> LogConfig:
+        """The configuration of a topic without overrides."""
+        values: dict[str, Any] = {}
+        for definition in log_config.DEFINITIONS.values():
+            for broker_key, factor in definition.broker_keys:
+                value = getattr(self, broker_key.replace(".", "_"))
+                if value is not None:
+                    # -1 is "no limit" in every unit.
+                    values[definition.name] = value * factor if factor != 1 and value > 0 else value
+                    break
+        return LogConfig().with_values(values)
+
+
+def is_unused(name: str) -> bool:
+    """Whether Kafka knows this option and this broker has no use for it."""
+    return name in UNUSED_NAMES or name.startswith(UNUSED_PREFIXES)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of an unused option must not be shown (also below ``listener.name.…``)."""
+    return any(name == secret or name.endswith("." + secret) for secret in SECRET_NAMES)
+
+
+DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
+    definition.name: definition
+    for definition in (definition_of_field(field.name, field.metadata) for field in fields(BrokerConfig))
+    if definition is not None
+}
+"""Every option that this broker uses, by dotted name."""

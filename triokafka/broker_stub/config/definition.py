@@ -1,0 +1,170 @@
+"""What one configuration option is: its name, type, default, limits, and how its text is read and written.
+
+For the broker's own options; those of topics are declared beside the log, with the same types (`ConfigType`).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final
+
+from triokafka.broker_stub.log.config import ConfigType
+from triokafka.errors import ConfigurationError
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+_RANGES: Final[dict[int, tuple[int, int]]] = {3: (-(2**31), INT_MAX), 4: (-(2**15), 2**15 - 1), 5: (-(2**63), LONG_MAX)}
+_HIDDEN: Final = "[hidden]"
+
+
+class UpdateMode(enum.Enum):
+    """Whether an option can be changed while the broker runs, and for whom."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Secret(str):
+    """A text that must not be shown: its `repr` and `str` hide it, `reveal` gives it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return _HIDDEN
+
+    def __str__(self) -> str:
+        return _HIDDEN
+
+    def __format__(self, format_spec: str) -> str:
+        return _HIDDEN
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return str.__str__(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDefinition:
+    """One option.
+
+    ``default`` is a Python value (None: unset); ``minimum`` and ``maximum`` bound numbers, ``choices`` texts and list items;
+    ``check`` raises `ValueError` for what these cannot say.
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    documentation: str = ""
+    minimum: float = -math.inf
+    maximum: float = math.inf
+    choices: tuple[str, ...] = ()
+    update_mode: UpdateMode = UpdateMode.READ_ONLY
+    check: Callable[[Any], None] | None = None
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether its value is a secret."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as configuration files write it."""
+        return self.format(self.default)
+
+    def parse(self, text: str) -> Any:
+        """The value that a text stands for.
+
+        Raises:
+            ConfigurationError: the text is not of this type, or out of bounds; says which option, which value, and why.
+        """
+        try:
+            value = self._convert(text)
+        except ValueError as error:
+            raise ConfigurationError(f"{self.name}={self._shown(text)}: {error}") from None
+        self.validate(value)
+        return value
+
+    def validate(self, value: Any) -> None:
+        """Check a value of the right Python type against the bounds. Raises `ConfigurationError`."""
+        if value is None and self.default is None:
+            return
+        reason = self._objection(value)
+        if reason:
+            raise ConfigurationError(f"{self.name}={self._shown(self.format(value))}: {reason}")
+
+    def format(self, value: Any) -> str | None:
+        """The text for a value, as Kafka's tools write it; None stays None."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, Secret):
+            return value.reveal()
+        if isinstance(value, list | tuple):
+            return ",".join(str(item) for item in value)
+        return str(value)
+
+    def _shown(self, text: str | None) -> str:
+        return _HIDDEN if self.sensitive else str(text)
+
+    def _convert(self, text: str) -> Any:
+        stripped = text.strip()
+        match self.type:
+            case ConfigType.BOOLEAN:
+                if stripped.lower() not in ("true", "false"):
+                    raise ValueError("must be true or false")
+                return stripped.lower() == "true"
+            case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+                try:
+                    number = int(stripped)
+                except ValueError:
+                    raise ValueError("must be a whole number") from None
+                low, high = _RANGES[self.type]
+                if not low <= number <= high:
+                    raise ValueError(f"must be between {low} and {high}")
+                return number
+            case ConfigType.DOUBLE:
+                try:
+                    return float(stripped)
+                except ValueError:
+                    raise ValueError("must be a number") from None
+            case ConfigType.LIST:
+                return tuple(item.strip() for item in stripped.split(",") if item.strip())
+            case ConfigType.PASSWORD:
+                return Secret(text)
+            case _:
+                return stripped
+
+    def _objection(self, value: Any) -> str | None:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if value < self.minimum:
+                return f"must be at least {_number(self.minimum)}"
+            if value > self.maximum:
+                return f"must be at most {_number(self.maximum)}"
+        if self.choices:
+            items = value if isinstance(value, list | tuple) else (value,)
+            for item in items:
+                if item not in self.choices:
+                    return f"must be {'some' if self.type is ConfigType.LIST else 'one'} of {', '.join(self.choices)}"
+        if self.check is not None:
+            try:
+                self.check(value)
+            except ValueError as error:
+                return str(error)
+        return None
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
+
+
+def unknown_option(name: str, known: Iterable[str]) -> ConfigurationError:
+    """The error for an option that does not exist, with the nearest one that does."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return ConfigurationError(f"unknown configuration option {name!r}{hint}")

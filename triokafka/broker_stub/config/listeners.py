@@ -1,0 +1,59 @@
+"""Where the broker listens and what it tells clients: the ``listeners`` options, parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from triokafka.errors import ConfigurationError
+
+SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""The protocol's numbers."""
+
+
+class ListenerSpec(NamedTuple):
+    """One listener: its name, the security protocol's name, and an address. An empty host means every interface."""
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+
+
+def parse_security_map(entries: Iterable[str]) -> dict[str, str]:
+    """``listener.security.protocol.map`` as a dictionary from listener name to security protocol."""
+    result: dict[str, str] = {}
+    for entry in entries:
+        name, separator, protocol = entry.partition(":")
+        if not separator or protocol.strip().upper() not in SECURITY_PROTOCOLS:
+            raise ConfigurationError(
+                f"listener.security.protocol.map: {entry!r} is not NAME:PROTOCOL with one of {', '.join(SECURITY_PROTOCOLS)}"
+            )
+        result[name.strip().upper()] = protocol.strip().upper()
+    return result
+
+
+def parse_listeners(option: str, entries: Iterable[str], protocols: dict[str, str]) -> tuple[ListenerSpec, ...]:
+    """``NAME://host:port`` entries of ``listeners`` or ``advertised.listeners``.
+
+    Raises:
+        ConfigurationError: an entry is malformed, names a listener without a security protocol, or a name or port is there
+            twice.
+    """
+    result: list[ListenerSpec] = []
+    for entry in entries:
+        name, separator, address = entry.partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not colon or not port.isdigit() or int(port) > 65535:
+            raise ConfigurationError(f"{option}: {entry!r} is not NAME://host:port")
+        name = name.strip().upper()
+        if name not in protocols:
+            raise ConfigurationError(f"{option}: the listener {name} has no entry in listener.security.protocol.map")
+        if any(other.name == name for other in result):
+            raise ConfigurationError(f"{option}: there are two listeners called {name}")
+        number = int(port)
+        clash = next((o for o in result if number and o.port == number and o.host == host.strip("[]")), None)
+        if clash is not None:
+            raise ConfigurationError(f"{option}: the listeners {clash.name} and {name} have the same address")
+        result.append(ListenerSpec(name, protocols[name], host.strip("[]"), number))
+    return tuple(result)
