@@ -1,0 +1,1 @@
+"""Delayed operations: a timing wheel, watch lists by key, completion exactly once."""

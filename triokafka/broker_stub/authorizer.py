@@ -1,0 +1,89 @@
+"""Who may do what: the question that the dispatcher asks before a handler runs, and the answer "everybody everything".
+
+A handler's registration names the operations and resources that a request touches (`Access`). Where the API answers per
+item, a denial concerns that item only and the handler asks `RequestContext.denied`; otherwise the whole request is refused.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from triokafka import errors
+
+CLUSTER_NAME: Final = "kafka-cluster"
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Operation(IntEnum):
+    """What is done, with Kafka's numbers."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    """What it is done to, with Kafka's numbers."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+_DENIED: Final[dict[ResourceType, type[errors.BrokerResponseError]]] = {
+    ResourceType.TOPIC: errors.TopicAuthorizationFailedError,
+    ResourceType.GROUP: errors.GroupAuthorizationFailedError,
+    ResourceType.CLUSTER: errors.ClusterAuthorizationFailedError,
+    ResourceType.TRANSACTIONAL_ID: errors.TransactionalIdAuthorizationFailedError,
+}
+
+
+def denial(resource_type: ResourceType) -> type[errors.BrokerResponseError]:
+    """The error that says "you may not", by what was asked for."""
+    return _DENIED[resource_type]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One kind of resource that a request touches.
+
+    ``names`` lists the resources of a request. ``per_item`` says that the API answers per resource, so that a denied one
+    does not fail the others.
+    """
+
+    operation: Operation
+    resource_type: ResourceType
+    names: Callable[[Any], Iterable[str]]
+    per_item: bool = True
+
+
+def cluster(operation: Operation) -> Access:
+    """An operation on the cluster as a whole; a denial refuses the request."""
+    return Access(operation, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,), per_item=False)
+
+
+class Authorizer(ABC):
+    """Decides. Synchronous and quick: it is asked for every resource of every request."""
+
+    @abstractmethod
+    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether ``principal``, connected from ``host``, may do this to the resource."""
+
+
+class AllowAll(Authorizer):
+    """No access control, as Kafka without ``authorizer.class.name``."""
+
+    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return True

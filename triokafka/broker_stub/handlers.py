@@ -1,0 +1,304 @@
+"""How an API is served: registration of its handler, the context that a handler gets, and the dispatcher in between.
+
+A handler is one coroutine from request to response, marked with `handles`. The dispatcher decodes the frame, refuses
+versions that nobody serves, asks the authorizer, runs the handler, turns an exception into the API's own error response
+and encodes the answer. It never touches sockets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, AllowAll, Authorizer, Operation, ResourceType, denial
+from triokafka.errors import BrokerResponseError, KafkaError, ProtocolError
+from triokafka.protocol.frames import RequestHeader, decode_request, decode_request_header, encode_response
+from triokafka.protocol.message import Request, Response
+from triokafka.structs import Buffer
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.network.handler_slots import Slot
+    from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation
+    from triokafka.broker_stub.server import Broker
+    from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+RequestT = TypeVar("RequestT", bound=Request[Any])
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+API_VERSIONS_KEY: Final = 18
+UNKNOWN_SERVER_ERROR: Final = -1
+
+
+class CloseConnectionError(KafkaError):
+    """This connection cannot go on; the message is the reason for the log. Other connections are not affected."""
+
+
+class QuotaHook(Protocol):
+    """Told of every answered request; says for how many milliseconds the client is to be held back (KIP-219)."""
+
+    def throttle_time_ms(self, context: RequestContext, response: Response) -> int:
+        """0 for "not at all"."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """What a handler knows besides the request itself.
+
+    ``now`` is the broker's monotonic clock at the start of the request, in seconds; ``listener`` the name of the
+    listener that the client connected to.
+    """
+
+    header: RequestHeader
+    broker: Broker
+    principal: str
+    listener: str
+    peer: tuple[str, int]
+    now: float
+    slot: Slot | None = None
+    denied_names: frozenset[tuple[Operation, ResourceType, str]] = frozenset()
+
+    @property
+    def version(self) -> int:
+        """Version of the request, and so of the response."""
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str:
+        """What the client calls itself; empty when it does not say."""
+        return self.header.client_id or ""
+
+    @property
+    def world(self) -> World:
+        """The broker's door to the outside."""
+        return self.broker.world
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it in group descriptions."""
+        return f"/{self.peer[0]}"
+
+    def denied(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the authorizer refused this item; the answer for it is then `authorizer.denial`'s error."""
+        return bool(self.denied_names) and (operation, resource_type, name) in self.denied_names
+
+    def yield_slot(self) -> None:
+        """Give the handler slot back: from here on the request waits for something other than work (B07)."""
+        if self.slot is not None:
+            self.slot.release()
+
+    async def park(self, operation: DelayedOperation) -> None:
+        """Wait until a delayed operation is complete, without holding a handler slot."""
+        self.yield_slot()
+        await operation.wait()
+
+
+@dataclass(slots=True, eq=False)
+class Handler(Generic[RequestT, ResponseT]):
+    """One registered API. Callable like the function that it wraps.
+
+    ``versions`` are served; ``advertised`` is what ApiVersions says. ``waits`` marks a handler that waits for other
+    clients or for the clock, and so holds no slot.
+    """
+
+    request_type: type[RequestT]
+    versions: range
+    function: Callable[[RequestT, RequestContext], Awaitable[ResponseT | None]]
+    advertised: range
+    accesses: tuple[Access, ...] = ()
+    waits: bool = False
+    on_error: Callable[[RequestT, RequestContext, int, str], ResponseT | None] | None = None
+
+    @property
+    def api_key(self) -> int:
+        """The API's number."""
+        return self.request_type.api_key
+
+    async def __call__(self, request: RequestT, context: RequestContext) -> ResponseT | None:
+        """Answer one request."""
+        return await self.function(request, context)
+
+
+def handles(
+    request_type: type[RequestT],
+    *,
+    versions: range,
+    advertised: range | None = None,
+    accesses: Iterable[Access] = (),
+    waits: bool = False,
+    on_error: Callable[[RequestT, RequestContext, int, str], ResponseT | None] | None = None,
+) -> Callable[[Callable[[RequestT, RequestContext], Awaitable[ResponseT | None]]], Handler[RequestT, ResponseT]]:
+    """Register a coroutine as the handler of an API.
+
+    Args:
+        versions: the versions that it serves.
+        advertised: the versions that ApiVersions names, where they differ.
+        accesses: what a request touches; the authorizer is asked before the handler runs.
+        waits: it may wait for other clients or the clock (a rebalance, say), so it runs without a handler slot.
+        on_error: builds the response for an error of the whole request (request, context, code, message), for APIs
+            whose response has no error code at the top. None from it closes the connection.
+    """
+
+    def register(
+        function: Callable[[RequestT, RequestContext], Awaitable[ResponseT | None]],
+    ) -> Handler[RequestT, ResponseT]:
+        return Handler(
+            request_type=request_type,
+            versions=versions,
+            function=function,
+            advertised=versions if advertised is None else advertised,
+            accesses=tuple(accesses),
+            waits=waits,
+            on_error=on_error,
+        )
+
+    return register
+
+
+@dataclass(slots=True)
+class Answer:
+    """What goes back: buffers to send (none for ``acks=0``), and for how long to leave the connection unread after it."""
+
+    parts: list[Buffer] = field(default_factory=list)
+    throttle_ms: int = 0
+
+
+class Dispatcher:
+    """From a frame to an answer.
+
+    Args:
+        handlers: the served APIs by key.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        handlers: Mapping[int, Handler[Any, Any]],
+        *,
+        authorizer: Authorizer | None = None,
+        quota: QuotaHook | None = None,
+    ) -> None:
+        self.broker = broker
+        self.handlers = handlers
+        self.quota = quota
+        self._authorizer = authorizer if authorizer is not None else AllowAll()
+        self._allow_all = isinstance(self._authorizer, AllowAll)
+        self.requests_served = 0
+
+    async def dispatch(
+        self, frame: Buffer, *, slot: Slot, principal: str, listener: str, peer: tuple[str, int]
+    ) -> Answer:
+        """Answer one request.
+
+        Raises:
+            CloseConnectionError: the frame is not a request, or asks for an API or version that is not served, or the
+                only possible answer is to hang up.
+        """
+        try:
+            header, handler = self._route(frame)
+            if handler is None:
+                return self._refuse_api_versions(header)
+            header, request = decode_request(frame)
+        except ProtocolError as error:
+            raise CloseConnectionError(f"not a Kafka request: {error}") from error
+        context = RequestContext(
+            header=header,
+            broker=self.broker,
+            principal=principal,
+            listener=listener,
+            peer=peer,
+            now=self.broker.world.now(),
+            slot=slot,
+        )
+        self.requests_served += 1
+        if handler.waits:
+            slot.release()
+        response = await self._answer(handler, request, context)
+        if response is None:
+            return Answer()
+        throttle_ms = 0
+        if self.quota is not None:
+            throttle_ms = self.quota.throttle_time_ms(context, response)
+            if throttle_ms and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+        parts = encode_response(response, version=header.api_version, correlation_id=header.correlation_id)
+        return Answer(parts, throttle_ms)
+
+    def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
+        """The handler for a frame; None for an ApiVersions request of a version that does not exist yet (Z23)."""
+        header = decode_request_header(frame)
+        handler = self.handlers.get(header.api_key)
+        if handler is None:
+            raise CloseConnectionError(f"API key {header.api_key} (version {header.api_version}) is not served")
+        if header.api_version not in handler.versions:
+            if header.api_key == API_VERSIONS_KEY:
+                return header, None
+            raise CloseConnectionError(
+                f"{handler.request_type.__name__} version {header.api_version} is not served; "
+                f"{handler.versions.start} to {handler.versions.stop - 1} are"
+            )
+        return header, handler
+
+    def _refuse_api_versions(self, header: RequestHeader) -> Answer:
+        # The client asks again with a version that this answer names; it is always readable, being version 0 (KIP-511).
+        from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
+
+        versions = self.handlers[API_VERSIONS_KEY].advertised
+        response = ApiVersionsResponse(
+            error_code=errors.UnsupportedVersionError.code,
+            api_keys=[
+                ApiVersion(api_key=API_VERSIONS_KEY, min_version=versions.start, max_version=versions.stop - 1)
+            ],
+        )
+        return Answer(encode_response(response, version=0, correlation_id=header.correlation_id))
+
+    async def _answer(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Response | None:
+        try:
+            if not self._allow_all:
+                self._authorize(handler, request, context)
+            response: Response | None = await handler.function(request, context)
+            return response
+        except BrokerResponseError as error:
+            return _error_response(handler, request, context, error.code, str(error))
+        except CloseConnectionError:
+            raise
+        except Exception as error:
+            logger.exception("%s from %s:%d failed", type(request).__name__, *context.peer)
+            return _error_response(handler, request, context, UNKNOWN_SERVER_ERROR, str(error))
+
+    def _authorize(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> None:
+        denied: set[tuple[Operation, ResourceType, str]] = set()
+        for access in handler.accesses:
+            for name in access.names(request):
+                if self._authorizer.allows(
+                    context.principal, context.peer[0], access.operation, access.resource_type, name
+                ):
+                    continue
+                if not access.per_item:
+                    raise denial(access.resource_type)(f"{context.principal} may not {access.operation.name} {name}")
+                denied.add((access.operation, access.resource_type, name))
+        context.denied_names = frozenset(denied)
+
+
+def _error_response(
+    handler: Handler[Any, Any], request: Any, context: RequestContext, code: int, message: str
+) -> Response | None:
+    """The API's own answer that the whole request failed (B06)."""
+    if handler.on_error is not None:
+        response: Response | None = handler.on_error(request, context, code, message)
+        if response is not None:
+            return response
+    else:
+        response_type = handler.request_type.response_type
+        if hasattr(response_type, "error_code"):
+            fields: dict[str, Any] = {"error_code": code}
+            if hasattr(response_type, "error_message"):
+                fields["error_message"] = message
+            failed: Response = response_type(**fields)
+            return failed
+    name = handler.request_type.__name__
+    raise CloseConnectionError(f"{name} failed with error {code} ({message}), and its answer has no room for that")

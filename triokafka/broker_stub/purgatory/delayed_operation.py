@@ -1,0 +1,205 @@
+"""Operations that wait for a condition or a time-out, and complete exactly once. Pure: told what happened and the time.
+
+A handler that cannot answer yet puts a `DelayedOperation` into a `Purgatory` under the keys whose changes may satisfy it.
+Whoever changes such a key calls `Purgatory.check_and_complete`. The first of condition and time-out wins; the other finds
+the operation completed. `Expirer` is the only task here, and it only sleeps until the next timer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+import trio
+
+from triokafka.broker_stub.purgatory.timing_wheel import TimerEntry, TimingWheel
+from triokafka.world import World
+
+PURGE_INTERVAL: Final = 1000
+
+
+class DelayedOperation(ABC):
+    """Something that is answered later.
+
+    ``timeout_ms`` counts from the moment it is watched. Subclasses say when it is complete (`try_complete`, which calls
+    `force_complete` when the condition holds) and what to do then (`on_complete`).
+    """
+
+    __slots__ = ("_event", "_timer", "_wheel", "completed", "timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self.completed = False
+        self._timer: TimerEntry[DelayedOperation] | None = None
+        self._wheel: TimingWheel[DelayedOperation] | None = None
+        self._event: trio.Event | None = None
+
+    @abstractmethod
+    def try_complete(self) -> bool:
+        """Complete it if its condition holds now; True only when this very call completed it."""
+
+    @abstractmethod
+    def on_complete(self) -> None:
+        """The action. Called exactly once, by whoever completes it."""
+
+    def on_expiration(self) -> None:
+        """Extra work when the time-out itself completed it."""
+
+    def force_complete(self) -> bool:
+        """Complete it whatever the condition; True for the one call that did (K02)."""
+        if self.completed:
+            return False
+        self.completed = True
+        if self._timer is not None and self._wheel is not None:
+            self._wheel.cancel(self._timer)
+        self.on_complete()
+        if self._event is not None:
+            self._event.set()
+        return True
+
+    async def wait(self) -> None:
+        """Wait until it is completed. If cancelled, it stays where it is and completes for nobody."""
+        if not self.completed:
+            if self._event is None:
+                self._event = trio.Event()
+            await self._event.wait()
+
+
+class Purgatory:
+    """The delayed operations of one kind.
+
+    Args:
+        name: for metrics and logs.
+        now_ms: the present, in milliseconds on the clock that `advance` is driven by.
+        purge_interval: how many completed operations may linger in watch lists before all lists are swept (K11).
+    """
+
+    def __init__(self, name: str, *, now_ms: int, purge_interval: int = PURGE_INTERVAL) -> None:
+        self.name = name
+        self._wheel: TimingWheel[DelayedOperation] = TimingWheel(now_ms)
+        self._watchers: dict[Hashable, list[DelayedOperation]] = {}
+        self._estimated_total = 0
+        self._purge_interval = purge_interval
+        self.earliest_changed: trio.Event | None = None
+
+    @property
+    def watched(self) -> int:
+        """Entries in watch lists; more than operations, since one may be watched under several keys (K12)."""
+        return sum(map(len, self._watchers.values()))
+
+    @property
+    def delayed(self) -> int:
+        """Operations with an armed timer."""
+        return len(self._wheel)
+
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable], now_ms: int) -> bool:
+        """Complete the operation now, or watch its keys until a check or its time-out does.
+
+        True only when this call completed it. It is tried once more after it is in the watch lists, so that a change in
+        between is not lost (K08).
+        """
+        if operation.try_complete():
+            return True
+        keys = list(keys)
+        if not keys:
+            raise ValueError("a delayed operation needs at least one key")
+        for key in keys:
+            if operation.completed:
+                return False
+            self._watchers.setdefault(key, []).append(operation)
+        self._estimated_total += 1
+        if operation.try_complete():
+            return True
+        if not operation.completed:
+            before = self._wheel.next_expiry_ms()
+            operation._wheel = self._wheel
+            operation._timer = self._wheel.add(operation, now_ms + operation.timeout_ms)
+            if operation._timer is None:  # due already
+                if operation.force_complete():
+                    operation.on_expiration()
+                    return True
+            elif self.earliest_changed is not None:
+                after = self._wheel.next_expiry_ms()
+                if before is None or (after is not None and after < before):
+                    self.earliest_changed.set()
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """The state behind ``key`` changed: complete what can be. Returns how many this call completed."""
+        watched = self._watchers.get(key)
+        if watched is None:
+            return 0
+        completed = 0
+        # Completing one may add another under the same key: only what was there before is looked at.
+        for operation in list(watched):
+            if not operation.completed and operation.try_complete():
+                completed += 1
+        waiting = [operation for operation in self._watchers.get(key, ()) if not operation.completed]
+        if waiting:
+            self._watchers[key] = waiting
+        else:
+            self._watchers.pop(key, None)
+        return completed
+
+    def cancel_key(self, key: Hashable) -> list[DelayedOperation]:
+        """Stop watching ``key`` and return the operations that were waiting on it; the caller completes them."""
+        return [operation for operation in self._watchers.pop(key, ()) if not operation.completed]
+
+    def next_expiry_ms(self) -> int | None:
+        """When `advance` should be called next; None while nothing waits."""
+        return self._wheel.next_expiry_ms()
+
+    def advance(self, now_ms: int) -> int:
+        """Time has passed: complete what timed out, and sweep the watch lists when enough is stale. Returns how many."""
+        expired = 0
+        for operation in self._wheel.advance(now_ms):
+            if operation.force_complete():
+                operation.on_expiration()
+                expired += 1
+        if self._estimated_total - len(self._wheel) > self._purge_interval:
+            self._estimated_total = len(self._wheel)
+            self._purge()
+        return expired
+
+    def complete_all(self) -> None:
+        """Complete everything that waits (shutdown)."""
+        for key in list(self._watchers):
+            for operation in self.cancel_key(key):
+                operation.force_complete()
+
+    def _purge(self) -> None:
+        for key in list(self._watchers):
+            waiting = [operation for operation in self._watchers[key] if not operation.completed]
+            if waiting:
+                self._watchers[key] = waiting
+            else:
+                del self._watchers[key]
+
+
+class Expirer:
+    """The task that drives one purgatory's clock: it sleeps until the next timer, and no more often than that."""
+
+    def __init__(self, purgatory: Purgatory, world: World) -> None:
+        self._purgatory = purgatory
+        self._world = world
+
+    async def run(self) -> None:
+        """Expire operations until cancelled."""
+        purgatory, world = self._purgatory, self._world
+        while True:
+            changed = purgatory.earliest_changed = trio.Event()
+            expiry_ms = purgatory.next_expiry_ms()
+            if expiry_ms is None:
+                await changed.wait()
+            else:
+                with trio.CancelScope(deadline=world.deadline(expiry_ms / 1000)) as sleep:
+                    await changed.wait()
+                if sleep.cancelled_caught:
+                    # The clock may read a hair less than the deadline that it has reached: never sleep for it twice.
+                    purgatory.advance(max(monotonic_ms(world), expiry_ms))
+
+
+def monotonic_ms(world: World) -> int:
+    """The world's monotonic clock in the whole milliseconds that purgatories count in."""
+    return int(world.now() * 1000)

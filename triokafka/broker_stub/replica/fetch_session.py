@@ -1,0 +1,275 @@
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, so that both sides send differences only. Pure.
+
+`FetchSessionCache.context_for` turns the session part of a request into a context: what to read now (`partitions`), and,
+once it is read, what to answer (`respond`). Topics are named as the request named them: by name up to version 12, by id
+from 13; a session does not change from one to the other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from triokafka import errors
+from triokafka.broker_stub.replica.read_result import ReadOutcome
+
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+NO_SESSION: Final = 0
+_MAX_EPOCH: Final = 2**31 - 1
+EVICTION_SECONDS: Final = 120.0
+
+TopicKey: TypeAlias = str | UUID
+PartitionKey: TypeAlias = tuple[TopicKey, int]
+
+
+class WantedPartition(NamedTuple):
+    """What a request (or its session) asks of one partition."""
+
+    topic: TopicKey
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+    @property
+    def key(self) -> PartitionKey:
+        """Its key in sessions and answers."""
+        return (self.topic, self.partition)
+
+
+class _Cached:
+    """One partition of a session: what is asked for, and what the client was told last."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: WantedPartition) -> None:
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def news(self, outcome: ReadOutcome) -> bool:
+        """Whether the client must be told (P09)."""
+        return bool(
+            len(outcome.records)
+            or outcome.error_code
+            or outcome.high_watermark != self.high_watermark
+            or outcome.log_start_offset != self.log_start_offset
+            or outcome.diverging_epoch is not None
+        )
+
+    def told(self, outcome: ReadOutcome) -> None:
+        """The client learns of ``outcome``. After an error it is told again once the error is gone."""
+        self.high_watermark = -1 if outcome.error_code else outcome.high_watermark
+        self.log_start_offset = outcome.log_start_offset
+
+
+class FetchSession:
+    """What one client fetches. ``epoch`` is the one that the next incremental request must carry."""
+
+    __slots__ = ("by_topic_id", "created_at", "epoch", "id", "last_used_at", "partitions", "privileged")
+
+    def __init__(self, session_id: int, *, privileged: bool, by_topic_id: bool, now: float) -> None:
+        self.id = session_id
+        self.privileged = privileged
+        self.by_topic_id = by_topic_id
+        self.created_at = now
+        self.last_used_at = now
+        self.epoch = 1
+        self.partitions: dict[PartitionKey, _Cached] = {}
+
+    def advance(self) -> None:
+        """The expected epoch after a request was accepted: one more, never 0 or negative."""
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+
+class Answered(NamedTuple):
+    """What goes into the response: the session, an error of the whole request, and the partitions to name."""
+
+    session_id: int
+    error_code: int
+    outcomes: Mapping[PartitionKey, ReadOutcome]
+
+
+class FetchContext:
+    """One request's view: ``partitions`` are to be read. Without a session, all of them are answered (P05)."""
+
+    def __init__(self, partitions: Iterable[WantedPartition]) -> None:
+        self.partitions: list[WantedPartition] = list(partitions)
+
+    def respond(self, outcomes: Mapping[PartitionKey, ReadOutcome], now: float) -> Answered:
+        """What to answer, given what was read for `partitions` (in their order)."""
+        return Answered(NO_SESSION, 0, outcomes)
+
+
+class _RefusedContext(FetchContext):
+    """The session part of the request is wrong: nothing is read."""
+
+    def __init__(self, error: type[errors.BrokerResponseError]) -> None:
+        super().__init__(())
+        self._error = error
+
+    def respond(self, outcomes: Mapping[PartitionKey, ReadOutcome], now: float) -> Answered:
+        return Answered(NO_SESSION, self._error.code, {})
+
+
+class _FullContext(FetchContext):
+    """A full request that asks for a session, which is made when the answer is (P06)."""
+
+    def __init__(
+        self, cache: FetchSessionCache, partitions: Iterable[WantedPartition], *, privileged: bool, by_topic_id: bool
+    ) -> None:
+        super().__init__(partitions)
+        self._cache = cache
+        self._privileged = privileged
+        self._by_topic_id = by_topic_id
+
+    def respond(self, outcomes: Mapping[PartitionKey, ReadOutcome], now: float) -> Answered:
+        session = self._cache.try_create(
+            size=len(self.partitions), privileged=self._privileged, by_topic_id=self._by_topic_id, now=now
+        )
+        if session is None:
+            return Answered(NO_SESSION, 0, outcomes)
+        for wanted in self.partitions:
+            cached = session.partitions[wanted.key] = _Cached(wanted)
+            outcome = outcomes.get(wanted.key)
+            if outcome is not None:
+                cached.told(outcome)
+        return Answered(session.id, 0, outcomes)
+
+
+class _IncrementalContext(FetchContext):
+    """A request within a session: everything in it is read, news are answered (P08, P09)."""
+
+    def __init__(self, session: FetchSession) -> None:
+        super().__init__(cached.wanted for cached in session.partitions.values())
+        self._session = session
+        self._epoch = session.epoch
+
+    def respond(self, outcomes: Mapping[PartitionKey, ReadOutcome], now: float) -> Answered:
+        session = self._session
+        if session.epoch != self._epoch:  # a second request of the session overtook this one (P11)
+            return Answered(NO_SESSION, errors.InvalidFetchSessionEpochError.code, {})
+        session.last_used_at = now
+        news: dict[PartitionKey, ReadOutcome] = {}
+        for key, outcome in outcomes.items():
+            cached = session.partitions.get(key)
+            if cached is None or not cached.news(outcome):
+                continue
+            cached.told(outcome)
+            news[key] = outcome
+            if len(outcome.records):  # to the end of the line: with a byte limit, the others come first next time (P10)
+                session.partitions[key] = session.partitions.pop(key)
+        return Answered(session.id, 0, news)
+
+
+class FetchSessionCache:
+    """The sessions of one broker.
+
+    Args:
+        slots: how many there may be (``max.incremental.fetch.session.cache.slots``).
+        rng: for session ids.
+    """
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self._slots = slots
+        self._random = rng
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def cached_partitions(self) -> int:
+        """Partitions in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def context_for(
+        self,
+        *,
+        session_id: int,
+        epoch: int,
+        wanted: Iterable[WantedPartition],
+        forgotten: Iterable[PartitionKey],
+        privileged: bool,
+        by_topic_id: bool,
+        now: float,
+    ) -> FetchContext:
+        """The context for one request. ``privileged`` is a follower; ``now`` the monotonic clock in seconds."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._sessions.pop(session_id, None)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(wanted)
+            return _FullContext(self, wanted, privileged=privileged, by_topic_id=by_topic_id)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return _RefusedContext(errors.FetchSessionIdNotFoundError)
+        if session.epoch != epoch:
+            return _RefusedContext(errors.InvalidFetchSessionEpochError)
+        if session.by_topic_id != by_topic_id:
+            return _RefusedContext(errors.FetchSessionTopicIdError)
+        for partition in wanted:
+            cached = session.partitions.get(partition.key)
+            if cached is None:
+                session.partitions[partition.key] = _Cached(partition)
+            else:
+                cached.wanted = partition
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchContext(())
+        session.advance()
+        session.last_used_at = now
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return _IncrementalContext(session)
+
+    def try_create(self, *, size: int, privileged: bool, by_topic_id: bool, now: float) -> FetchSession | None:
+        """Make a session for ``size`` partitions if there is room, or can be made (P14)."""
+        if not size or not self._make_room(size, privileged, now):
+            return None
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random.randint(1, _MAX_EPOCH)
+        session = FetchSession(session_id, privileged=privileged, by_topic_id=by_topic_id, now=now)
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, size: int, privileged: bool, now: float) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used_at > EVICTION_SECONDS:
+            self._evict(oldest)
+            return True
+        # A follower may take any consumer's place; a consumer only that of one who has had it for long enough.
+        candidates = [
+            session
+            for session in self._sessions.values()
+            if now - session.created_at > EVICTION_SECONDS or (privileged and not session.privileged)
+        ]
+        candidates = [session for session in candidates if privileged or not session.privileged]
+        if not candidates:
+            return False
+        cheapest = min(candidates, key=_cost)
+        # The newcomer counts as id 0: of equal size it loses, and the session stays.
+        if _cost(cheapest) >= (privileged, size, 0):
+            return False
+        self._evict(cheapest)
+        return True
+
+    def _evict(self, session: FetchSession) -> None:
+        del self._sessions[session.id]
+        self.evictions += 1
+
+
+def _cost(session: FetchSession) -> tuple[bool, int, int]:
+    return (session.privileged, len(session.partitions), session.id)

@@ -1,0 +1,301 @@
+"""One partition as this broker holds it: its role, its in-sync replicas, its high watermark, and its log.
+
+State changes are plain method calls without waiting; whoever calls completes delayed operations afterwards, when a method
+says that the high watermark rose. Followers are part of the state already (`Partition.follower_fetched`), with the high
+watermark as the least log end offset of the in-sync replicas, the leader included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from triokafka import errors
+from triokafka.broker_stub.replica.read_result import EpochEnd, LeaderHint, ReadOutcome
+from triokafka.structs import Buffer, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.log.log import AppendInfo, PartitionLog
+
+UNKNOWN_OFFSET: Final = -1
+NO_LEADER: Final = -1
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+
+@dataclass(slots=True)
+class _Follower:
+    """What the leader knows of a replica elsewhere."""
+
+    log_end_offset: int = UNKNOWN_OFFSET
+    caught_up_at: float = 0.0
+
+
+class Partition:
+    """A hosted partition.
+
+    Args:
+        log: its log on this broker.
+        high_watermark: as checkpointed; clamped to the log.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        *,
+        node_id: int,
+        log: PartitionLog,
+        high_watermark: int = 0,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_id = NO_LEADER
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.in_sync_replicas: frozenset[int] = frozenset()
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.is_leader = False
+        self._node_id = node_id
+        self._followers: dict[int, _Follower] = {}
+        self._leader_epoch_start = 0
+
+    # Roles
+
+    def make_leader(
+        self, *, leader_epoch: int, partition_epoch: int, replicas: Collection[int], in_sync_replicas: Collection[int]
+    ) -> bool:
+        """This broker leads from now on. True when it did not in this epoch before.
+
+        Followers start unknown with a new epoch, so the high watermark waits for each in-sync one (PAR-07).
+        """
+        is_new = leader_epoch != self.leader_epoch or not self.is_leader
+        self._describe(leader_epoch, partition_epoch, replicas, in_sync_replicas)
+        self.leader_id = self._node_id
+        self.is_leader = True
+        known = self._followers
+        self._followers = {
+            replica: _Follower() if is_new else known.get(replica, _Follower())
+            for replica in self.replicas
+            if replica != self._node_id
+        }
+        if is_new:
+            self._leader_epoch_start = self.log.log_end_offset
+        return is_new
+
+    def make_follower(
+        self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Collection[int]
+    ) -> bool:
+        """Another broker leads. True when the leader or its epoch is new, so that fetching must start afresh (PAR-28)."""
+        is_new = leader_epoch != self.leader_epoch or leader_id != self.leader_id
+        self._describe(leader_epoch, partition_epoch, replicas, ())
+        self.leader_id = leader_id
+        self.is_leader = False
+        self._followers = {}
+        return is_new
+
+    def _describe(
+        self, leader_epoch: int, partition_epoch: int, replicas: Collection[int], in_sync_replicas: Collection[int]
+    ) -> None:
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.replicas = tuple(replicas)
+        self.in_sync_replicas = frozenset(in_sync_replicas)
+
+    @property
+    def leader_hint(self) -> LeaderHint:
+        """Who leads, as far as this broker knows."""
+        return LeaderHint(self.leader_id, self.leader_epoch)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end for read_committed: without transactions, the high watermark."""
+        return self.high_watermark
+
+    def require_leader(self, current_leader_epoch: int = -1) -> None:
+        """Check that this broker leads, in the epoch that the client believes in (-1: it does not say).
+
+        Raises:
+            NotLeaderForPartitionError: another broker leads.
+            FencedLeaderEpochError: the client's metadata is older than ours.
+            UnknownLeaderEpochError: the client's metadata is newer than ours.
+        """
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise errors.FencedLeaderEpochError(
+                    f"{self.topic_partition} is led in epoch {self.leader_epoch}, not {current_leader_epoch} any more"
+                )
+            raise errors.UnknownLeaderEpochError(
+                f"{self.topic_partition} is led in epoch {self.leader_epoch} here, {current_leader_epoch} is not known yet"
+            )
+        if not self.is_leader:
+            raise errors.NotLeaderForPartitionError(f"{self.topic_partition} is led by broker {self.leader_id}")
+
+    # Writing
+
+    @property
+    def enough_replicas(self) -> bool:
+        """Whether as many replicas are in sync as acks=all wants (never more than there are replicas)."""
+        return len(self.in_sync_replicas) >= min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
+
+    def append(self, batches: Buffer, *, required_acks: int, now_ms: int) -> AppendInfo:
+        """Append as the leader. The caller then calls `advance_high_watermark`.
+
+        Raises:
+            NotEnoughReplicasError: too few replicas are in sync for acks=all; nothing was written.
+            BrokerResponseError: this broker does not lead, or the log refuses the batches.
+        """
+        self.require_leader()
+        if required_acks == -1 and not self.enough_replicas:
+            raise errors.NotEnoughReplicasError(
+                f"{self.topic_partition} has {len(self.in_sync_replicas)} in-sync replicas, "
+                f"min.insync.replicas is {self.log.config.min_insync_replicas}"
+            )
+        return self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+
+    def advance_high_watermark(self) -> bool:
+        """Raise the high watermark to the least log end offset of the in-sync replicas; True when it rose (PAR-11)."""
+        if not self.is_leader:
+            return False
+        lowest = self.log.log_end_offset
+        for replica in self.in_sync_replicas:
+            follower = self._followers.get(replica)
+            if follower is not None and follower.log_end_offset < lowest:
+                lowest = follower.log_end_offset
+        if lowest <= self.high_watermark:
+            return False
+        self.high_watermark = lowest
+        return True
+
+    def follower_fetched(self, replica_id: int, fetch_offset: int, now: float) -> bool:
+        """A follower asks for ``fetch_offset``, so it has everything before; True when the high watermark rose.
+
+        Raises:
+            NotLeaderForPartitionError, UnknownTopicOrPartitionError: not ours to serve to that replica.
+        """
+        self.require_leader()
+        follower = self._followers.get(replica_id)
+        if follower is None:
+            raise errors.UnknownTopicOrPartitionError(f"broker {replica_id} is no replica of {self.topic_partition}")
+        follower.log_end_offset = fetch_offset
+        if fetch_offset >= self.log.log_end_offset:
+            follower.caught_up_at = now
+        return self.advance_high_watermark()
+
+    def delete_records_before(self, offset: int) -> int:
+        """Raise the log start offset to ``offset`` (-1: the high watermark) and return the low watermark.
+
+        Raises:
+            OffsetOutOfRangeError: beyond the high watermark.
+        """
+        self.require_leader()
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            raise errors.OffsetOutOfRangeError(
+                f"{self.topic_partition}: records up to {offset} cannot be deleted, the high watermark is "
+                f"{self.high_watermark}"
+            )
+        if target > self.log.log_start_offset:
+            self.log.advance_log_start_offset(target)
+        return self.log.log_start_offset
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one_batch: bool,
+        follower: bool = False,
+        read_committed: bool = False,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+    ) -> ReadOutcome:
+        """Read for a fetch, below the high watermark unless for a follower. Errors are raised.
+
+        Raises:
+            OffsetOutOfRangeError: before the log's start or after its end.
+            BrokerResponseError: not the leader, or not in that epoch.
+        """
+        self.require_leader(current_leader_epoch)
+        log = self.log
+        high_watermark = self.high_watermark
+        log_start_offset = log.log_start_offset
+        if last_fetched_epoch >= 0:
+            diverging = self._diverging_epoch(offset, last_fetched_epoch)
+            if diverging is not None:
+                return ReadOutcome(0, high_watermark, self.last_stable_offset, log_start_offset, b"", diverging)
+        if follower:
+            up_to = log.log_end_offset
+        else:
+            up_to = self.last_stable_offset if read_committed else high_watermark
+        if not log_start_offset <= offset <= log.log_end_offset:
+            raise errors.OffsetOutOfRangeError(
+                f"{self.topic_partition} holds offsets {log_start_offset} to {log.log_end_offset}, not {offset}"
+            )
+        records: Buffer = b""
+        if offset < up_to and (max_bytes > 0 or min_one_batch):
+            records = log.read(offset, max_bytes, up_to_offset=up_to, min_one_batch=min_one_batch).records
+        return ReadOutcome(0, high_watermark, self.last_stable_offset, log_start_offset, records)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
+        """Where ``leader_epoch`` ends in the log: its own or the next lower epoch known, and the offset after its last
+        record; (-1, -1) when there is none (KIP-320)."""
+        if leader_epoch == self.leader_epoch and self.is_leader:
+            return EpochEnd(leader_epoch, self.log.log_end_offset)
+        epoch, end_offset = self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
+        return EpochEnd(epoch, end_offset)
+
+    def offset_for(self, timestamp: int, *, read_committed: bool, follower: bool = False) -> OffsetAndTimestamp | None:
+        """What ListOffsets asks: a special timestamp (`EARLIEST`, …) or milliseconds. None when nothing is found.
+
+        Raises:
+            UnsupportedForMessageFormatError: for tiered storage, which there is none of: never here.
+            OffsetNotAvailableError: the high watermark of a new leader is not known to be current yet.
+        """
+        log = self.log
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return OffsetAndTimestamp(log.log_start_offset, -1, self._epoch_at(log.log_start_offset))
+        if follower:
+            end = log.log_end_offset
+        else:
+            end = self.last_stable_offset if read_committed else self.high_watermark
+            if end < min(self._leader_epoch_start, log.log_end_offset):
+                raise errors.OffsetNotAvailableError(
+                    f"the followers of {self.topic_partition} have not caught up with its new leader"
+                )
+        if timestamp == LATEST:
+            return OffsetAndTimestamp(end, -1, self.leader_epoch)
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return None
+        if timestamp == MAX_TIMESTAMP:
+            found = log.offset_of_max_timestamp(end)
+        else:
+            found = log.offset_for_timestamp(timestamp, end)
+        return None if found is None else OffsetAndTimestamp(*found)
+
+    def _epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at ``offset``; -1 when the log does not say."""
+        epoch = self.log.leader_epochs.epoch_for_offset(offset)
+        return -1 if epoch is None else epoch
+
+    def _diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
+        """Where a reader must go back to, when its last record is not in this log (Z10)."""
+        end = self.end_offset_for_epoch(last_fetched_epoch)
+        if end.end_offset == UNKNOWN_OFFSET or end.epoch == -1:
+            raise errors.OffsetOutOfRangeError(
+                f"{self.topic_partition} has no leader epoch {last_fetched_epoch} or lower"
+            )
+        if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+            return end
+        return None

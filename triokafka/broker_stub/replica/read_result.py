@@ -1,0 +1,38 @@
+"""What reading one partition for a fetch gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from triokafka.structs import Buffer
+
+
+class EpochEnd(NamedTuple):
+    """The end of a leader epoch: where a replica's log starts to differ from the leader's (KIP-595's diverging epoch)."""
+
+    epoch: int
+    end_offset: int
+
+
+class LeaderHint(NamedTuple):
+    """Who leads a partition, for a client that asked the wrong broker or with an old epoch (KIP-951)."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class ReadOutcome:
+    """One partition's part of a fetch: offsets taken before the read, and the records as they lie in the log.
+
+    With an error, offsets are -1 and there are no records (O06).
+    """
+
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Buffer = b""
+    diverging_epoch: EpochEnd | None = None
+    leader_hint: LeaderHint | None = None

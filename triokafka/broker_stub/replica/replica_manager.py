@@ -1,0 +1,379 @@
+"""All partitions of one broker: acts on image changes, appends, reads, and completes what waits for either.
+
+The image decides what exists and who leads; `ReplicaManager.apply` makes partitions and logs follow. Everything else looks
+a partition up and lets it do the work, with an outcome per partition, so that one failure never spoils the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from triokafka import errors
+from triokafka.broker_stub.controller.delta import MetadataDelta
+from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
+from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
+from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.structs import Buffer, TopicPartition
+from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.log.log_manager import LogManager
+    from triokafka.broker_stub.replica.fetch_session import WantedPartition
+
+logger = logging.getLogger(__name__)
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+METADATA_TOPIC: Final = "__cluster_metadata"
+CONSUMER: Final = -1
+
+HighWatermarkListener = Callable[[TopicPartition, int], None]
+
+
+class LeadershipChange(NamedTuple):
+    """A partition whose role on this broker changed; ``leader_epoch`` is -1 when it is gone from here."""
+
+    topic_partition: TopicPartition
+    leads: bool
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParameters:
+    """What holds for a whole fetch. ``replica_id`` is -1 for a consumer."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+
+    @property
+    def follower(self) -> bool:
+        """Whether another broker asks (0 is a valid id)."""
+        return self.replica_id >= 0
+
+
+class ReplicaManager:
+    """The partitions that this broker hosts.
+
+    Args:
+        purge_interval: see `Purgatory` (``producer.purgatory.purge.interval.requests`` and its sibling).
+    """
+
+    def __init__(
+        self, node_id: int, logs: LogManager, world: World, *, purge_interval: int = 1000
+    ) -> None:
+        self.node_id = node_id
+        self.logs = logs
+        now_ms = monotonic_ms(world)
+        self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=purge_interval)
+        self.fetch_purgatory = Purgatory("Fetch", now_ms=now_ms, purge_interval=purge_interval)
+        self._world = world
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._failed: dict[tuple[str, int], str] = {}
+        self._checkpointed: Mapping[TopicPartition, int] | None = None
+        self._listeners: list[HighWatermarkListener] = []
+
+    # Partitions
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def partitions(self) -> Iterable[Partition]:
+        """Every hosted partition."""
+        return self._partitions.values()
+
+    def find(self, topic: str, partition: int) -> Partition | None:
+        """A hosted partition that is online, or None."""
+        return self._partitions.get((topic, partition))
+
+    def partition(self, topic_partition: tuple[str, int]) -> Partition:
+        """A hosted partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: it is not hosted here.
+            KafkaStorageError: its log cannot be used.
+        """
+        found = self._partitions.get(topic_partition)
+        if found is None:
+            reason = self._failed.get(topic_partition)
+            if reason is not None:
+                raise errors.KafkaStorageError(reason)
+            raise errors.UnknownTopicOrPartitionError(
+                f"this broker has no partition {topic_partition[0]}-{topic_partition[1]}"
+            )
+        return found
+
+    def on_high_watermark(self, listener: HighWatermarkListener) -> None:
+        """Have ``listener`` called with a partition and its new high watermark, whenever one rises."""
+        self._listeners.append(listener)
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> list[LeadershipChange]:
+        """Make partitions and logs what the new image says. Returns whose role changed, deletions first.
+
+        A log that cannot be made or opened leaves its partition offline; the others go on.
+        """
+        changes: list[LeadershipChange] = []
+        local = delta.local_changes(self.node_id)
+        for topic_partition in local.deleted:
+            self._drop(topic_partition)
+            changes.append(LeadershipChange(topic_partition, leads=False, leader_epoch=-1))
+        for leads, states in ((True, local.leaders), (False, local.followers)):
+            for topic_partition, (topic_id, state) in states.items():
+                try:
+                    partition = self._open(topic_partition, topic_id, image)
+                except (OSError, errors.KafkaError) as error:
+                    logger.error("%s is offline: its log cannot be opened: %s", topic_partition, error)
+                    self._failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
+                    continue
+                if self._change_role(partition, state):
+                    changes.append(LeadershipChange(topic_partition, leads, state.leader_epoch))
+                self._after_role_change(partition)
+        for resource_type, name in delta.changed_configs:
+            if resource_type == ResourceType.TOPIC and name in image.topics:
+                self._reconfigure(image.topics[name], image)
+        return changes
+
+    def _open(self, topic_partition: TopicPartition, topic_id: object, image: MetadataImage) -> Partition:
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            return partition
+        topic = image.topics[topic_partition.topic]
+        log = self.logs.get(topic_partition)
+        if log is None:
+            log = self.logs.create(
+                topic_partition, topic.topic_id, self.logs.config_for(image.topic_configs(topic_partition.topic))
+            )
+        if self._checkpointed is None:
+            self._checkpointed = self.logs.read_high_watermarks()
+        partition = Partition(
+            topic_partition,
+            topic.topic_id,
+            node_id=self.node_id,
+            log=log,
+            high_watermark=self._checkpointed.get(topic_partition, 0),
+        )
+        self._partitions[topic_partition] = partition
+        self._failed.pop(topic_partition, None)
+        return partition
+
+    def _change_role(self, partition: Partition, state: PartitionImage) -> bool:
+        if state.leader == self.node_id:
+            return partition.make_leader(
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+                in_sync_replicas=state.isr,
+            )
+        return partition.make_follower(
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+        )
+
+    def _after_role_change(self, partition: Partition) -> None:
+        if partition.advance_high_watermark():
+            self._high_watermark_rose(partition)
+        self._complete_waiting(partition.topic_partition)
+
+    def _reconfigure(self, topic: TopicImage, image: MetadataImage) -> None:
+        config = self.logs.config_for(image.topic_configs(topic.name))
+        for number in topic.partitions:
+            partition = self._partitions.get((topic.name, number))
+            if partition is not None:
+                partition.log.update_config(config)
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        self._failed.pop(topic_partition, None)
+        if self._partitions.pop(topic_partition, None) is not None or self.logs.get(topic_partition) is not None:
+            try:
+                self.logs.delete(topic_partition)
+            except OSError as error:
+                logger.error("the log of %s cannot be removed: %s", topic_partition, error)
+        self._complete_waiting(topic_partition)
+
+    def _complete_waiting(self, topic_partition: TopicPartition) -> None:
+        self.produce_purgatory.check_and_complete(topic_partition)
+        self.fetch_purgatory.check_and_complete(topic_partition)
+
+    def _high_watermark_rose(self, partition: Partition) -> None:
+        for listener in self._listeners:
+            listener(partition.topic_partition, partition.high_watermark)
+
+    # Writing
+
+    def append(
+        self,
+        entries: Mapping[TopicPartition, Buffer],
+        *,
+        required_acks: int,
+        internal: bool = False,
+    ) -> dict[TopicPartition, AppendOutcome]:
+        """Append to every partition as its leader; each has its own outcome.
+
+        ``internal`` writers (coordinators) may write to internal topics; clients may not (RM-24).
+        """
+        if required_acks not in (-1, 0, 1):
+            code = errors.InvalidRequiredAcksError.code
+            return {key: AppendOutcome(error_code=code) for key in entries}
+        now_ms = self._world.wall_ms()
+        outcomes: dict[TopicPartition, AppendOutcome] = {}
+        for topic_partition, batches in entries.items():
+            outcomes[topic_partition] = self._append_one(topic_partition, batches, required_acks, internal, now_ms)
+        return outcomes
+
+    def _append_one(
+        self, topic_partition: TopicPartition, batches: Buffer, required_acks: int, internal: bool, now_ms: int
+    ) -> AppendOutcome:
+        partition = self._partitions.get(topic_partition)
+        try:
+            if not internal and topic_partition.topic in INTERNAL_TOPICS:
+                raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
+            if partition is None:
+                partition = self.partition(topic_partition)
+            info = partition.append(batches, required_acks=required_acks, now_ms=now_ms)
+        except errors.BrokerResponseError as error:
+            log_start_offset = partition.log.log_start_offset if partition is not None else -1
+            return AppendOutcome(
+                error_code=error.code,
+                log_start_offset=log_start_offset,
+                error_message=str(error) or None,
+                record_errors=getattr(error, "record_errors", ()),
+            )
+        except OSError as error:
+            logger.error("appending to %s failed: %s", topic_partition, error)
+            return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
+        self.appended(partition)
+        return AppendOutcome(
+            base_offset=info.first_offset,
+            last_offset=info.last_offset,
+            log_append_time_ms=info.log_append_time,
+            log_start_offset=info.log_start_offset,
+        )
+
+    def appended(self, partition: Partition) -> None:
+        """Tell those who wait that the log of ``partition`` grew, and raise its high watermark if that suffices."""
+        topic_partition = partition.topic_partition
+        if partition.advance_high_watermark():
+            if self._listeners:
+                self._high_watermark_rose(partition)
+            self.produce_purgatory.check_and_complete(topic_partition)
+        self.fetch_purgatory.check_and_complete(topic_partition)
+
+    def delay_produce(
+        self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int
+    ) -> DelayedProduce | None:
+        """Wait for the in-sync replicas of what was appended; None when nothing needs to be waited for (RM-25)."""
+        pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
+        if not pending:
+            return None
+        operation = DelayedProduce(max(timeout_ms, 0), outcomes, self.partition)
+        self.produce_purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
+        return None if operation.completed else operation
+
+    # Reading
+
+    def read(
+        self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters
+    ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
+        """Read partitions in order under one byte budget. Returns outcomes, bytes read, and whether to answer at once.
+
+        The first partition with data may exceed the limits by its first batch, so that a reader always gets on (O12).
+        """
+        budget = parameters.max_bytes
+        total = 0
+        urgent = False
+        outcomes: dict[TopicPartition, ReadOutcome] = {}
+        follower, read_committed = parameters.follower, parameters.read_committed
+        for topic_partition, request in wanted:
+            try:
+                partition = self._partitions.get(topic_partition) or self.partition(topic_partition)
+                if follower:
+                    self._follower_fetches(partition, parameters.replica_id, request.fetch_offset)
+                outcome = partition.read(
+                    request.fetch_offset,
+                    min(budget, request.max_bytes),
+                    min_one_batch=not total,
+                    follower=follower,
+                    read_committed=read_committed,
+                    current_leader_epoch=request.current_leader_epoch,
+                    last_fetched_epoch=request.last_fetched_epoch,
+                )
+            except errors.BrokerResponseError as error:
+                outcomes[topic_partition] = self._failed_read(topic_partition, error)
+                urgent = True
+                continue
+            except OSError as error:
+                logger.error("reading %s failed: %s", topic_partition, error)
+                outcomes[topic_partition] = ReadOutcome(errors.KafkaStorageError.code)
+                urgent = True
+                continue
+            outcomes[topic_partition] = outcome
+            size = len(outcome.records)
+            total += size
+            budget = max(budget - size, 0)
+            if outcome.diverging_epoch is not None:
+                urgent = True
+        return outcomes, total, urgent
+
+    def delay_fetch(
+        self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters
+    ) -> DelayedFetch | None:
+        """Wait until a fetch has enough to answer; None when it has by now. The caller then reads again."""
+        awaited = [
+            Awaited(key, request.fetch_offset, request.max_bytes, request.current_leader_epoch)
+            for key, request in wanted
+        ]
+        operation = DelayedFetch(
+            parameters.max_wait_ms,
+            awaited,
+            self.partition,
+            min_bytes=parameters.min_bytes,
+            follower=parameters.follower,
+            read_committed=parameters.read_committed,
+        )
+        keys = [key for key, _ in wanted]
+        self.fetch_purgatory.try_complete_else_watch(operation, keys, monotonic_ms(self._world))
+        return None if operation.completed else operation
+
+    def _follower_fetches(self, partition: Partition, replica_id: int, fetch_offset: int) -> None:
+        if partition.follower_fetched(replica_id, fetch_offset, self._world.now()):
+            self._high_watermark_rose(partition)
+            self._complete_waiting(partition.topic_partition)
+
+    def _failed_read(self, topic_partition: TopicPartition, error: errors.BrokerResponseError) -> ReadOutcome:
+        outcome = ReadOutcome(error.code)
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            if isinstance(error, errors.NotLeaderForPartitionError | errors.FencedLeaderEpochError):
+                outcome.leader_hint = partition.leader_hint
+            elif isinstance(error, errors.OffsetOutOfRangeError):
+                outcome.high_watermark = partition.high_watermark
+                outcome.last_stable_offset = partition.last_stable_offset
+                outcome.log_start_offset = partition.log.log_start_offset
+        return outcome
+
+    def delete_records_before(self, topic_partition: TopicPartition, offset: int) -> int:
+        """See `Partition.delete_records_before`; completes what waits on the partition."""
+        if topic_partition.topic in INTERNAL_TOPICS:
+            raise errors.InvalidTopicError(f"records of the internal topic {topic_partition.topic} cannot be deleted")
+        low_watermark = self.partition(topic_partition).delete_records_before(offset)
+        self.fetch_purgatory.check_and_complete(topic_partition)
+        return low_watermark
+
+    # Housekeeping
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """What belongs into the high watermark checkpoint."""
+        return {partition.topic_partition: partition.high_watermark for partition in self._partitions.values()}
+
+    def shut_down(self) -> None:
+        """Complete whatever waits, so that its handlers answer and end."""
+        self.produce_purgatory.complete_all()
+        self.fetch_purgatory.complete_all()
