@@ -1,0 +1,5 @@
+"""``python -m triokafka``."""
+
+from triokafka.cli import main
+
+main()

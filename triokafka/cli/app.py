@@ -1,0 +1,121 @@
+"""The command tree, and how an error becomes a sentence."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import platform
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+import click
+
+from triokafka.errors import KafkaError
+
+_COMMANDS: Final = {
+    "broker": "run one broker",
+    "consume": "print a topic's records",
+    "demo": "the main job on real input, end to end",
+    "produce": "send lines from standard input to a topic",
+    "protocol": "print how a message is declared and coded",
+    "topics": "list, create, describe and delete topics",
+}
+
+
+class _Commands(click.Group):
+    """A group whose commands are modules of this package, imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(f"triokafka.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else " See triokafka --help."
+            ctx.fail(f"There is no command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # Listing must not import every command.
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_COMMANDS.items()))
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from triokafka.kernels import implementation
+
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    click.echo(f"triokafka {version('triokafka')} ({implementation()} kernels, {python})")
+    ctx.exit()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+def commands() -> None:
+    """Kafka for Python: a broker, and what one needs to work with it."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line with ``arguments`` (the process's own when None) and return the exit status."""
+    try:
+        result = commands.main(arguments, prog_name="triokafka", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Whoever read our output has gone; say nothing more, and keep the interpreter from saying it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except BaseExceptionGroup as group:
+        return _report(group)
+    except (KafkaError, OSError) as error:
+        click.echo(f"triokafka: {describe(error)}", err=True)
+        return 1
+
+
+def _report(group: BaseExceptionGroup[BaseException]) -> int:
+    expected, unexpected = group.split((KafkaError, OSError, KeyboardInterrupt))
+    if unexpected is not None or expected is None:
+        raise group
+    leaves = _leaves(expected)
+    if any(isinstance(error, KeyboardInterrupt) for error in leaves):
+        click.echo("stopped", err=True)
+        return 128 + signal.SIGINT
+    for error in leaves:
+        click.echo(f"triokafka: {describe(error)}", err=True)
+    return 1
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def describe(error: BaseException) -> str:
+    """One line for a person: what happened, and what to do when the error knows it."""
+    text = str(error) or type(error).__name__
+    advice = getattr(error, "advice", "")
+    return f"{text} {advice}" if advice and advice not in text else text

@@ -1,0 +1,147 @@
+"""What a demo run found: the counts, the comparisons, the table and the picture."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from triokafka.cli.demo.flights import CarrierTotals
+
+
+@dataclass(slots=True)
+class Delivered:
+    """One batch that a member handled: seconds since the start, member, partition, number of records."""
+
+    at: float
+    member: str
+    partition: int
+    count: int
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """One generation of the group as its members reported it."""
+
+    at: float
+    generation: int
+    assignment: dict[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Findings:
+    """Everything that the table, the plain line and the exit status are made from."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    received: int = 0
+    received_again: int = 0
+    missing: list[str] = field(default_factory=list)
+    committed: dict[int, int] = field(default_factory=dict)
+    end_offsets: dict[int, int] = field(default_factory=dict)
+    spark: dict[str, CarrierTotals] = field(default_factory=dict)
+    csv: dict[str, CarrierTotals] = field(default_factory=dict)
+    produce_seconds: float = 0.0
+    consume_seconds: float = 0.0
+    delivered: list[Delivered] = field(default_factory=list)
+    rebalances: list[Rebalance] = field(default_factory=list)
+    faults: list[tuple[float, str]] = field(default_factory=list)
+
+    @property
+    def spark_count(self) -> int:
+        """Flights that Spark counted, all carriers together."""
+        return sum(totals.flights for totals in self.spark.values())
+
+    def differences(self) -> list[str]:
+        """Every comparison that does not hold, as a sentence; empty when the run is good."""
+        found = []
+        if self.acknowledged != self.sent:
+            found.append(f"{self.sent} records were sent and {self.acknowledged} acknowledged")
+        if self.received != self.sent:
+            found.append(f"{self.sent} records were sent and {self.received} distinct ones received")
+        found += [f"missing: {description}" for description in self.missing]
+        if not self.end_offsets:
+            found.append("the topic has no end offsets")
+        for partition, end in sorted(self.end_offsets.items()):
+            if self.committed.get(partition) != end:
+                found.append(f"partition {partition}: committed {self.committed.get(partition)}, the log ends at {end}")
+        for carrier in sorted(self.csv.keys() | self.spark.keys()):
+            if self.csv.get(carrier) != self.spark.get(carrier):
+                found.append(
+                    f"carrier {carrier}: Spark says {self.spark.get(carrier)}, the file {self.csv.get(carrier)}"
+                )
+        return found
+
+    def plain_line(self) -> str:
+        """The counts in one line for scripts."""
+        return f"sent={self.sent} acknowledged={self.acknowledged} received={self.received} spark={self.spark_count}"
+
+    def rows(self) -> list[tuple[str, str, bool]]:
+        """The table: what, its value, and whether it holds."""
+        agree = sum(1 for carrier in self.csv if self.csv[carrier] == self.spark.get(carrier))
+        even = sum(1 for partition, end in self.end_offsets.items() if self.committed.get(partition) == end)
+        produced = self.acknowledged / self.produce_seconds if self.produce_seconds else 0.0
+        consumed = (self.received + self.received_again) / self.consume_seconds if self.consume_seconds else 0.0
+        return [
+            ("sent", f"{self.sent:,}", self.sent > 0),
+            ("acknowledged", f"{self.acknowledged:,}", self.acknowledged == self.sent),
+            ("received, distinct", f"{self.received:,}", self.received == self.sent),
+            ("received again after a hand-over", f"{self.received_again:,}", True),
+            (
+                "committed offsets at the end of the log",
+                f"{even} of {len(self.end_offsets)} partitions",
+                even == len(self.end_offsets) > 0,
+            ),
+            (
+                "Spark equals the CSV file (flights, delay minutes)",
+                f"{agree} of {len(self.csv)} carriers, {self.spark_count:,} flights",
+                self.csv == self.spark,
+            ),
+            ("produced, messages a second", f"{produced:,.0f}", True),
+            ("consumed, messages a second (paced, with rebalances)", f"{consumed:,.0f}", True),
+        ]
+
+
+def save_picture(findings: Findings, path: str) -> None:
+    """Draw records per partition and member over time, with the rebalances marked, as a PNG at ``path``."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    members = sorted({item.member for item in findings.delivered})
+    partitions = sorted({item.partition for item in findings.delivered})
+    colours = {member: f"C{index}" for index, member in enumerate(members)}
+    figure, (totals, lanes) = pyplot.subplots(2, 1, figsize=(11, 8), sharex=True, height_ratios=(2, 3))
+    for member in members:
+        mine = [item for item in findings.delivered if item.member == member]
+        counts, total = [], 0
+        for item in mine:
+            total += item.count
+            counts.append(total)
+        totals.step([item.at for item in mine], counts, where="post", color=colours[member], label=member)
+    totals.set_ylabel("records handled, per member")
+    totals.legend(loc="upper left")
+    for partition in partitions:
+        for item in findings.delivered:
+            if item.partition == partition:
+                lanes.plot(
+                    item.at, partition, marker="|", markersize=4 + item.count**0.5 / 3, color=colours[item.member]
+                )
+    lanes.set_ylabel("partition")
+    lanes.set_yticks(partitions)
+    lanes.set_xlabel("seconds since the group began")
+    for axis in (totals, lanes):
+        for rebalance in findings.rebalances:
+            axis.axvline(rebalance.at, color="grey", linestyle=":", linewidth=1)
+        for at, _ in findings.faults:
+            axis.axvline(at, color="red", linestyle="--", linewidth=1)
+    top = totals.get_ylim()[1]
+    for rebalance in findings.rebalances:
+        totals.text(rebalance.at, top, f" generation {rebalance.generation}", rotation=90, va="top", fontsize=7)
+    for at, what in findings.faults:
+        totals.text(at, top * 0.55, f" {what}", rotation=90, va="top", fontsize=7, color="red")
+    figure.suptitle("336,776 flights through one group: who handled which partition when")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

