@@ -1,0 +1,143 @@
+"""What generated codecs call: the rare paths (long varints, tagged sections, ids) and the exceptions they raise inside.
+
+Nothing here knows a message. The exceptions never leave ``Message.decode`` and ``Message.encode``, which turn them into
+``ProtocolError`` and ``UnsupportedVersionError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Any, Final
+from uuid import UUID, SafeUUID
+
+from triokafka.protocol.primitives import NIL_UUID, encode_uvarint, pack_tags
+from triokafka.structs import Buffer
+
+
+class Malformed(Exception):
+    """The input is wrong; the text says how. Where is told by the line of generated code that raised it."""
+
+
+class NotInVersion(Exception):
+    """A value is set that the version to be encoded does not carry."""
+
+
+ONE_BYTE: Final = [bytes((i,)) for i in range(256)]
+"""Every single byte: the varints below 128."""
+
+
+def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits: value and next position. IndexError at the end of the data."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFF_FFFF:
+                raise Malformed("varint does not fit 32 bits")
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise Malformed("varint is longer than 5 bytes")
+
+
+def read_zigzag(data: Buffer, position: int, bits: int) -> tuple[int, int]:
+    """Read a zigzag varint of 32 or 64 bits: value and next position. IndexError at the end of the data."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >> bits:
+                raise Malformed(f"varint does not fit {bits} bits")
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift >= bits:
+            raise Malformed("varint is too long")
+
+
+def write_uvarint(value: int) -> bytes:
+    """The bytes of an unsigned varint of 32 bits."""
+    if not 0 <= value <= 0xFFFF_FFFF:
+        raise Malformed(f"{value} does not fit an unsigned 32-bit varint")
+    return encode_uvarint(value)
+
+
+def write_zigzag(value: int, bits: int) -> bytes:
+    """The bytes of a zigzag varint of 32 or 64 bits."""
+    limit = 1 << (bits - 1)
+    if not -limit <= value < limit:
+        raise Malformed(f"{value} does not fit {bits} bits")
+    return encode_uvarint(value << 1 if value >= 0 else ((-value) << 1) - 1)
+
+
+_MAX_KNOWN_IDS: Final = 4096
+_ids: dict[bytes, UUID] = {bytes(16): NIL_UUID}
+_set = object.__setattr__
+
+
+def uuid_of(raw: bytes) -> UUID:
+    """The id of sixteen bytes. Topic ids come again with every request, so recent ones are kept."""
+    found = _ids.get(raw)
+    if found is None:
+        # The constructor's checks cost more than the rest of a small message; the length is known to be right.
+        found = object.__new__(UUID)
+        _set(found, "int", int.from_bytes(raw, "big"))
+        _set(found, "is_safe", SafeUUID.unknown)
+        if len(_ids) >= _MAX_KNOWN_IDS:
+            _ids.clear()
+            _ids[bytes(16)] = NIL_UUID
+        _ids[raw] = found
+    return found
+
+
+class ArrayPackers:
+    """Structs for runs of one number type, by count; only small counts are kept."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.unpack: dict[int, Callable[..., tuple[Any, ...]]] = {}
+        self.pack: dict[int, Callable[..., bytes]] = {}
+
+    def make_unpack(self, count: int) -> Callable[..., tuple[Any, ...]]:
+        """``unpack_from`` for ``count`` numbers."""
+        unpack = Struct(f">{count}{self.code}").unpack_from
+        if count <= 64:
+            self.unpack[count] = unpack
+        return unpack
+
+    def make_pack(self, count: int) -> Callable[..., bytes]:
+        """``pack`` for ``count`` numbers."""
+        pack = Struct(f">{count}{self.code}").pack
+        if count <= 64:
+            self.pack[count] = pack
+        return pack
+
+
+ARRAYS: Final = {code: ArrayPackers(code) for code in "bhiqHId?"}
+
+
+def parse_raw_tags(raw: bytes) -> dict[int, bytes]:
+    """Tagged fields by tag from their concatenated encodings, as decoders keep them."""
+    tags = {}
+    position = 0
+    while position < len(raw):
+        tag, position = read_uvarint(raw, position)
+        size, position = read_uvarint(raw, position)
+        tags[tag] = raw[position : position + size]
+        position += size
+    return tags
+
+
+def tag_section(unknown: Mapping[int, bytes], known: Mapping[int, bytes]) -> bytes:
+    """The tagged section with unknown and known fields, by ascending tag."""
+    return pack_tags({**unknown, **known})
+
+
+def check_size(position: int, end: int) -> None:
+    """Refuse a tagged field whose data was shorter or longer than announced."""
+    if position != end:
+        raise Malformed("tagged field has another size than announced")

@@ -1,0 +1,148 @@
+"""Makes codecs and constructors from declarations, on first use, and explains their failures.
+
+A generated function is an ordinary one: its source is registered with ``linecache``, so tracebacks, debuggers and
+``triokafka protocol show`` print it. Making one twice in two threads is harmless: both are equal, and one is kept.
+The functions themselves check everything but locate nothing; when one fails, the line that failed says which field it
+was, and the function's local ``p`` at which byte.
+"""
+
+from __future__ import annotations
+
+import linecache
+import struct
+from types import FrameType
+from typing import Any, Final
+
+from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError
+from triokafka.protocol.codec_runtime import Malformed, NotInVersion
+from triokafka.protocol.emit_decoder import DecoderWriter
+from triokafka.protocol.emit_encoder import EncoderWriter
+from triokafka.protocol.source import Origin, SourceWriter
+
+DECODE_FAILURES: Final = (Malformed, struct.error, IndexError, ValueError, OverflowError)
+"""Everything that a generated decoder raises on wrong input."""
+ENCODE_FAILURES: Final = (*DECODE_FAILURES, NotInVersion, AttributeError, TypeError)
+"""Everything that a generated encoder raises on a value that its field cannot hold."""
+
+_UNSET: Final[Any] = object()
+_origins: dict[str, list[Origin]] = {}
+
+
+def make_constructor(cls: Any) -> Any:
+    """The ``__init__`` of a structure: keyword arguments, each with a default."""
+    names: dict[str, Any] = {"UNSET": _UNSET}
+    parameters = []
+    body = []
+    for f in cls.__fields__:
+        names[f"default_{f.name}"] = f.default() if f.default_is_shared else f.default
+        if f.default_is_shared:
+            parameters.append(f"{f.name}=default_{f.name}")
+            body.append(f"    self.{f.name} = {f.name}")
+        else:
+            fresh = "[]" if f.is_array else f"default_{f.name}()"
+            parameters.append(f"{f.name}=UNSET")
+            body.append(f"    self.{f.name} = {fresh} if {f.name} is UNSET else {f.name}")
+    signature = ", ".join(["self", "*", *parameters] if parameters else ["self"])
+    source = "\n".join([f"def __init__({signature}):", *body, "    self._unknown_tags = None"]) + "\n"
+    _run(source, f"<triokafka {cls.__module__}.{cls.__qualname__}()>", names)
+    return names["__init__"]
+
+
+def make_decoder(cls: Any, version: int, *, view: bool) -> Any:
+    """The decoder of one version, for bytes or for memoryviews; kept by the class."""
+    writer = DecoderWriter(view=view)
+    writer.message(cls.construct(version), cls.__name__)
+    kind = "decode view" if view else "decode"
+    decoder = _finish(writer, f"<triokafka {cls.__module__}.{cls.__name__} v{version} {kind}>", "decode")
+    return (cls._view_decoders if view else cls._decoders).setdefault(version, decoder)
+
+
+def make_encoder(cls: Any, version: int) -> Any:
+    """The encoder of one version; kept by the class."""
+    writer = EncoderWriter()
+    writer.message(cls.construct(version), cls.__name__)
+    encoder = _finish(writer, f"<triokafka {cls.__module__}.{cls.__name__} v{version} encode>", "encode")
+    return cls._encoders.setdefault(version, encoder)
+
+
+def source_of(cls: Any, version: int) -> str:
+    """The generated code of one version, decoder and encoder, as it runs."""
+    decoder = DecoderWriter(view=False)
+    decoder.message(cls.construct(version), cls.__name__)
+    encoder = EncoderWriter()
+    encoder.message(cls.construct(version), cls.__name__)
+    return f"{decoder.text()}\n\n{encoder.text()}"
+
+
+def carries_records(cls: Any) -> bool:
+    """Whether the message has a field of record batches, which is then sliced from the input and not copied."""
+    if cls._carries_records is None:
+        cls._carries_records = _has_records(cls)
+    return bool(cls._carries_records)
+
+
+def _has_records(cls: Any) -> bool:
+    from triokafka.protocol.primitives import RecordsType
+
+    return any(isinstance(f.type, RecordsType) or (f.struct and _has_records(f.struct)) for f in cls.__fields__)
+
+
+def _finish(writer: SourceWriter, filename: str, function: str) -> Any:
+    _run(writer.text(), filename, writer.names)
+    _origins[filename] = writer.origins
+    return writer.names[function]
+
+
+def _run(source: str, filename: str, names: dict[str, Any]) -> None:
+    exec(compile(source, filename, "exec"), names)  # the code is made here, from declarations only
+    # Without a modification time linecache never drops the entry.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+
+
+def _where(error: BaseException) -> tuple[FrameType | None, Origin]:
+    """The innermost generated frame of a failure, and the field that its line stands for."""
+    found: tuple[FrameType | None, Origin] = (None, Origin("", []))
+    trace = error.__traceback__
+    while trace is not None:
+        origins = _origins.get(trace.tb_frame.f_code.co_filename)
+        if origins is not None:
+            found = (trace.tb_frame, origins[trace.tb_lineno - 1])
+        trace = trace.tb_next
+    return found
+
+
+def explain_decode(cls: Any, error: Exception) -> KafkaError:
+    """The error for the caller of a decoder: what is wrong, in which field, at which byte."""
+    frame, (path, parts) = _where(error)
+    offset = frame.f_locals.get("p", -1) if frame is not None else -1
+    if isinstance(error, Malformed):
+        text = str(error)
+    elif isinstance(error, UnicodeDecodeError):
+        text = f"not UTF-8: {error.reason}"
+    elif isinstance(error, (struct.error, IndexError)) and frame is not None:
+        end = len(frame.f_locals["d"])
+        for part, size in parts:
+            if offset + size > end:
+                path = part
+                break
+            offset += size
+        text = "the data ends early"
+    else:
+        text = str(error)
+    return ProtocolError(text, path=path or cls.__name__, offset=offset)
+
+
+def explain_encode(cls: Any, version: int, error: Exception) -> KafkaError:
+    """The error for the caller of an encoder: which field, and what is wrong with its value."""
+    frame, (path, parts) = _where(error)
+    if isinstance(error, NotInVersion):
+        return UnsupportedVersionError(f"{error} cannot be sent in version {version}: the version has no such field")
+    if isinstance(error, AttributeError) and frame is None:
+        raise error
+    if isinstance(error, struct.error) and frame is not None:
+        for part, (code, expression) in parts:
+            try:
+                struct.pack(f">{code}", *([] if code == "x" else [eval(expression, frame.f_globals, frame.f_locals)]))
+            except (struct.error, AttributeError, TypeError) as inner:
+                return ProtocolError(f"cannot be encoded in version {version}: {inner}", path=part)
+    return ProtocolError(f"cannot be encoded in version {version}: {error}", path=path or cls.__name__)

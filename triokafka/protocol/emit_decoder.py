@@ -1,0 +1,264 @@
+"""Writes the Python source of a decoder from a construct tree.
+
+The decoder of a message is one function, nested loops and all. Runs of fixed-size fields, together with the length that
+starts the next field and the count that ends a structure, become one ``struct`` call; attributes are set straight from
+it. Every line remembers the field that it reads, so that a failure can be located without slowing down success.
+"""
+
+from __future__ import annotations
+
+from struct import calcsize
+from typing import Any, NamedTuple
+
+from construct import Renamed
+
+from triokafka.protocol.primitives import (
+    NIL_UUID,
+    Absent,
+    ArrayType,
+    BytesType,
+    LengthPrefixed,
+    NullableStructure,
+    Number,
+    RecordsType,
+    StringType,
+    Structure,
+    TaggedFields,
+    UuidType,
+    UVarIntType,
+    VarIntType,
+)
+from triokafka.protocol.source import SourceWriter
+
+
+class _Fixed(NamedTuple):
+    """One entry of a run of fixed-size fields: where the value goes, and a line to run once it is there."""
+
+    code: str
+    target: str
+    path: str
+    then: str = ""
+
+
+class DecoderWriter(SourceWriter):
+    """Emits the decoder of one construct tree; ``view`` chooses the kind of input: a memoryview, or bytes."""
+
+    def __init__(self, *, view: bool) -> None:
+        super().__init__()
+        self.view = view
+        self.run: list[_Fixed] = []
+        self.sections: list[tuple[str, Structure, str]] = []
+
+    def message(self, structure: Structure, name: str) -> None:
+        """The whole module: ``decode(d, p)``, and a function for each tagged section with known fields."""
+        self.line("def decode(d, p):", name)
+        with self.indented():
+            self.line("end = len(d)", name)
+            if not self.view:
+                self.line("m = memoryview(d)", name, unless_unused="m[")
+            self.structure(structure, "o", name)
+            self.flush()
+            self.line("if p != end: raise Malformed('%d bytes too many' % (end - p))", name)
+            self.line("return o", name)
+        while self.sections:
+            self.tag_section(*self.sections.pop())
+
+    # Runs of fixed-size fields
+
+    def fixed(self, code: str, target: str, path: str, then: str = "") -> None:
+        self.run.append(_Fixed(code, target, path, then))
+
+    def flush(self) -> None:
+        """Read the fields collected so far."""
+        run, self.run = self.run, []
+        if not run:
+            return
+        layout = [(entry.path, calcsize(">" + entry.code)) for entry in run]
+        path = run[0].path
+        if [entry.code for entry in run] == ["B"]:
+            self.line(f"{run[0].target} = d[p]; p += 1", path, layout)
+        else:
+            codes = "".join(entry.code for entry in run)
+            targets = ", ".join(entry.target for entry in run) + ("," if len(run) == 1 else "")
+            self.line(f"{targets} = {self.struct(codes)}_unpack(d, p); p += {calcsize('>' + codes)}", path, layout)
+        for entry in run:
+            if entry.then:
+                self.line(entry.then, entry.path)
+
+    # Types
+
+    def value(self, wire: Any, target: str, path: str) -> None:
+        """Read one value into ``target``, an attribute or a local name."""
+        if isinstance(wire, Renamed):
+            wire = wire.subcon
+        if isinstance(wire, Number):
+            self.fixed(wire.code, target, path)
+        elif isinstance(wire, UuidType):
+            self.fixed("16s", raw := self.name("u"), path, f"{target} = NIL if {raw} == NIL_BYTES else uuid_of({raw})")
+        elif isinstance(wire, Absent):
+            self.default(wire.default, target, path)
+        elif isinstance(wire, LengthPrefixed):
+            self.length_prefixed(wire, target, path)
+        elif isinstance(wire, NullableStructure):
+            self.fixed("b", flag := self.name("n"), path)
+            self.flush()
+            self.line(f"if {flag} < 0: {target} = None", path)
+            self.line("else:", path)
+            with self.indented():
+                self.structure(wire.structure, inner := self.name("o"), path)
+                self.flush()
+                self.line(f"{target} = {inner}", path)
+        elif isinstance(wire, Structure):
+            self.structure(wire, inner := self.name("o"), path)
+            self.line(f"{target} = {inner}", path)
+        elif isinstance(wire, UVarIntType):
+            self.flush()
+            self.line(f"{target}, p = read_uvarint(d, p)", path)
+        elif isinstance(wire, VarIntType):
+            self.flush()
+            self.line(f"{target}, p = read_zigzag(d, p, {wire.bits})", path)
+        else:
+            raise TypeError(f"no decoder for {wire!r}")
+
+    def default(self, default: Any, target: str, path: str) -> None:
+        """Give a field that is not on the wire its default."""
+        if isinstance(default, (list, tuple)):
+            self.line(f"{target} = []", path)
+        elif isinstance(default, dict):
+            raise TypeError("a structure's default is made by its factory")
+        elif default == NIL_UUID:
+            self.line(f"{target} = NIL", path)
+        else:
+            self.line(f"{target} = {default!r}", path)
+
+    def length_prefixed(self, wire: LengthPrefixed, target: str, path: str) -> None:
+        n = self.name("n")
+        self.fixed("B" if wire.compact else wire.code, n, path)
+        self.flush()
+        if wire.compact:
+            self.line(f"if {n} > 127: {n}, p = read_uvarint(d, p - 1)", path)
+            size, is_null = f"{n} - 1", f"not {n}"
+        else:
+            size, is_null = n, f"{n} == -1"
+        if isinstance(wire, ArrayType):
+            self.array(wire, target, path, n)
+            return
+        bad = f"e > end or {n} < 0" if not wire.compact else "e > end"
+        if wire.nullable:
+            self.line(f"if {is_null}: {target} = None", path)
+            self.line("else:", path)
+        else:
+            bad = f"e > end or {n} < {int(wire.compact)}"
+        with self.indented(wire.nullable):
+            self.line(f"e = p + {size}", path)
+            self.line(f"if {bad}: raise bad_length({size}, end - p)", path)
+            self.line(f"{target} = {self.slice(wire)}; p = e", path)
+
+    def slice(self, wire: LengthPrefixed) -> str:
+        """The expression for the bytes between ``p`` and ``e`` as the type wants them."""
+        if isinstance(wire, StringType):
+            return "str(d[p:e], 'utf-8')" if self.view else "d[p:e].decode()"
+        if isinstance(wire, RecordsType):
+            return "d[p:e]" if self.view else "m[p:e]"
+        assert isinstance(wire, BytesType)
+        return "bytes(d[p:e])" if self.view else "d[p:e]"
+
+    def array(self, wire: ArrayType, target: str, path: str, n: str) -> None:
+        """A count was read into ``n``; it is checked against what is left before anything is made."""
+        element = wire.element
+        self.line(f"if {n} > {int(wire.compact)}:", path)
+        with self.indented():
+            if wire.compact:
+                self.line(f"{n} -= 1", path)
+            if isinstance(element, Number):
+                size = calcsize(">" + element.code)
+                self.line(f"e = p + {n} * {size}" if size > 1 else f"e = p + {n}", path)
+                self.line(f"if e > end: raise bad_length({n}, end - p)", path)
+                unpack = self.array_packers(element.code)
+                self.line(f"{target} = list(({unpack}_get({n}) or {unpack}.make_unpack({n}))(d, p)); p = e", path)
+            else:
+                smallest = max(element.min_size, 1)
+                needed = n if smallest == 1 else f"{n} * {smallest}"
+                self.line(f"if {needed} > end - p: raise bad_length({n}, end - p)", path)
+                items, item = self.name("a"), self.name("i")
+                self.line(f"{target} = {items} = []; {items}_add = {items}.append", path)
+                self.line(f"for _ in range({n}):", path)
+                with self.indented():
+                    if isinstance(element, Structure):
+                        self.structure(element, item, path)
+                    else:
+                        self.value(element, item, path)
+                    self.flush()
+                    self.line(f"{items}_add({item})", path)
+        self.line(f"elif {n} == {int(wire.compact)}: {target} = []", path)
+        null = f"{target} = None" if wire.nullable else f"raise bad_length({n}, end - p)"
+        if wire.compact:
+            self.line(f"else: {null}" if wire.nullable else "else: raise bad_length(-1, end - p)", path)
+        else:
+            if wire.nullable:
+                self.line(f"elif {n} == -1: {null}", path)
+            self.line(f"else: raise bad_length({n}, end - p)", path)
+
+    # Structures and their tagged sections
+
+    def structure(self, structure: Structure, o: str, path: str) -> None:
+        """Read a structure into a new object named ``o``."""
+        self.line(f"{o} = new({self.factory(structure)})", path)
+        for subcon in structure.subcons:
+            inner = f"{path}.{subcon.name}"
+            if isinstance(subcon.subcon, Absent) and isinstance(subcon.subcon.default, dict):
+                self.line(f"{o}.{subcon.name} = {self.default_maker(structure, subcon.name)}()", inner)
+            else:
+                self.value(subcon, f"{o}.{subcon.name}", inner)
+        if structure.tagged is None:
+            self.line(f"{o}._unknown_tags = None", path)
+            return
+        t = self.name("t")
+        self.fixed("B", t, path)
+        self.flush()
+        section = f"tags_{len(self.sections_seen)}"
+        self.sections_seen.append(section)
+        self.sections.append((section, structure, path))
+        self.line(f"if {t}: p = {section}(d, p - 1, end, {o})", path)
+        self.line("else:", path)
+        with self.indented():
+            self.line(f"{o}._unknown_tags = None", path)
+            self.tagged_defaults(structure, structure.tagged, o, path)
+
+    def tagged_defaults(self, structure: Structure, tagged: TaggedFields, o: str, path: str) -> None:
+        for f in tagged.fields.values():
+            target = f"{o}.{f.name}"
+            if isinstance(f.default, dict):
+                self.line(f"{target} = {self.default_maker(structure, f.name)}()", f"{path}.{f.name}")
+            else:
+                self.default(f.default, target, f"{path}.{f.name}")
+
+    def tag_section(self, section: str, structure: Structure, path: str) -> None:
+        """The function that reads a section which is not empty: known fields into ``o``, the rest as raw bytes."""
+        tagged = structure.tagged
+        assert tagged is not None
+        self.line(f"def {section}(d, p, end, o):", path)
+        with self.indented():
+            self.tagged_defaults(structure, tagged, "o", path)
+            self.line("count, p = read_uvarint(d, p)", path)
+            self.line("if count * 2 > end - p: raise bad_length(count, end - p)", path)
+            self.line("unknown = bytearray()", path)
+            self.line("for _ in range(count):", path)
+            with self.indented():
+                self.line("start = p", path)
+                self.line("tag, p = read_uvarint(d, p)", path)
+                self.line("size, p = read_uvarint(d, p)", path)
+                self.line("stop = p + size", path)
+                self.line("if stop > end: raise bad_length(size, end - p)", path)
+                word = "if"
+                for f in tagged.fields.values():
+                    self.line(f"{word} tag == {f.tag}:", path)
+                    word = "elif"
+                    with self.indented():
+                        self.value(f.subcon, f"o.{f.name}", f"{path}.{f.name}")
+                        self.flush()
+                        self.line("check_size(p, stop)", f"{path}.{f.name}")
+                self.line("else: unknown += d[start:stop]; p = stop" if tagged.fields else
+                          "unknown += d[start:stop]; p = stop", path)  # fmt: skip
+            self.line("o._unknown_tags = bytes(unknown) or None", path)
+            self.line("return p", path)

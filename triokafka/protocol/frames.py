@@ -1,0 +1,183 @@
+"""Frames: the size prefix, and the headers of requests and responses around a message.
+
+Kafka precedes every request and response by its size in four bytes; the functions that encode include it, those that
+decode expect the frame without it. A request's header is version 2 (it ends in tagged fields) where the request is
+flexible, else 1; a response's is version 1 where the response is flexible, else 0, except that the answer to
+ApiVersions always has version 0, so that a client can read it before it knows what the broker speaks. No I/O.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Final, NamedTuple, TypeVar
+
+from triokafka.errors import ProtocolError, UnsupportedVersionError
+from triokafka.protocol import api
+from triokafka.protocol.codec_runtime import Malformed, read_uvarint
+from triokafka.protocol.message import Request, Response, join_parts
+from triokafka.structs import Buffer
+
+MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
+"""The largest request that a broker takes by default (``socket.request.max.bytes``)."""
+SIZE_BYTES: Final = 4
+
+_API_VERSIONS: Final = 18
+_SIZE = Struct(">i")
+_REQUEST_HEADER = Struct(">hhih")
+_REQUEST_START = Struct(">ihhih")
+_RESPONSE_START = Struct(">ii")
+_R = TypeVar("_R", bound=Response)
+
+
+class RequestHeader(NamedTuple):
+    """The header of a request. ``size`` is its length in bytes: the body starts there."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    size: int
+
+
+def frame_size(prefix: Buffer, *, max_bytes: int = MAX_FRAME_BYTES) -> int:
+    """The size of the frame that follows a prefix of four bytes.
+
+    Raises:
+        ProtocolError: it is negative, or more than ``max_bytes``. The stream cannot be read on: close the connection.
+    """
+    try:
+        (size,) = _SIZE.unpack_from(prefix)
+    except error:
+        raise ProtocolError("the data ends early", path="size", offset=0) from None
+    if size < 0:
+        raise ProtocolError(f"negative frame size {size}", path="size", offset=0)
+    if size > max_bytes:
+        raise ProtocolError(f"frame of {size} bytes is larger than the limit of {max_bytes}", path="size", offset=0)
+    return int(size)
+
+
+def encode_request(
+    request: Request[Response], *, version: int, correlation_id: int, client_id: str | None
+) -> list[Buffer]:
+    """A request as buffers to be sent in order: size prefix, header, body. Larger records are passed on uncopied.
+
+    Raises:
+        UnsupportedVersionError: there is no such version, or it cannot carry a value that is set.
+        ProtocolError: a value does not fit its field.
+    """
+    client = b"" if client_id is None else client_id.encode()
+    tail = b"\0" if version in request.flexible else b""
+    out: list[Buffer] = [b""]
+    marks: list[int] = []
+    request.encode_into(out, marks, version)
+    size = sum(map(len, out)) + _REQUEST_HEADER.size + len(client) + len(tail)
+    length = -1 if client_id is None else len(client)
+    try:
+        start = _REQUEST_START.pack(size, request.api_key, version, correlation_id, length)
+    except error as problem:
+        raise ProtocolError(f"cannot be encoded: {problem}", path="RequestHeader") from None
+    out[0] = start + client + tail
+    return join_parts(out, marks)
+
+
+def decode_request_header(frame: Buffer) -> RequestHeader:
+    """Read the header of a request.
+
+    The header of an unknown API or version is read too, by the best guess, so that the caller can answer it.
+
+    Raises:
+        ProtocolError: it is truncated or malformed.
+    """
+    end = len(frame)
+    try:
+        api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+    except error:
+        raise ProtocolError("the data ends early", path="RequestHeader", offset=0) from None
+    position = _REQUEST_HEADER.size
+    if length < -1 or position + length > end:
+        raise ProtocolError(f"length {length} of {end - position}", path="RequestHeader.client_id", offset=8)
+    client_id = None
+    if length >= 0:
+        try:
+            client_id = str(frame[position : position + length], "utf-8")
+        except UnicodeDecodeError as problem:
+            message = f"not UTF-8: {problem.reason}"
+            raise ProtocolError(message, path="RequestHeader.client_id", offset=position) from None
+        position += length
+    if api_key in api.API_NAMES and version in api.request_type(api_key).flexible:
+        position = _skip_tags(frame, position, "RequestHeader")
+    return RequestHeader(api_key, version, correlation_id, client_id, position)
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Response]]:
+    """Read a whole request.
+
+    Raises:
+        ProtocolError: it is truncated or malformed.
+        UnsupportedVersionError: its API or version is not declared; `decode_request_header` can still be used to
+            answer it.
+    """
+    header = decode_request_header(frame)
+    if header.api_key not in api.API_NAMES:
+        raise UnsupportedVersionError(f"unknown API key {header.api_key}")
+    return header, api.request_type(header.api_key).decode(frame, header.api_version, header.size)
+
+
+def encode_response(response: Response, *, version: int, correlation_id: int) -> list[Buffer]:
+    """A response as buffers to be sent in order: size prefix, header, body. Larger records are passed on uncopied.
+
+    Raises the same as `encode_request`.
+    """
+    out: list[Buffer] = [b""]
+    marks: list[int] = []
+    response.encode_into(out, marks, version)
+    tail = b"\0" if version in response.flexible and response.api_key != _API_VERSIONS else b""
+    out[0] = _RESPONSE_START.pack(sum(map(len, out)) + SIZE_BYTES + len(tail), correlation_id) + tail
+    return join_parts(out, marks)
+
+
+def decode_response_header(response_type: type[Response], frame: Buffer, *, version: int) -> tuple[int, int]:
+    """Read the header of a response: correlation id, and where the body starts.
+
+    Raises:
+        ProtocolError: it is truncated or malformed.
+    """
+    try:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+    except error:
+        raise ProtocolError("the data ends early", path="ResponseHeader", offset=0) from None
+    position = SIZE_BYTES
+    if version in response_type.flexible and response_type.api_key != _API_VERSIONS:
+        position = _skip_tags(frame, position, "ResponseHeader")
+    return correlation_id, position
+
+
+def decode_response(response_type: type[_R], frame: Buffer, *, version: int) -> tuple[int, _R]:
+    """Read a whole response: correlation id and message.
+
+    Raises:
+        ProtocolError: it is truncated or malformed.
+        UnsupportedVersionError: the response has no such version.
+    """
+    correlation_id, position = decode_response_header(response_type, frame, version=version)
+    return correlation_id, response_type.decode(frame, version, position)
+
+
+def _skip_tags(frame: Buffer, position: int, path: str) -> int:
+    """Step over the tagged section of a header: no tag is known there."""
+    start = position
+    try:
+        count, position = read_uvarint(frame, position)
+        if count * 2 > len(frame) - position:
+            raise Malformed(f"{count} tagged fields are more than what is left")
+        for _ in range(count):
+            _, position = read_uvarint(frame, position)
+            size, position = read_uvarint(frame, position)
+            position += size
+        if position > len(frame):
+            raise IndexError
+    except IndexError:
+        raise ProtocolError("the data ends early", path=path, offset=start) from None
+    except Malformed as problem:
+        raise ProtocolError(str(problem), path=path, offset=start) from None
+    return position
