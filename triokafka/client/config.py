@@ -343,6 +343,9 @@ class ConsumerOptions(ClientOptions):
     fetch_max_bytes: int = option(52_428_800, integer(0), "Most bytes of one fetch response.")
     fetch_max_wait_ms: int = option(500, integer(0), "How long the broker waits for fetch_min_bytes.")
     max_partition_fetch_bytes: int = option(1_048_576, integer(0), "Most bytes per partition of a fetch response.")
+    prefetch_max_bytes: int = option(
+        64 << 20, integer(1), "Bytes fetched ahead of what was handed out, of all partitions; then fetching rests."
+    )
     isolation_level: str = option(
         "read_uncommitted",
         choice("read_uncommitted", "read_committed"),

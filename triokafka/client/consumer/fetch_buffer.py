@@ -1,0 +1,208 @@
+"""What was fetched and not handed out yet: bytes of partitions in order of arrival, decoded piece by piece on demand.
+
+A plain object. Data is stale, and dropped, when its partition's position was moved in the meantime (`client/FET-13`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
+from triokafka.errors import KafkaError
+from triokafka.records import ConsumerRecord, RecordDecoder
+from triokafka.structs import Buffer, TopicPartition
+
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_INT32: Final = struct.Struct(">i")
+_OVERHEAD: Final = 12
+_MAGIC_AT: Final = 16
+_LAST_DELTA_AT: Final = 23
+_SMALLEST_LENGTH: Final = 14
+
+
+def end_of(records: Buffer) -> int | None:
+    """The offset after the last whole batch, found by hopping from header to header; None when there is no whole batch.
+
+    Stops at anything that cannot be a batch: the decoder will say what is wrong with it.
+    """
+    view = memoryview(records)
+    size = len(view)
+    position, last = 0, -1
+    while position + _MAGIC_AT < size:
+        _, length = _OFFSET_AND_LENGTH.unpack_from(view, position)
+        if length < _SMALLEST_LENGTH or position + _OVERHEAD + length > size:
+            break
+        last = position
+        position += _OVERHEAD + length
+    if last < 0:
+        return None
+    (offset, _) = _OFFSET_AND_LENGTH.unpack_from(view, last)
+    if view[last + _MAGIC_AT] < 2:
+        return int(offset) + 1
+    return int(offset) + int(_INT32.unpack_from(view, last + _LAST_DELTA_AT)[0]) + 1
+
+
+class FetchedData:
+    """The records of one partition in one fetch response, or the error in their place.
+
+    ``version`` is that of the partition's state when the fetch was sent, ``position`` the offset of the next record to
+    hand out, ``end`` the offset to fetch from next (None when that is not known before the data is decoded).
+    """
+
+    __slots__ = (
+        "_check_crcs",
+        "_decoder",
+        "aborted",
+        "done",
+        "end",
+        "error",
+        "partition",
+        "position",
+        "records",
+        "size",
+        "version",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        version: int,
+        position: int,
+        records: Buffer,
+        *,
+        aborted: Sequence[tuple[int, int]] | None = None,
+        check_crcs: bool = True,
+        error: KafkaError | None = None,
+    ) -> None:
+        self.partition = partition
+        self.version = version
+        self.position = position
+        self.records = records
+        self.aborted = aborted
+        self.error = error
+        self.size = len(records)
+        self.end = end_of(records) if error is None else None
+        self.done = False
+        self._check_crcs = check_crcs
+        self._decoder = self.decoder()
+
+    def decoder(self) -> RecordDecoder:
+        """A new decoder for what was not handed out yet."""
+        return RecordDecoder(
+            self.records,
+            topic=self.partition.topic,
+            partition=self.partition.partition,
+            from_offset=self.position,
+            check_crc=self._check_crcs,
+            aborted=self.aborted,
+        )
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the batch that was decoded last, -1 unknown."""
+        return self._decoder.leader_epoch
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """The next records, at most ``limit``; an empty list at the end. Moves ``position``.
+
+        Raises:
+            CorruptRecordError: with topic, partition and offset; ``position`` stays, and so does the error.
+        """
+        records = self._decoder.take(limit)
+        self.position = self._decoder.next_offset
+        return records
+
+    def rewind(self, position: int) -> None:
+        """Hand out again from ``position``, which earlier calls have passed."""
+        self.position = position
+        self._decoder = self.decoder()
+
+
+class FetchBuffer:
+    """Fetched data of all partitions, first come, first served (`client/FET-11`).
+
+    ``on_space`` is called when bytes were freed, so that more can be fetched.
+    """
+
+    def __init__(self, subscription: SubscriptionState, on_space: Callable[[], None]) -> None:
+        self._subscription = subscription
+        self._on_space = on_space
+        self._queue: deque[FetchedData] = deque()
+        self._bytes: dict[TopicPartition, int] = {}
+        self._last: dict[TopicPartition, FetchedData] = {}
+        self.total_bytes = 0
+
+    def add(self, data: FetchedData) -> None:
+        """Append data; the caller has checked that it is wanted."""
+        self._queue.append(data)
+        self._last[data.partition] = data
+        self._bytes[data.partition] = self._bytes.get(data.partition, 0) + data.size
+        self.total_bytes += data.size
+
+    def bytes_of(self, partition: TopicPartition) -> int:
+        """Bytes of one partition that wait."""
+        return self._bytes.get(partition, 0)
+
+    def fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int | None:
+        """From where to fetch next: behind what waits. None when that has to be handed out first."""
+        last = self._last.get(partition)
+        if last is None or last.version != state.version:
+            return state.position
+        return last.end
+
+    def _remove(self, data: FetchedData) -> None:
+        data.done = True
+        self._queue.remove(data)
+        self.total_bytes -= data.size
+        left = self._bytes.pop(data.partition, 0) - data.size
+        if left > 0:
+            self._bytes[data.partition] = left
+        if self._last.get(data.partition) is data:
+            del self._last[data.partition]
+        self._on_space()
+
+    def current(self) -> Iterator[tuple[FetchedData, PartitionState]]:
+        """Data that may be handed out now, in order; stale data is dropped on the way, paused data passed over."""
+        held: set[TopicPartition] = set()
+        for data in list(self._queue):
+            state = self._subscription.get(data.partition)
+            if state is None or state.version != data.version:
+                self._remove(data)
+            elif state.fetchable and data.partition not in held:
+                if data.position != state.position:
+                    self._remove(data)
+                    continue
+                yield data, state
+            if not data.done:
+                # What stands behind data of the same partition waits for its turn.
+                held.add(data.partition)
+
+    @property
+    def has_current(self) -> bool:
+        """Whether there is anything to hand out, an error included."""
+        return any(True for _ in self.current())
+
+    def finished(self, data: FetchedData) -> None:
+        """All of it was handed out."""
+        self._remove(data)
+
+    def drop_paused(self) -> bool:
+        """Drop what waits of paused partitions, to be fetched again after they are resumed. False if there is none."""
+        paused = [
+            data
+            for data in self._queue
+            if (state := self._subscription.get(data.partition)) is not None and state.paused
+        ]
+        for data in paused:
+            self._remove(data)
+        return bool(paused)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._queue.clear()
+        self._bytes.clear()
+        self._last.clear()
+        self.total_bytes = 0

@@ -1,0 +1,396 @@
+"""Fetching ahead: one task per broker keeps one fetch on the wire while there is room for what it may bring.
+
+The next fetch is sent before the data of the last one is decoded. Data waits, as bytes, in the `FetchBuffer`; what the
+brokers say about single partitions ends up there too, as errors in the place of data, so that everything reaches the
+user in order. Brokers that fail are asked again after a back-off; see `Troubles` for when that becomes an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import trio
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
+from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchPlan, FetchSession, FetchTarget
+from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
+from triokafka.client.consumer.trouble import Troubles
+from triokafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    OffsetOutOfRangeError,
+    UnknownError,
+    UnsupportedVersionError,
+    for_code,
+)
+from triokafka.network.backoff import Backoff
+from triokafka.network.cluster import NetworkClient
+from triokafka.network.tasks import BackgroundTasks
+from triokafka.protocol.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from triokafka.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_LAST_VERSION_WITH_NAMES: Final = 12
+_FIRST_VERSION_WITH_IDS: Final = 13
+_NEVER: Final = float("inf")
+ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
+
+
+class _Round(NamedTuple):
+    """What to ask one broker for now."""
+
+    targets: dict[TopicPartition, FetchTarget]
+    versions: dict[TopicPartition, int]
+    crowded: bool
+    """Whether partitions of this broker were left out because enough of their data waits already."""
+    retry_at: float
+    """When a partition that is backing off may be asked for again."""
+
+
+class FetchCounters:
+    """What the fetcher has done so far."""
+
+    def __init__(self) -> None:
+        self.fetches = 0
+        self.bytes = 0
+        self.last_fetch_at: float | None = None
+
+
+class Fetcher:
+    """Keeps the buffer filled for every partition that has a position.
+
+    ``on_data`` is called when the buffer gained something to hand out.
+    """
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        network: NetworkClient,
+        subscription: SubscriptionState,
+        tasks: BackgroundTasks,
+        troubles: Troubles,
+        on_data: Callable[[], None],
+    ) -> None:
+        self.buffer = FetchBuffer(subscription, self.wake)
+        self.counters = FetchCounters()
+        self._options = options
+        self._network = network
+        self._world = network.world
+        self._subscription = subscription
+        self._tasks = tasks
+        self._troubles = troubles
+        self._on_data = on_data
+        self._isolation = ISOLATION_LEVELS[options.isolation_level]
+        self._wake = trio.Event()
+        self._served: dict[int, FetchSession] = {}
+        self._order: dict[TopicPartition, None] = {}
+        self._retry_at: dict[TopicPartition, float] = {}
+        self._preferred: dict[TopicPartition, tuple[int, float]] = {}
+        self._reserved = 0
+
+    # ---------------------------------------------------------------- planning
+
+    def wake(self) -> None:
+        """Something changed: positions, pauses, leaders, room. Starts tasks for brokers that are new."""
+        self._wake.set()
+        self._wake = trio.Event()
+        if not self._tasks.is_open:
+            return
+        for partition, state in self._subscription:
+            if state.fetchable:
+                node_id = self._node_for(partition, self._world.now())
+                if node_id < 0:
+                    self._network.request_metadata_update()
+                elif node_id not in self._served:
+                    self._served[node_id] = FetchSession()
+                    self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
+
+    def _node_for(self, partition: TopicPartition, now: float) -> int:
+        """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
+        cluster = self._network.cluster
+        preferred = self._preferred.get(partition)
+        if preferred is not None:
+            node_id, expires_at = preferred
+            if now < expires_at and node_id in cluster.nodes:
+                return node_id
+            del self._preferred[partition]
+        return cluster.leader_for(partition)
+
+    def _round(self, node_id: int, now: float) -> _Round:
+        """The partitions to fetch from this broker, in fair order."""
+        order = {partition: None for partition in self._order if partition in self._subscription}
+        for partition in self._subscription.assignment:
+            order.setdefault(partition)
+        self._order = order
+        cluster = self._network.cluster
+        enough = self._options.max_partition_fetch_bytes
+        targets: dict[TopicPartition, FetchTarget] = {}
+        versions: dict[TopicPartition, int] = {}
+        crowded = False
+        retry_at = _NEVER
+        for partition in order:
+            state = self._subscription.get(partition)
+            if state is None or not state.fetchable or self._node_for(partition, now) != node_id:
+                continue
+            not_before = self._retry_at.get(partition, 0.0)
+            if not_before > now:
+                retry_at = min(retry_at, not_before)
+                continue
+            offset = self.buffer.fetch_offset(partition, state)
+            if offset is None or self.buffer.bytes_of(partition) >= enough:
+                crowded = True
+                continue
+            topic = cluster.topics.get(partition.topic)
+            targets[partition] = FetchTarget(
+                offset,
+                enough,
+                cluster.leader_epoch_for(partition),
+                topic_id=topic.topic_id if topic is not None else NO_TOPIC_ID,
+            )
+            versions[partition] = state.version
+        return _Round(targets, versions, crowded, retry_at)
+
+    def _room(self) -> int:
+        room = self._options.prefetch_max_bytes - self.buffer.total_bytes - self._reserved
+        if room <= 0 and not self.buffer.has_current and self.buffer.drop_paused():
+            room = self._options.prefetch_max_bytes - self.buffer.total_bytes - self._reserved
+        return room
+
+    # ---------------------------------------------------------------- one broker
+
+    async def _serve(self, node_id: int) -> None:
+        session = self._served[node_id]
+        backoff = Backoff(self._options.retry_backoff_ms / 1000, self._options.retry_backoff_max_ms / 1000)
+        failures = 0
+        polled_at = -_NEVER
+        what = f"fetching from broker {node_id}"
+        while True:
+            wake = self._wake
+            now = self._world.now()
+            plan = self._round(node_id, now)
+            room = self._room()
+            wait_until = plan.retry_at
+            ready = bool(plan.targets) and room > 0
+            if ready and plan.crowded:
+                # A long poll for the idle partitions would hold up the busy ones as soon as there is room for them
+                # again; so the idle ones are asked without waiting, and not all the time.
+                wait_until = min(wait_until, polled_at + self._options.fetch_max_wait_ms / 1000)
+                ready = wait_until <= now
+            if not ready:
+                with trio.move_on_after(max(0.0, wait_until - now)):
+                    await wake.wait()
+                continue
+            polled_at = now
+            wanted = min(room, self._options.fetch_max_bytes, sum(target.max_bytes for target in plan.targets.values()))
+            self._reserved += wanted
+            try:
+                answered = await self._fetch(node_id, session, plan, max(1, wanted))
+                failures = 0 if answered else failures + 1
+            except UnsupportedVersionError:
+                raise
+            except KafkaError as error:
+                failures += 1
+                session.failed()
+                self._troubles.failed(what, error, self._world.now())
+                self._network.request_metadata_update()
+                logger.debug("%s failed: %s", what, error)
+            else:
+                self._troubles.succeeded(what)
+            finally:
+                self._reserved -= wanted
+            if failures:
+                await trio.sleep(backoff.delay(failures, self._world.random.random()))
+
+    async def _fetch(self, node_id: int, session: FetchSession, plan: _Round, max_bytes: int) -> bool:
+        """One request and its answer. False when the broker refused it as a whole."""
+        sent = session.plan(plan.targets)
+        # An id for every topic, or names for all (KIP-516).
+        by_name = any(target.topic_id == NO_TOPIC_ID for target in sent.targets.values())
+        wait_ms = 0 if plan.crowded else self._options.fetch_max_wait_ms
+        version = -1
+
+        def build(negotiated: int) -> FetchRequest:
+            nonlocal version
+            version = negotiated
+            return self._request(sent, negotiated, wait_ms, max_bytes)
+
+        response = await self._network.send(
+            node_id,
+            build,
+            api=FetchRequest,
+            timeout_ms=self._options.request_timeout_ms + wait_ms,
+            max_version=_LAST_VERSION_WITH_NAMES if by_name else None,
+        )
+        now = self._world.now()
+        self.counters.fetches += 1
+        self.counters.last_fetch_at = now
+        if not session.answered(response.session_id, response.error_code):
+            error = for_code(response.error_code)
+            logger.debug("broker %d refused a fetch: %s; starting over with a full one", node_id, error.__name__)
+            if error.invalid_metadata or not error.retriable:
+                self._network.request_metadata_update()
+            return False
+        names = {target.topic_id: partition.topic for partition, target in sent.targets.items()}
+        gained = False
+        for topic in response.responses:
+            name = names.get(topic.topic_id) if version >= _FIRST_VERSION_WITH_IDS else topic.topic
+            if name is None:
+                continue
+            for answer in topic.partitions:
+                partition = TopicPartition(name, answer.partition_index)
+                target = sent.targets.get(partition)
+                if target is not None and self._take_in(partition, target, plan.versions, answer, now):
+                    gained = True
+        if gained:
+            self._on_data()
+        return True
+
+    def _request(self, sent: FetchPlan, version: int, wait_ms: int, max_bytes: int) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        partitions: Mapping[TopicPartition, FetchTarget] = sent.send if version >= 7 else sent.targets
+        for partition, target in partitions.items():
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = FetchTopic(topic=partition.topic, topic_id=target.topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=target.current_leader_epoch,
+                    fetch_offset=target.fetch_offset,
+                    partition_max_bytes=target.max_bytes,
+                )
+            )
+        forgotten: dict[tuple[str, uuid.UUID], ForgottenTopic] = {}
+        for partition, topic_id in sent.forget if version >= 7 else ():
+            key = (partition.topic, topic_id)
+            if key not in forgotten:
+                forgotten[key] = ForgottenTopic(topic=partition.topic, topic_id=topic_id)
+            forgotten[key].partitions.append(partition.partition)
+        return FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=self._options.fetch_min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=self._isolation,
+            session_id=sent.session_id,
+            session_epoch=sent.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+            rack_id=self._options.client_rack,
+        )
+
+    # ---------------------------------------------------------------- answers
+
+    def _take_in(
+        self,
+        partition: TopicPartition,
+        target: FetchTarget,
+        versions: Mapping[TopicPartition, int],
+        answer: PartitionData,
+        now: float,
+    ) -> bool:
+        """Put what one partition answered into the buffer. False when it brought nothing."""
+        state = self._subscription.get(partition)
+        if state is None or versions.get(partition, state.version) != state.version:
+            return False  # revoked or moved in the meantime
+        if self.buffer.fetch_offset(partition, state) != target.fetch_offset:
+            return False
+        if answer.error_code:
+            return self._take_error(partition, state, target, answer.error_code, now)
+        self._troubles.succeeded(f"fetching {partition}")
+        state.high_watermark = answer.high_watermark
+        state.last_stable_offset = answer.last_stable_offset
+        state.log_start_offset = answer.log_start_offset
+        if answer.preferred_read_replica >= 0:
+            expires_at = now + self._options.metadata_max_age_ms / 1000
+            self._preferred[partition] = (answer.preferred_read_replica, expires_at)
+            self.wake()
+        records = answer.records
+        if not records:
+            return False
+        self._order[partition] = self._order.pop(partition, None)  # last in the next round
+        self.counters.bytes += len(records)
+        aborted = None
+        if self._isolation:
+            aborted = [(entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()]
+        data = FetchedData(
+            partition,
+            state.version,
+            target.fetch_offset,
+            records,
+            aborted=aborted,
+            check_crcs=self._options.check_crcs,
+        )
+        if data.end is None and len(records) >= target.max_bytes:
+            self._put_error(
+                partition,
+                state,
+                target,
+                MessageSizeTooLargeError(
+                    f"the record at offset {target.fetch_offset} of {partition} is larger than"
+                    f" max_partition_fetch_bytes={target.max_bytes}: raise it, or seek past the record"
+                ),
+            )
+            return True
+        self.buffer.add(data)
+        return True
+
+    def _take_error(
+        self, partition: TopicPartition, state: PartitionState, target: FetchTarget, code: int, now: float
+    ) -> bool:
+        error = for_code(code)
+        if error is OffsetOutOfRangeError:
+            if self._preferred.pop(partition, None) is not None:
+                return False  # the follower may lag behind; the leader knows
+            self._put_error(
+                partition,
+                state,
+                target,
+                OffsetOutOfRangeError(
+                    f"offset {target.fetch_offset} of {partition} is not in the log any more, or not yet;"
+                    " seek to another, or set auto_offset_reset"
+                ),
+            )
+            return True
+        if error.retriable or error is UnknownError:
+            if error.invalid_metadata:
+                self._preferred.pop(partition, None)
+                self._network.request_metadata_update()
+            self._retry_at[partition] = now + self._options.retry_backoff_ms / 1000
+            self._troubles.failed(f"fetching {partition}", error(f"{partition}. {error.advice}".rstrip()), now)
+            return False
+        failure: BrokerResponseError = error(f"fetching {partition} at offset {target.fetch_offset}. {error.advice}")
+        self._put_error(partition, state, target, failure)
+        return True
+
+    def _put_error(
+        self, partition: TopicPartition, state: PartitionState, target: FetchTarget, error: KafkaError
+    ) -> None:
+        self.buffer.add(FetchedData(partition, state.version, target.fetch_offset, b"", error=error))
+
+    def meet_error(self, data: FetchedData) -> None:
+        """Handle an error that stands next in the buffer: reset the position where that is the policy, raise otherwise.
+
+        The error is removed, so that the next call fetches anew.
+        """
+        error = data.error
+        self.buffer.finished(data)
+        if isinstance(error, OffsetOutOfRangeError):
+            reset = self._subscription.default_reset
+            if reset is not None:
+                logger.info("%s; resetting the position", error)
+                self._subscription.request_reset(data.partition, reset)
+                return
+        if error is not None:
+            raise error

@@ -1,0 +1,364 @@
+"""One member of a group under the classic protocol: join, sync, heartbeat, leave. A plain object that does no I/O.
+
+It writes requests and takes responses; each answer says what comes next. The group's leader is one of its members:
+after joining it deals the partitions with the assignor that all members share.
+
+    UNJOINED ──join──▶ JOINING ──joined──▶ SYNCING ──synced──▶ STABLE
+        ▲                │ error              │ error            │ rebalance, new subscription, lost member id
+        └────────────────┴────────────────────┴──────────────────┘
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from triokafka.assignors import Assignment, Assignor, MemberSubscription
+from triokafka.client.consumer.membership.payloads import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    IllegalStateError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    MemberIdRequiredError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    for_code,
+)
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
+from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from triokafka.structs import TopicPartition
+
+NO_GENERATION: Final = -1
+_FIRST_BATCHED_LEAVE: Final = 3
+_MAX_REASON: Final = 255  # the broker refuses longer ones
+
+
+class State(enum.Enum):
+    """Where a member is in the protocol."""
+
+    UNJOINED = "not in the group"
+    JOINING = "joining"
+    SYNCING = "waiting for the assignment"
+    STABLE = "in the group"
+
+
+class Step(enum.Enum):
+    """What the driver of the protocol does next."""
+
+    SYNC = "send the sync request"
+    DONE = "the assignment is here"
+    JOIN_AGAIN = "send the join request again, at once"
+    BACK_OFF = "wait a little, then join again"
+    FIND_COORDINATOR = "look the coordinator up, then join again"
+
+
+class Identity(NamedTuple):
+    """As whom a request was sent; answers to an earlier identity are not about the present one (`client/CO-2`)."""
+
+    generation: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """A member's settings. Times are milliseconds; ``rebalance_timeout_ms`` is ``max_poll_interval_ms``."""
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+
+
+class ClassicMember:
+    """The protocol state of one member.
+
+    ``needs_rejoin`` gives the reason why it must join (again), None when it need not. Assigned partitions are the
+    subscription state's business; this object only remembers what the group last said.
+    """
+
+    def __init__(self, config: GroupConfig, assignors: Sequence[Assignor]) -> None:
+        self.config = config
+        self.assignors = list(assignors)
+        self.state = State.UNJOINED
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.assignor: Assignor | None = None
+        self.is_leader = False
+        self.needs_rejoin: str | None = "first join"
+        self.lost = False
+        """Whether the group took the partitions away before they could be given back."""
+        self.assignment = Assignment()
+        self._members: dict[str, MemberSubscription] = {}
+        self._deals = False
+        self._joined_topics: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        """Generation and member id as of now."""
+        return Identity(self.generation, self.member_id)
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether partitions are kept while rejoining: only when every assignor on offer knows how to."""
+        return all(assignor.cooperative for assignor in self.assignors)
+
+    @property
+    def heartbeats(self) -> bool:
+        """Whether the coordinator expects heartbeats now (`client/HB-4`)."""
+        return self.state in (State.SYNCING, State.STABLE) and self.generation != NO_GENERATION
+
+    def request_rejoin(self, reason: str) -> None:
+        """Join again at the next opportunity. The first reason given stays."""
+        if self.needs_rejoin is None:
+            self.needs_rejoin = reason
+
+    def subscription_changed(self, topics: Collection[str]) -> None:
+        """Join again if the member now wants other topics than it joined with."""
+        if tuple(topics) != self._joined_topics:
+            self.request_rejoin("the subscription has changed")
+
+    # ---------------------------------------------------------------- join
+
+    def join(self, topics: Sequence[str], owned: Sequence[TopicPartition]) -> JoinGroupRequest:
+        """Begin to join with a subscription to ``topics``, holding ``owned``."""
+        held = list(owned) if self.cooperative else []
+        generation = self.generation
+        reason = self.needs_rejoin or ""
+        self.state = State.JOINING
+        self.needs_rejoin = None
+        self._joined_topics = tuple(topics)
+        protocols = []
+        for assignor in self.assignors:
+            subscription = MemberSubscription(
+                tuple(topics), assignor.user_data(topics), held, None, generation, self.config.rack_id
+            )
+            protocols.append(JoinGroupRequestProtocol(name=assignor.name, metadata=encode_subscription(subscription)))
+        return JoinGroupRequest(
+            group_id=self.config.group_id,
+            session_timeout_ms=self.config.session_timeout_ms,
+            rebalance_timeout_ms=self.config.rebalance_timeout_ms,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=protocols,
+            reason=reason[:_MAX_REASON],
+        )
+
+    def joined(self, response: JoinGroupResponse) -> Step:
+        """Take the answer to `join`.
+
+        Raises:
+            KafkaError: the group will not have this member; trying again does not help (`client/GRP-17`).
+        """
+        if self.state is not State.JOINING:
+            raise IllegalStateError(f"a join response for a member that is {self.state.value}")
+        if response.error_code:
+            self.state = State.UNJOINED
+            return self._join_failed(for_code(response.error_code), response.member_id)
+        name = response.protocol_name or ""
+        assignor = next((known for known in self.assignors if known.name == name), None)
+        if assignor is None:
+            self.state = State.UNJOINED
+            self.request_rejoin("the group chose an unknown assignor")
+            raise InconsistentGroupProtocolError(
+                f"group {self.config.group_id!r} chose the assignor {name!r}; this member offered"
+                f" {[known.name for known in self.assignors]}"
+            )
+        self.state = State.SYNCING
+        self.member_id = response.member_id
+        self.generation = response.generation_id
+        self.assignor = assignor
+        self.lost = False
+        self.is_leader = response.leader == response.member_id
+        # A static leader that came back only gets its old assignment again (KIP-814).
+        self._deals = self.is_leader and not response.skip_assignment
+        self._members = {}
+        if self.is_leader:
+            for member in response.members:
+                subscription = decode_subscription(member.metadata)
+                self._members[member.member_id] = subscription._replace(group_instance_id=member.group_instance_id)
+        return Step.SYNC
+
+    def _join_failed(self, error: type[KafkaError], member_id: str) -> Step:
+        if error is MemberIdRequiredError:
+            self.member_id = member_id
+            self.request_rejoin("the coordinator gave a member id")
+            return Step.JOIN_AGAIN
+        if error is UnknownMemberIdError:
+            self.forget_membership("the coordinator does not know this member", keep_member_id=False)
+            return Step.JOIN_AGAIN
+        if error is IllegalGenerationError:
+            self.forget_membership("the generation is over", keep_member_id=True)
+            return Step.JOIN_AGAIN
+        self.request_rejoin("the join request failed")
+        if error in (CoordinatorNotAvailableError, NotCoordinatorError):
+            return Step.FIND_COORDINATOR
+        if error in (CoordinatorLoadInProgressError, RebalanceInProgressError) or error.retriable:
+            return Step.BACK_OFF
+        if error is FencedInstanceIdError:
+            self._fenced()
+        raise error(f"group {self.config.group_id!r} refused this member. {error.advice}".rstrip())
+
+    def interrupted(self) -> None:
+        """The request was lost with its connection: join again. The member id is still good."""
+        if self.state in (State.JOINING, State.SYNCING):
+            self.state = State.UNJOINED
+            self.request_rejoin("the connection to the coordinator broke")
+
+    # ---------------------------------------------------------------- deal and sync
+
+    @property
+    def deals(self) -> bool:
+        """Whether this member is the leader and must deal the partitions."""
+        return self._deals
+
+    @property
+    def group_topics(self) -> tuple[str, ...]:
+        """The topics of all members, as far as this one knows them: the leader watches them all (`client/SUB-11`)."""
+        topics = {topic for subscription in self._members.values() for topic in subscription.topics}
+        return tuple(sorted(topics.union(self._joined_topics)))
+
+    def deal(self, partition_counts: Mapping[str, int]) -> dict[str, Assignment]:
+        """Let the assignor deal the partitions of the group's topics; for the leader."""
+        if self.assignor is None:
+            raise IllegalStateError("only the leader deals, and only after it has joined")
+        dealt = self.assignor.assign(self._members, partition_counts)
+        missing = sorted(set(self._members).difference(dealt))
+        if missing:
+            raise IllegalStateError(f"assignor {self.assignor.name!r} returned nothing for the members {missing}")
+        return dealt
+
+    def sync(self, dealt: Mapping[str, Assignment]) -> SyncGroupRequest:
+        """The sync request; only the leader's carries assignments (`client/GRP-18`)."""
+        assignor = self.assignor
+        return SyncGroupRequest(
+            group_id=self.config.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=assignor.name if assignor is not None else None,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(assignment))
+                for member_id, assignment in dealt.items()
+            ],
+        )
+
+    def synced(self, response: SyncGroupResponse) -> Step:
+        """Take the answer to `sync`; after `Step.DONE` the assignment is in ``assignment``.
+
+        Raises:
+            KafkaError: not allowed, or fenced (`client/GRP-19`).
+        """
+        if self.state is not State.SYNCING:
+            raise IllegalStateError(f"a sync response for a member that is {self.state.value}")
+        if not response.error_code:
+            self.assignment = decode_assignment(response.assignment)
+            self.state = State.STABLE
+            if self.assignor is not None:
+                self.assignor.on_assignment(self.assignment, self.generation)
+            return Step.DONE
+        error = for_code(response.error_code)
+        self.state = State.UNJOINED
+        if error is RebalanceInProgressError:
+            self.request_rejoin("another rebalance began before the assignment came")
+            return Step.JOIN_AGAIN
+        if error in (UnknownMemberIdError, IllegalGenerationError):
+            self.forget_membership("the group went on without this member", keep_member_id=False)
+            return Step.JOIN_AGAIN
+        self.request_rejoin("the sync request failed")
+        if error in (CoordinatorNotAvailableError, NotCoordinatorError):
+            return Step.FIND_COORDINATOR
+        if error.retriable:
+            return Step.BACK_OFF
+        if error is FencedInstanceIdError:
+            self._fenced()
+        raise error(f"group {self.config.group_id!r} gave no assignment. {error.advice}".rstrip())
+
+    # ---------------------------------------------------------------- heartbeat and leave
+
+    def heartbeat(self) -> HeartbeatRequest:
+        """A heartbeat of the present identity."""
+        return HeartbeatRequest(
+            group_id=self.config.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+        )
+
+    def heartbeat_answered(self, error_code: int, sent_as: Identity) -> bool:
+        """Take the answer to a heartbeat. False when the coordinator must be looked up again.
+
+        Raises:
+            KafkaError: not allowed, fenced, or an error that no heartbeat should cause (`client/HB-15`).
+        """
+        if not error_code or sent_as != self.identity:
+            return True
+        error = for_code(error_code)
+        if error is RebalanceInProgressError:
+            self.request_rejoin("the group is rebalancing")
+        elif error is IllegalGenerationError:
+            self.forget_membership("the generation is over", keep_member_id=True)
+        elif error is UnknownMemberIdError:
+            self.forget_membership("the coordinator does not know this member any more", keep_member_id=False)
+        elif error in (CoordinatorNotAvailableError, NotCoordinatorError):
+            return False
+        elif not error.retriable:
+            if error is FencedInstanceIdError:
+                self._fenced()
+            raise error(f"a heartbeat to group {self.config.group_id!r} failed. {error.advice}".rstrip())
+        return True
+
+    def _fenced(self) -> None:
+        # Nobody may act for the instance id that another member has now, not even to leave.
+        self.forget_membership("another member has this group_instance_id", keep_member_id=False)
+
+    def forget_membership(self, reason: str, *, keep_member_id: bool) -> None:
+        """The group has gone on without this member: what it held may have other owners already."""
+        if self.generation != NO_GENERATION:
+            self.lost = True
+        self.generation = NO_GENERATION
+        if not keep_member_id:
+            self.member_id = ""
+        if self.state is not State.JOINING:
+            self.state = State.UNJOINED
+        self.request_rejoin(reason)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether there is a membership to end; static members stay until their session expires (`client/MOD-18`)."""
+        return bool(self.member_id) and self.config.group_instance_id is None
+
+    def leave(self, version: int, reason: str) -> LeaveGroupRequest:
+        """The request that ends the membership."""
+        if version >= _FIRST_BATCHED_LEAVE:
+            member = MemberIdentity(member_id=self.member_id, group_instance_id=None, reason=reason[:_MAX_REASON])
+            return LeaveGroupRequest(group_id=self.config.group_id, members=[member])
+        return LeaveGroupRequest(group_id=self.config.group_id, member_id=self.member_id)
+
+    def left(self) -> None:
+        """The membership has ended on purpose; joining again starts from nothing."""
+        self.state = State.UNJOINED
+        self.generation = NO_GENERATION
+        self.member_id = ""
+        self.is_leader = self._deals = False
+        self.lost = False
+        self._joined_topics = ()
+        self.needs_rejoin = None
+        self.request_rejoin("joining anew")

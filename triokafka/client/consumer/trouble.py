@@ -1,0 +1,57 @@
+"""What keeps failing in the background, and since when: so that a wait that leads nowhere ends with a sentence.
+
+Background tasks retry what may succeed later. Each notes its failures here under a name and clears it on success; the
+caller that waits for records looks at what has failed without a break for too long.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from triokafka.errors import KafkaTimeoutError
+
+
+class Failing(NamedTuple):
+    """Something that has failed since ``since`` (seconds on the world's clock), last with ``error``."""
+
+    what: str
+    since: float
+    error: Exception
+
+
+class Troubles:
+    """The things that fail now, by name."""
+
+    def __init__(self) -> None:
+        self._failing: dict[str, Failing] = {}
+
+    def failed(self, what: str, error: Exception, now: float) -> None:
+        """``what`` failed once more."""
+        known = self._failing.get(what)
+        self._failing[what] = Failing(what, known.since if known is not None else now, error)
+
+    def succeeded(self, what: str) -> None:
+        """``what`` works."""
+        self._failing.pop(what, None)
+
+    @property
+    def current(self) -> tuple[Failing, ...]:
+        """Everything that fails, the longest first."""
+        return tuple(sorted(self._failing.values(), key=lambda failing: failing.since))
+
+    def raise_after(self, limit: float, now: float) -> None:
+        """Raise when something has failed for ``limit`` seconds; it then gets as long again.
+
+        Raises:
+            KafkaTimeoutError: says what, since when and why.
+        """
+        for failing in self.current:
+            if now - failing.since > limit:
+                del self._failing[failing.what]
+                raise KafkaTimeoutError(
+                    f"{failing.what} has failed for {now - failing.since:.0f} s; last: {failing.error}"
+                ) from failing.error
+
+    def next_deadline(self, limit: float) -> float:
+        """When `raise_after` will raise next; infinity when nothing fails."""
+        return min((failing.since + limit for failing in self._failing.values()), default=float("inf"))
