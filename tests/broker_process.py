@@ -1,0 +1,96 @@
+"""A triokafka broker in a process of its own, for tests that use other people's clients or kill it."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+START_TIMEOUT = 60
+
+
+class BrokerProcess:
+    """``triokafka broker`` on loopback; ``listen`` keeps its port over restarts when it is given."""
+
+    def __init__(
+        self, data_directory: Path | None, *, listen: str = "127.0.0.1:0", settings: dict[str, str] | None = None
+    ):
+        where = ["--in-memory"] if data_directory is None else ["--data-dir", str(data_directory)]
+        options = [text for key, value in (settings or {}).items() for text in ("--set", f"{key}={value}")]
+        self._command = [sys.executable, "-m", "triokafka", "broker", *where, *options]
+        self._listen = listen
+        self._process: subprocess.Popen[bytes] | None = None
+        self.bootstrap = ""
+
+    def start(self) -> str:
+        """Start it and return HOST:PORT once it accepts connections."""
+        process = subprocess.Popen(
+            [*self._command, "--listen", self._listen], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self._process = process
+        line = _read_line(process, START_TIMEOUT)
+        if not line.startswith("ready "):
+            process.kill()
+            _, complaints = process.communicate()
+            raise AssertionError(f"the broker did not start: {line}{complaints.decode(errors='replace')}")
+        self.bootstrap = line.split()[1]
+        self._listen = self.bootstrap
+        return self.bootstrap
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nothing is closed."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit status."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, signal_number: int) -> int:
+        process = self._process
+        assert process is not None
+        if process.poll() is None:
+            os.kill(process.pid, signal_number)
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        finally:
+            self._process = None
+        return process.returncode
+
+    def close(self) -> None:
+        """End it in whatever state it is."""
+        if self._process is not None:
+            self._end(signal.SIGKILL)
+
+
+def _read_line(process: subprocess.Popen[bytes], timeout: float) -> str:
+    assert process.stdout is not None
+    deadline = time.monotonic() + timeout
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not line.endswith(b"\n") and selector.select(max(0, deadline - time.monotonic())):
+            chunk = os.read(process.stdout.fileno(), 1)
+            if not chunk:
+                break
+            line += chunk
+    return line.decode(errors="replace")
+
+
+@contextmanager
+def broker_process(data_directory: Path | None = None, *, settings: dict[str, str] | None = None) -> Iterator[str]:
+    """Run a broker for the length of the block; gives its bootstrap address."""
+    broker = BrokerProcess(data_directory, settings=settings)
+    try:
+        yield broker.start()
+    finally:
+        broker.close()

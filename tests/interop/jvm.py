@@ -1,0 +1,149 @@
+"""The JVM peers: jars from Maven, Java programs, and a real Apache Kafka in KRaft mode on loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+WORK = HERE.parent.parent / ".interop"
+JARS = WORK / "jars"
+CLASSES = WORK / "classes"
+
+
+def require(*tools: str) -> None:
+    """Skip, with a sentence, when one of the tools is not on the path."""
+    for tool in tools:
+        if shutil.which(tool) is None:
+            package = {"mvn": "Maven", "javac": "a JDK", "java": "a Java"}[tool]
+            pytest.skip(f"{tool} was not found: install {package} to run the tests against the JVM peers")
+
+
+def jars() -> Path:
+    """Copy Kafka's jars from Maven into the checkout, once, and return their directory."""
+    require("mvn")
+    marker = JARS / f".copied-{(HERE / 'pom.xml').stat().st_mtime_ns}"
+    if not marker.exists():
+        shutil.rmtree(JARS, ignore_errors=True)
+        done = subprocess.run(
+            ["mvn", "-q", "-B", "-f", HERE / "pom.xml", "dependency:copy-dependencies", f"-DoutputDirectory={JARS}"],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        assert done.returncode == 0, f"Maven could not copy the jars: {done.stdout[-2000:]}"
+        marker.touch()
+    return JARS
+
+
+def compiled() -> str:
+    """Compile the Java programs beside this file; returns the class path to run them with."""
+    require("javac", "java")
+    path = f"{CLASSES}{os.pathsep}{jars()}/*"
+    CLASSES.mkdir(parents=True, exist_ok=True)
+    sources = sorted(str(source) for source in (HERE / "java").glob("*.java"))
+    done = subprocess.run(
+        ["javac", "-cp", path, "-d", str(CLASSES), *sources], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def run_java(main_class: str, *arguments: str, timeout: float = 300) -> str:
+    """Run a compiled program to its end and return what it printed; fails with its complaints."""
+    done = subprocess.run(
+        ["java", "-Xmx512m", "-cp", compiled(), main_class, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, f"{main_class} failed:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    return done.stdout
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+@contextmanager
+def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
+    """Format and start one Apache Kafka node (broker and controller); gives its bootstrap address.
+
+    ``overrides`` are further broker properties, with ``_`` for ``.``. The process ends with the block.
+    """
+    require("java")
+    broker_port, controller_port = free_ports(2)
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{broker_port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **{name.replace("_", "."): value for name, value in overrides.items()},
+    }
+    config = directory / "server.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    path = f"{jars()}/*"
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    subprocess.run(
+        ["java", "-cp", path, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    log = directory / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["java", "-Xmx512m", "-cp", path, "kafka.Kafka", str(config)], stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        _wait_until_listening(process, broker_port, log)
+        yield f"127.0.0.1:{broker_port}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    # Another program's start cannot be waited for with an event: ask until it answers, or it ends, or a minute is over.
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise AssertionError(f"Apache Kafka ended with {process.returncode}:\n{log.read_text()[-4000:]}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"Apache Kafka did not listen within a minute:\n{log.read_text()[-4000:]}")
