@@ -48,26 +48,30 @@ def make_constructor(cls: Any) -> Any:
     return names["__init__"]
 
 
-def make_decoder(cls: Any, version: int, *, view: bool) -> Any:
-    """The decoder of one version, for bytes or for memoryviews; kept by the class."""
-    writer = DecoderWriter(view=view)
+def make_decoder(cls: Any, version: int, *, view: bool = False, prefix: bool = False) -> Any:
+    """The decoder of one version; kept by the class.
+
+    Its input is bytes, or a memoryview with ``view``; ``prefix`` leaves bytes after the message alone.
+    """
+    writer = DecoderWriter(view=view, prefix=prefix)
     writer.message(cls.construct(version), cls.__name__)
-    kind = "decode view" if view else "decode"
+    kind = "view decoder" if view else "prefix decoder" if prefix else "decoder"
     decoder = _finish(writer, f"<triokafka {cls.__module__}.{cls.__name__} v{version} {kind}>", "decode")
-    return (cls._view_decoders if view else cls._decoders).setdefault(version, decoder)
+    kept = cls._view_decoders if view else cls._prefix_decoders if prefix else cls._decoders
+    return kept.setdefault(version, decoder)
 
 
 def make_encoder(cls: Any, version: int) -> Any:
     """The encoder of one version; kept by the class."""
     writer = EncoderWriter()
     writer.message(cls.construct(version), cls.__name__)
-    encoder = _finish(writer, f"<triokafka {cls.__module__}.{cls.__name__} v{version} encode>", "encode")
+    encoder = _finish(writer, f"<triokafka {cls.__module__}.{cls.__name__} v{version} encoder>", "encode")
     return cls._encoders.setdefault(version, encoder)
 
 
 def source_of(cls: Any, version: int) -> str:
     """The generated code of one version, decoder and encoder, as it runs."""
-    decoder = DecoderWriter(view=False)
+    decoder = DecoderWriter()
     decoder.message(cls.construct(version), cls.__name__)
     encoder = EncoderWriter()
     encoder.message(cls.construct(version), cls.__name__)

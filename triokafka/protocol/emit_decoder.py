@@ -41,11 +41,15 @@ class _Fixed(NamedTuple):
 
 
 class DecoderWriter(SourceWriter):
-    """Emits the decoder of one construct tree; ``view`` chooses the kind of input: a memoryview, or bytes."""
+    """Emits the decoder of one construct tree.
 
-    def __init__(self, *, view: bool) -> None:
+    ``view`` chooses the kind of input: a memoryview, or bytes. ``prefix`` allows bytes after the message.
+    """
+
+    def __init__(self, *, view: bool = False, prefix: bool = False) -> None:
         super().__init__()
         self.view = view
+        self.prefix = prefix
         self.run: list[_Fixed] = []
         self.sections: list[tuple[str, Structure, str]] = []
 
@@ -58,7 +62,8 @@ class DecoderWriter(SourceWriter):
                 self.line("m = memoryview(d)", name, unless_unused="m[")
             self.structure(structure, "o", name)
             self.flush()
-            self.line("if p != end: raise Malformed('%d bytes too many' % (end - p))", name)
+            if not self.prefix:
+                self.line("if p != end: raise Malformed('%d bytes too many' % (end - p))", name)
             self.line("return o", name)
         while self.sections:
             self.tag_section(*self.sections.pop())

@@ -313,6 +313,7 @@ class Message(Struct):
     flexible: ClassVar[VersionRange]
     _decoders: ClassVar[dict[int, Callable[[bytes, int], Any]]]
     _view_decoders: ClassVar[dict[int, Callable[[memoryview, int], Any]]]
+    _prefix_decoders: ClassVar[dict[int, Callable[[bytes, int], Any]]]
     _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer], list[int]], None]]]
     _carries_records: ClassVar[bool | None]
 
@@ -323,6 +324,7 @@ class Message(Struct):
         cls.flexible = version_range(flexible)
         cls._decoders = {}
         cls._view_decoders = {}
+        cls._prefix_decoders = {}
         cls._encoders = {}
         cls._carries_records = None
 
@@ -352,7 +354,7 @@ class Message(Struct):
             try:
                 decoder = cls._decoders[version]
             except KeyError:
-                decoder = compiler.make_decoder(cls, version, view=False)
+                decoder = compiler.make_decoder(cls, version)
         elif compiler.carries_records(cls):
             buffer = memoryview(buffer).cast("B")
             try:
@@ -363,6 +365,20 @@ class Message(Struct):
             return cls.decode(bytes(buffer), version, offset)
         try:
             made: Self = decoder(buffer, offset)
+            return made
+        except compiler.DECODE_FAILURES as error:
+            failure = compiler.explain_decode(cls, error)
+        raise failure
+
+    @classmethod
+    def decode_prefix(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
+        """Read one message from ``offset`` on, and let whatever follows it be: what a newer version appended.
+
+        Raises the same as `decode`.
+        """
+        decoder = cls._prefix_decoders.get(version) or compiler.make_decoder(cls, version, prefix=True)
+        try:
+            made: Self = decoder(bytes(buffer), offset)
             return made
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
