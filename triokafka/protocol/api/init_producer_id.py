@@ -13,7 +13,7 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"], api_key=22, versi
     transaction_timeout_ms: int = field(Int32, doc="Transaction timeout ms.")
     producer_id: int = field(Int64, versions="3+", default=-1, doc="Producer id.")
     producer_epoch: int = field(Int16, versions="3+", default=-1, doc="Producer epoch.")
-    enable2pc: bool = field(Boolean, versions="6+", doc="Enable2pc.")
+    enable2_pc: bool = field(Boolean, versions="6+", doc="Enable2 pc.")
     keep_prepared_txn: bool = field(Boolean, versions="6+", doc="Keep prepared txn.")
 
 
