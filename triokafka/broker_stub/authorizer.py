@@ -1,7 +1,8 @@
 """Who may do what: the question that the dispatcher asks before a handler runs, and the answer "everybody everything".
 
 A handler's registration names the operations and resources that a request touches (`Access`). Where the API answers per
-item, a denial concerns that item only and the handler asks `RequestContext.denied`; otherwise the whole request is refused.
+item, a denial concerns that item only and the handler asks `RequestContext.denied`; otherwise the whole request is
+refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
+from uuid import UUID
 
 from triokafka import errors
 
@@ -50,6 +52,23 @@ _DENIED: Final[dict[ResourceType, type[errors.BrokerResponseError]]] = {
 }
 
 
+NOT_ASKED: Final = -(2**31)
+"""What a response says about authorized operations when the request did not ask."""
+
+_SUPPORTED: Final[dict[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.CLUSTER: (
+        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+}  # fmt: skip
+
+
 def denial(resource_type: ResourceType) -> type[errors.BrokerResponseError]:
     """The error that says "you may not", by what was asked for."""
     return _DENIED[resource_type]
@@ -59,13 +78,13 @@ def denial(resource_type: ResourceType) -> type[errors.BrokerResponseError]:
 class Access:
     """One kind of resource that a request touches.
 
-    ``names`` lists the resources of a request. ``per_item`` says that the API answers per resource, so that a denied one
-    does not fail the others.
+    ``names`` lists the resources of a request; topics may be named by their id. ``per_item`` says that the API answers
+    per resource, so that a denied one does not fail the others.
     """
 
     operation: Operation
     resource_type: ResourceType
-    names: Callable[[Any], Iterable[str]]
+    names: Callable[[Any], Iterable[str | UUID | None]]
     per_item: bool = True
 
 
@@ -80,6 +99,14 @@ class Authorizer(ABC):
     @abstractmethod
     def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether ``principal``, connected from ``host``, may do this to the resource."""
+
+    def allowed_operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
+        """A bit field of the operations that are allowed on a resource, as metadata and group descriptions show it."""
+        bits = 0
+        for operation in _SUPPORTED[resource_type]:
+            if self.allows(principal, host, operation, resource_type, name):
+                bits |= 1 << operation
+        return bits
 
 
 class AllowAll(Authorizer):

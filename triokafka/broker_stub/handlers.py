@@ -11,11 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, AllowAll, Authorizer, Operation, ResourceType, denial
 from triokafka.errors import BrokerResponseError, KafkaError, ProtocolError
-from triokafka.protocol.frames import RequestHeader, decode_request, decode_request_header, encode_response
+from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
+from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Buffer
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT", bound=Request[Any])
-ResponseT = TypeVar("ResponseT", bound=Response)
+ResponseT = TypeVar("ResponseT", bound=Response | None)
 
 API_VERSIONS_KEY: Final = 18
 UNKNOWN_SERVER_ERROR: Final = -1
@@ -86,6 +88,10 @@ class RequestContext:
         """Whether the authorizer refused this item; the answer for it is then `authorizer.denial`'s error."""
         return bool(self.denied_names) and (operation, resource_type, name) in self.denied_names
 
+    def allowed_operations(self, resource_type: ResourceType, name: str) -> int:
+        """What the client may do to a resource, as the bit field that responses carry."""
+        return self.broker.dispatcher.authorizer.allowed_operations(self.principal, self.peer[0], resource_type, name)
+
     def yield_slot(self) -> None:
         """Give the handler slot back: from here on the request waits for something other than work (B07)."""
         if self.slot is not None:
@@ -95,6 +101,9 @@ class RequestContext:
         """Wait until a delayed operation is complete, without holding a handler slot."""
         self.yield_slot()
         await operation.wait()
+
+
+OnError = Callable[[RequestT, RequestContext, int, str], Response | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -107,20 +116,46 @@ class Handler(Generic[RequestT, ResponseT]):
 
     request_type: type[RequestT]
     versions: range
-    function: Callable[[RequestT, RequestContext], Awaitable[ResponseT | None]]
+    function: Callable[[RequestT, RequestContext], Awaitable[ResponseT]]
     advertised: range
     accesses: tuple[Access, ...] = ()
     waits: bool = False
-    on_error: Callable[[RequestT, RequestContext, int, str], ResponseT | None] | None = None
+    on_error: OnError[RequestT] | None = None
 
     @property
     def api_key(self) -> int:
         """The API's number."""
         return self.request_type.api_key
 
-    async def __call__(self, request: RequestT, context: RequestContext) -> ResponseT | None:
+    async def __call__(self, request: RequestT, context: RequestContext) -> ResponseT:
         """Answer one request."""
         return await self.function(request, context)
+
+
+@dataclass(slots=True, eq=False)
+class Registration(Generic[RequestT]):
+    """What `handles` returns: the decorator that makes a `Handler` of a coroutine."""
+
+    request_type: type[RequestT]
+    versions: range
+    advertised: range
+    accesses: tuple[Access, ...]
+    waits: bool
+    on_error: OnError[RequestT] | None
+
+    def __call__(
+        self, function: Callable[[RequestT, RequestContext], Awaitable[ResponseT]]
+    ) -> Handler[RequestT, ResponseT]:
+        """Make the handler."""
+        return Handler(
+            request_type=self.request_type,
+            versions=self.versions,
+            function=function,
+            advertised=self.advertised,
+            accesses=self.accesses,
+            waits=self.waits,
+            on_error=self.on_error,
+        )
 
 
 def handles(
@@ -130,8 +165,8 @@ def handles(
     advertised: range | None = None,
     accesses: Iterable[Access] = (),
     waits: bool = False,
-    on_error: Callable[[RequestT, RequestContext, int, str], ResponseT | None] | None = None,
-) -> Callable[[Callable[[RequestT, RequestContext], Awaitable[ResponseT | None]]], Handler[RequestT, ResponseT]]:
+    on_error: OnError[RequestT] | None = None,
+) -> Registration[RequestT]:
     """Register a coroutine as the handler of an API.
 
     Args:
@@ -142,26 +177,14 @@ def handles(
         on_error: builds the response for an error of the whole request (request, context, code, message), for APIs
             whose response has no error code at the top. None from it closes the connection.
     """
-
-    def register(
-        function: Callable[[RequestT, RequestContext], Awaitable[ResponseT | None]],
-    ) -> Handler[RequestT, ResponseT]:
-        return Handler(
-            request_type=request_type,
-            versions=versions,
-            function=function,
-            advertised=versions if advertised is None else advertised,
-            accesses=tuple(accesses),
-            waits=waits,
-            on_error=on_error,
-        )
-
-    return register
+    return Registration(
+        request_type, versions, versions if advertised is None else advertised, tuple(accesses), waits, on_error
+    )
 
 
 @dataclass(slots=True)
 class Answer:
-    """What goes back: buffers to send (none for ``acks=0``), and for how long to leave the connection unread after it."""
+    """What goes back: buffers to send (none for ``acks=0``), and how long not to read after it."""
 
     parts: list[Buffer] = field(default_factory=list)
     throttle_ms: int = 0
@@ -185,8 +208,8 @@ class Dispatcher:
         self.broker = broker
         self.handlers = handlers
         self.quota = quota
-        self._authorizer = authorizer if authorizer is not None else AllowAll()
-        self._allow_all = isinstance(self._authorizer, AllowAll)
+        self.authorizer = authorizer if authorizer is not None else AllowAll()
+        self._allow_all = isinstance(self.authorizer, AllowAll)
         self.requests_served = 0
 
     async def dispatch(
@@ -202,7 +225,7 @@ class Dispatcher:
             header, handler = self._route(frame)
             if handler is None:
                 return self._refuse_api_versions(header)
-            header, request = decode_request(frame)
+            request = handler.request_type.decode(frame, header.api_version, header.size)
         except ProtocolError as error:
             raise CloseConnectionError(f"not a Kafka request: {error}") from error
         context = RequestContext(
@@ -245,14 +268,10 @@ class Dispatcher:
 
     def _refuse_api_versions(self, header: RequestHeader) -> Answer:
         # The client asks again with a version that this answer names; it is always readable, being version 0 (KIP-511).
-        from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
-
         versions = self.handlers[API_VERSIONS_KEY].advertised
         response = ApiVersionsResponse(
             error_code=errors.UnsupportedVersionError.code,
-            api_keys=[
-                ApiVersion(api_key=API_VERSIONS_KEY, min_version=versions.start, max_version=versions.stop - 1)
-            ],
+            api_keys=[ApiVersion(api_key=API_VERSIONS_KEY, min_version=versions.start, max_version=versions.stop - 1)],
         )
         return Answer(encode_response(response, version=0, correlation_id=header.correlation_id))
 
@@ -273,8 +292,9 @@ class Dispatcher:
     def _authorize(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> None:
         denied: set[tuple[Operation, ResourceType, str]] = set()
         for access in handler.accesses:
-            for name in access.names(request):
-                if self._authorizer.allows(
+            for named in access.names(request):
+                name = self._resource_name(named)
+                if name is None or self.authorizer.allows(
                     context.principal, context.peer[0], access.operation, access.resource_type, name
                 ):
                     continue
@@ -282,6 +302,12 @@ class Dispatcher:
                     raise denial(access.resource_type)(f"{context.principal} may not {access.operation.name} {name}")
                 denied.add((access.operation, access.resource_type, name))
         context.denied_names = frozenset(denied)
+
+    def _resource_name(self, named: str | UUID | None) -> str | None:
+        if isinstance(named, UUID):
+            topic = self.broker.image.topics_by_id.get(named)
+            return None if topic is None else topic.name  # an id that nobody has is answered as such
+        return named
 
 
 def _error_response(

@@ -1,1 +1,1 @@
-"""From a socket to a request and back: acceptors, one processor task per connection, connection limits, handler slots."""
+"""From a socket to a request and back: acceptors, a processor task per connection, limits, handler slots."""

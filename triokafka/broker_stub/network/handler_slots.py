@@ -1,8 +1,8 @@
 """The fixed number of requests that are worked on at a time (``num.io.threads``), and the queue before it.
 
-A connection's task runs its own request, but only while it holds a slot; without a free one it waits its turn, first come
-first served, and does not read from its socket meanwhile: that is the back-pressure. A request that waits for something
-other than work (data, replication, a group's members) gives its slot back first.
+A connection's task runs its own request, but only while it holds a slot; without a free one it waits its turn, first
+come first served, and does not read from its socket meanwhile: that is the back-pressure. A request that waits for
+something other than work (data, replication, a group's members) gives its slot back first.
 """
 
 from __future__ import annotations

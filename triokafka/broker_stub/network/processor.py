@@ -1,8 +1,8 @@
 """One connection: read a request, have it answered, send the answer, and only then read on.
 
 There is at most one request of a connection in progress, so answers leave in the order of the requests (A23). What the
-peer sends meanwhile waits in the kernel's buffer. Whatever goes wrong here closes this connection and no other, with one
-line in the log.
+peer sends meanwhile waits in the kernel's buffer. Whatever goes wrong here closes this connection and no other, with
+one line in the log.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ class ConnectionProcessor:
             if answer.parts:
                 await stream.send(*answer.parts)
             if answer.throttle_ms:
-                await trio.sleep(answer.throttle_ms / 1000)  # after the answer: the client may, but need not, obey (Z20)
+                await trio.sleep(
+                    answer.throttle_ms / 1000
+                )  # after the answer: the client may, but need not, obey (Z20)
             self.idle_since = world.now()
             await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in

@@ -176,7 +176,7 @@ class SocketServer:
                     connection.close(f"idle for {self._limits.connections_max_idle_ms} ms")
                 elif connection.idle_since < oldest:
                     oldest = connection.idle_since
-            await trio.sleep_until(self._world.deadline(oldest + limit))
+            await trio.sleep(max(oldest + limit - now, 0))
 
 
 def _connection_id(stream: Stream, index: int) -> str:

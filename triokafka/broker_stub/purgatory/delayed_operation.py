@@ -1,8 +1,8 @@
 """Operations that wait for a condition or a time-out, and complete exactly once. Pure: told what happened and the time.
 
-A handler that cannot answer yet puts a `DelayedOperation` into a `Purgatory` under the keys whose changes may satisfy it.
-Whoever changes such a key calls `Purgatory.check_and_complete`. The first of condition and time-out wins; the other finds
-the operation completed. `Expirer` is the only task here, and it only sleeps until the next timer.
+A handler that cannot answer yet puts a `DelayedOperation` into a `Purgatory` under the keys whose changes may satisfy
+it. Whoever changes such a key calls `Purgatory.check_and_complete`. The first of condition and time-out wins; the
+other finds the operation completed. `Expirer` is the only task here, and it only sleeps until the next timer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DelayedOperation(ABC):
     def on_complete(self) -> None:
         """The action. Called exactly once, by whoever completes it."""
 
-    def on_expiration(self) -> None:
+    def on_expiration(self) -> None:  # noqa: B027  # most have none
         """Extra work when the time-out itself completed it."""
 
     def force_complete(self) -> bool:
@@ -151,7 +151,7 @@ class Purgatory:
         return self._wheel.next_expiry_ms()
 
     def advance(self, now_ms: int) -> int:
-        """Time has passed: complete what timed out, and sweep the watch lists when enough is stale. Returns how many."""
+        """Time has passed: complete what timed out, and sweep the lists when enough is stale. Returns how many."""
         expired = 0
         for operation in self._wheel.advance(now_ms):
             if operation.force_complete():

@@ -1,8 +1,9 @@
 """A hierarchical timing wheel: timers that are added and cancelled in constant time. Pure: time is an argument.
 
-A wheel has ``wheel_size`` buckets of ``tick_ms`` each; what lies beyond its interval goes to the next wheel, whose tick is
-this wheel's whole interval. Buckets that hold something wait in a heap ordered by their expiry, so that time may jump any
-number of ticks at the cost of the buckets that really fall due. Times are whole milliseconds on any monotonic clock.
+A wheel has ``wheel_size`` buckets of ``tick_ms`` each; what lies beyond its interval goes to the next wheel, whose
+tick is this wheel's whole interval. Buckets that hold something wait in a heap ordered by their expiry, so that time
+may jump any number of ticks at the cost of the buckets that really fall due. Times are whole milliseconds on any
+monotonic clock.
 
 It never sleeps and never runs what expires: `TimingWheel.advance` returns it.
 """
@@ -32,7 +33,7 @@ class TimerEntry(Generic[T]):
 
 
 class _Bucket(Generic[T]):
-    """A ring of entries that fall due within one tick; ``expires_ms`` is the start of that tick, -1 while not queued."""
+    """A ring of entries due within one tick; ``expires_ms`` is the start of that tick, -1 while not queued."""
 
     __slots__ = ("expires_ms", "root")
 

@@ -1,1 +1,1 @@
-"""Partitions that this broker hosts: roles, high watermark, appends and reads, fetch sessions. Acts on image changes."""
+"""Partitions that this broker hosts: roles, high watermark, appends, reads, fetch sessions."""

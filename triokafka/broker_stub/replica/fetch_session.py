@@ -1,19 +1,19 @@
 """Fetch sessions (KIP-227): the broker remembers what a client fetches, so that both sides send differences only. Pure.
 
-`FetchSessionCache.context_for` turns the session part of a request into a context: what to read now (`partitions`), and,
-once it is read, what to answer (`respond`). Topics are named as the request named them: by name up to version 12, by id
-from 13; a session does not change from one to the other.
+`FetchSessionCache.context_for` turns the session part of a request into a context: what to read now (`partitions`),
+and, once it is read, what to answer (`respond`). Topics are named as the request named them: by name up to version 12,
+by id from 13; a session does not change from one to the other.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.world import World
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
@@ -172,12 +172,12 @@ class FetchSessionCache:
 
     Args:
         slots: how many there may be (``max.incremental.fetch.session.cache.slots``).
-        rng: for session ids.
+        world: for session ids, which are random.
     """
 
-    def __init__(self, slots: int, rng: random.Random) -> None:
+    def __init__(self, slots: int, world: World) -> None:
         self._slots = slots
-        self._random = rng
+        self._random = world.random
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self.evictions = 0
 

@@ -1,8 +1,8 @@
 """One partition as this broker holds it: its role, its in-sync replicas, its high watermark, and its log.
 
-State changes are plain method calls without waiting; whoever calls completes delayed operations afterwards, when a method
-says that the high watermark rose. Followers are part of the state already (`Partition.follower_fetched`), with the high
-watermark as the least log end offset of the in-sync replicas, the leader included.
+State changes are plain method calls without waiting; whoever calls completes delayed operations afterwards, when a
+method says that the high watermark rose. Followers are part of the state already (`Partition.follower_fetched`), with
+the high watermark as the least log end offset of the in-sync replicas, the leader included.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Partition:
     def make_follower(
         self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Collection[int]
     ) -> bool:
-        """Another broker leads. True when the leader or its epoch is new, so that fetching must start afresh (PAR-28)."""
+        """Another broker leads. True when the leader or its epoch is new: fetching must start afresh (PAR-28)."""
         is_new = leader_epoch != self.leader_epoch or leader_id != self.leader_id
         self._describe(leader_epoch, partition_epoch, replicas, ())
         self.leader_id = leader_id
@@ -135,7 +135,7 @@ class Partition:
                     f"{self.topic_partition} is led in epoch {self.leader_epoch}, not {current_leader_epoch} any more"
                 )
             raise errors.UnknownLeaderEpochError(
-                f"{self.topic_partition} is led in epoch {self.leader_epoch} here, {current_leader_epoch} is not known yet"
+                f"{self.topic_partition} is led in epoch {self.leader_epoch} here, {current_leader_epoch} is not known"
             )
         if not self.is_leader:
             raise errors.NotLeaderForPartitionError(f"{self.topic_partition} is led by broker {self.leader_id}")
@@ -286,8 +286,7 @@ class Partition:
 
     def _epoch_at(self, offset: int) -> int:
         """The leader epoch of the record at ``offset``; -1 when the log does not say."""
-        epoch = self.log.leader_epochs.epoch_for_offset(offset)
-        return -1 if epoch is None else epoch
+        return self.log.leader_epochs.epoch_for_offset(offset)
 
     def _diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
         """Where a reader must go back to, when its last record is not in this log (Z10)."""

@@ -9,7 +9,7 @@ from triokafka.structs import Buffer
 
 
 class EpochEnd(NamedTuple):
-    """The end of a leader epoch: where a replica's log starts to differ from the leader's (KIP-595's diverging epoch)."""
+    """The end of a leader epoch: where a replica's log starts to differ from the leader's (KIP-595)."""
 
     epoch: int
     end_offset: int

@@ -1,7 +1,8 @@
 """All partitions of one broker: acts on image changes, appends, reads, and completes what waits for either.
 
-The image decides what exists and who leads; `ReplicaManager.apply` makes partitions and logs follow. Everything else looks
-a partition up and lets it do the work, with an outcome per partition, so that one failure never spoils the others.
+The image decides what exists and who leads; `ReplicaManager.apply` makes partitions and logs follow. Everything else
+looks a partition up and lets it do the work, with an outcome per partition, so that one failure never spoils the
+others.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
+from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
 from triokafka.broker_stub.replica.partition import Partition
@@ -26,10 +28,6 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.replica.fetch_session import WantedPartition
 
 logger = logging.getLogger(__name__)
-
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-METADATA_TOPIC: Final = "__cluster_metadata"
-CONSUMER: Final = -1
 
 HighWatermarkListener = Callable[[TopicPartition, int], None]
 
@@ -65,9 +63,7 @@ class ReplicaManager:
         purge_interval: see `Purgatory` (``producer.purgatory.purge.interval.requests`` and its sibling).
     """
 
-    def __init__(
-        self, node_id: int, logs: LogManager, world: World, *, purge_interval: int = 1000
-    ) -> None:
+    def __init__(self, node_id: int, logs: LogManager, world: World, *, purge_interval: int = 1000) -> None:
         self.node_id = node_id
         self.logs = logs
         now_ms = monotonic_ms(world)
@@ -266,9 +262,7 @@ class ReplicaManager:
             self.produce_purgatory.check_and_complete(topic_partition)
         self.fetch_purgatory.check_and_complete(topic_partition)
 
-    def delay_produce(
-        self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int
-    ) -> DelayedProduce | None:
+    def delay_produce(self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int) -> DelayedProduce | None:
         """Wait for the in-sync replicas of what was appended; None when nothing needs to be waited for (RM-25)."""
         pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
         if not pending:

@@ -1,0 +1,52 @@
+"""ApiVersions (API key 18): which APIs this broker serves, in which versions, and which features are on.
+
+Versions 0-4. v1: throttle time. v3: flexible body (never the header), the client's software, features. v4: supported
+features whose lowest version is 0. The dispatcher answers an unknown version itself, in version 0 (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.errors import InvalidRequestError
+from triokafka.protocol.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles(ApiVersionsRequest, versions=range(0, 5))
+async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """Answer from the table of handlers and the metadata image."""
+    if context.version >= 3:
+        for text in (request.client_software_name, request.client_software_version):
+            if not _SOFTWARE.fullmatch(text):
+                raise InvalidRequestError(f"{text!r} is not a software name or version")
+    response = ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=handler.advertised.start, max_version=handler.advertised.stop - 1)
+            for key, handler in sorted(context.broker.dispatcher.handlers.items())
+        ]
+    )
+    if context.version >= 3:
+        image = context.broker.image
+        broker = image.brokers.get(context.broker.node_id)
+        # Old clients cannot read a lowest version of 0 (KAFKA-17011).
+        response.supported_features = [
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in sorted((broker.features if broker else {}).items())
+            if low > 0 or context.version >= 4
+        ]
+        response.finalized_features_epoch = image.offset
+        response.finalized_features = [
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+        ]
+    return response

@@ -1,0 +1,69 @@
+"""DeleteRecords (API key 21): drop all records of a partition before an offset (-1: up to the high watermark).
+
+Versions 0-2. v2: flexible. The answer names the partition's low watermark, the first offset that is still there.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from triokafka.structs import TopicPartition
+
+
+def _failed(request: DeleteRecordsRequest, context: RequestContext, code: int, message: str) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    DeleteRecordsPartitionResult(
+                        partition_index=partition.partition_index, low_watermark=-1, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(
+    DeleteRecordsRequest,
+    versions=range(0, 3),
+    accesses=[Access(Operation.DELETE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
+    on_error=_failed,
+)
+async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    """Raise each partition's log start offset. All replicas are this broker's own, so nothing is waited for."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _delete(TopicPartition(topic.name, partition.partition_index), partition.offset, context)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(key: TopicPartition, offset: int, context: RequestContext) -> DeleteRecordsPartitionResult:
+    try:
+        if context.denied(Operation.DELETE, ResourceType.TOPIC, key.topic):
+            raise denial(ResourceType.TOPIC)
+        low_watermark = context.broker.replicas.delete_records_before(key, offset)
+    except errors.BrokerResponseError as error:
+        return DeleteRecordsPartitionResult(partition_index=key.partition, low_watermark=-1, error_code=error.code)
+    except OSError:
+        code = errors.KafkaStorageError.code
+        return DeleteRecordsPartitionResult(partition_index=key.partition, low_watermark=-1, error_code=code)
+    return DeleteRecordsPartitionResult(partition_index=key.partition, low_watermark=low_watermark)

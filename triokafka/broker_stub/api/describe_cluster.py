@@ -1,0 +1,51 @@
+"""DescribeCluster (API key 60): the brokers, the controller and the cluster's id.
+
+Versions 0-2. v1: the client says whether it means brokers or controllers. v2: fenced brokers on request.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.api.brokers import endpoint_of
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, ResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+@handles(DescribeClusterRequest, versions=range(0, 3))
+async def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Answer from the image."""
+    if request.endpoint_type == _CONTROLLERS:
+        raise errors.MismatchedEndpointTypeError("this listener serves brokers, not controllers")
+    if request.endpoint_type != _BROKERS:
+        raise errors.UnsupportedEndpointTypeError(f"endpoint type {request.endpoint_type}; 1 (brokers) is known here")
+    broker = context.broker
+    response = DescribeClusterResponse(
+        endpoint_type=_BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=node.broker_id,
+                host=host,
+                port=port,
+                rack=node.rack,
+                is_fenced=context.version >= 2 and node.fenced,
+            )
+            for node in sorted(broker.image.brokers.values(), key=lambda node: node.broker_id)
+            if not node.fenced or request.include_fenced_brokers
+            for host, port in endpoint_of(node, context.listener)
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME)
+    return response

@@ -1,0 +1,99 @@
+"""DescribeTopicPartitions (API key 75): topics with all partitions, in pages.
+
+Version 0. Topics are answered in the order of their names; a cursor says where the next page begins (KIP-966).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.api.metadata import offline_replicas
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage
+from triokafka.broker_stub.controller.topic_names import is_internal
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+MAX_PARTITIONS: Final = 2000  # max.request.partition.size.limit
+
+
+def _failed(
+    request: DescribeTopicPartitionsRequest, context: RequestContext, code: int, message: str
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name) for topic in request.topics]
+    )
+
+
+@handles(
+    DescribeTopicPartitionsRequest,
+    versions=range(0, 1),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
+    on_error=_failed,
+)
+async def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """Answer one page from the image. No topics in the request means all."""
+    image = context.broker.image
+    names = sorted({topic.name for topic in request.topics} or image.topics)
+    first_partition = 0
+    if request.cursor is not None:
+        if request.cursor.partition_index < 0:
+            raise errors.InvalidRequestError(f"partition {request.cursor.partition_index} in the cursor")
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first_partition = request.cursor.partition_index
+    room = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = image.topics.get(name)
+        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            code = errors.TopicAuthorizationFailedError.code
+            response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
+            continue
+        if topic is None:
+            code = context.broker.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
+            response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
+            continue
+        if not room:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        states = [state for number, state in sorted(topic.partitions.items()) if number >= first_partition]
+        first_partition = 0
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=is_internal(name),
+                partitions=[_partition(state, image) for state in states[:room]],
+                topic_authorized_operations=context.allowed_operations(ResourceType.TOPIC, name),
+            )
+        )
+        if len(states) > room:
+            response.next_cursor = Cursor(topic_name=name, partition_index=states[room].partition)
+            break
+        room -= len(states)
+    return response
+
+
+def _partition(state: PartitionImage, image: MetadataImage) -> DescribeTopicPartitionsResponsePartition:
+    leader = image.brokers.get(state.leader)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=errors.LeaderNotAvailableError.code if leader is None or leader.fenced else 0,
+        partition_index=state.partition,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.eligible_leader_replicas),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=offline_replicas(state, image),
+    )

@@ -1,0 +1,155 @@
+"""Fetch (API key 1): read record batches of many partitions, waiting a little when there is nothing.
+
+Versions 4-18. v4: isolation level. v5: log start offset. v7: fetch sessions (KIP-227). v9: the client's leader epoch.
+v10: zstd. v11: the client's rack. v12: flexible, detection of diverging logs. v13: topic ids. v15: followers name their
+epoch. v16: leaders' addresses in errors. v17: directory ids. v18: the follower's high watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+from uuid import UUID
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.replica.fetch_session import PartitionKey, TopicKey, WantedPartition
+from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.broker_stub.replica.replica_manager import FetchParameters
+from triokafka.protocol.api.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from triokafka.structs import TopicPartition
+
+_TOPIC_IDS_SINCE: Final = 13
+_READ_COMMITTED: Final = 1
+
+
+def _topics(request: FetchRequest) -> Iterable[str | UUID | None]:
+    return [topic.topic or topic.topic_id for topic in request.topics]
+
+
+@handles(FetchRequest, versions=range(4, 19), accesses=[Access(Operation.READ, ResourceType.TOPIC, _topics)])
+async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
+    """Read what the session asks for; park until there is enough, time is up, or something is wrong."""
+    broker = context.broker
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    parameters = FetchParameters(
+        replica_id=request.replica_state.replica_id if context.version >= 15 else request.replica_id,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
+        read_committed=request.isolation_level == _READ_COMMITTED,
+    )
+    session = broker.fetch_sessions.context_for(
+        session_id=request.session_id,
+        epoch=request.session_epoch,
+        wanted=_wanted(request, by_id),
+        forgotten=[
+            (topic.topic_id if by_id else topic.topic, number)
+            for topic in request.forgotten_topics_data
+            for number in topic.partitions
+        ],
+        privileged=parameters.follower,
+        by_topic_id=by_id,
+        now=context.now,
+    )
+    failed: dict[PartitionKey, ReadOutcome] = {}
+    readable: list[tuple[TopicPartition, WantedPartition]] = []
+    for wanted in session.partitions:
+        name, code = _resolve(wanted.topic, wanted.partition, context)
+        if code:
+            failed[wanted.key] = ReadOutcome(code)
+        else:
+            readable.append((TopicPartition(name, wanted.partition), wanted))
+    replicas = broker.replicas
+    outcomes, size, urgent = replicas.read(readable, parameters)
+    if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
+        del outcomes  # nothing read is kept while waiting (M13)
+        operation = replicas.delay_fetch(readable, parameters)
+        if operation is not None:
+            await context.park(operation)
+        outcomes, size, urgent = replicas.read(readable, parameters)
+    results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
+    results.update(failed)
+    answered = session.respond(results, broker.world.now())
+    return FetchResponse(
+        error_code=answered.error_code,
+        session_id=answered.session_id,
+        responses=_responses(answered.outcomes, by_id=by_id, read_committed=parameters.read_committed),
+    )
+
+
+def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:
+    return [
+        WantedPartition(
+            topic.topic_id if by_id else topic.topic,
+            partition.partition,
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+def _resolve(topic: TopicKey, partition: int, context: RequestContext) -> tuple[str, int]:
+    """The topic's name, or the error code for this partition; who may not read it does not learn whether it exists."""
+    if isinstance(topic, UUID):
+        found = context.broker.image.topics_by_id.get(topic)
+        if found is None:
+            return "", errors.UnknownTopicIdError.code
+        name = found.name
+    else:
+        name = topic
+    if context.denied(Operation.READ, ResourceType.TOPIC, name):
+        return name, errors.TopicAuthorizationFailedError.code
+    try:
+        context.broker.faults.check(1, name, partition)
+    except errors.BrokerResponseError as fault:
+        return name, fault.code
+    return name, 0
+
+
+def _responses(
+    outcomes: Mapping[PartitionKey, ReadOutcome], *, by_id: bool, read_committed: bool
+) -> list[FetchableTopicResponse]:
+    topics: dict[TopicKey, FetchableTopicResponse] = {}
+    for (topic, number), outcome in outcomes.items():
+        response = topics.get(topic)
+        if response is None:
+            response = topics[topic] = FetchableTopicResponse()
+            if isinstance(topic, UUID):
+                response.topic_id = topic
+            else:
+                response.topic = topic
+        response.partitions.append(_partition(number, outcome, read_committed))
+    return list(topics.values())
+
+
+def _partition(number: int, outcome: ReadOutcome, read_committed: bool) -> PartitionData:
+    data = PartitionData(
+        partition_index=number,
+        error_code=outcome.error_code,
+        high_watermark=outcome.high_watermark,
+        last_stable_offset=outcome.last_stable_offset,
+        log_start_offset=outcome.log_start_offset,
+        aborted_transactions=[] if read_committed else None,
+        records=outcome.records,
+    )
+    if outcome.diverging_epoch is not None:
+        epoch, end_offset = outcome.diverging_epoch
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    if outcome.leader_hint is not None:
+        leader_id, leader_epoch = outcome.leader_hint
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    return data

@@ -1,0 +1,84 @@
+"""FindCoordinator (API key 10): which broker coordinates a group.
+
+Versions 0-6. v1: key types and error messages. v3: flexible. v4: many keys in one request (KIP-699). v5, v6:
+transactions and share groups, which this broker refuses.
+
+The topic that keeps the groups is made by the first such request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.api.brokers import endpoint_of
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.coordinator.partitioning import coordinator_partition
+from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP: Final = 0
+_NAMES: Final = {1: "transactions", 2: "share groups"}
+_BATCHED_SINCE: Final = 4
+
+
+def _groups(request: FindCoordinatorRequest) -> Iterable[str]:
+    return (request.coordinator_keys or [request.key]) if request.key_type == GROUP else ()
+
+
+def _failed(
+    request: FindCoordinatorRequest, context: RequestContext, code: int, message: str
+) -> FindCoordinatorResponse:
+    if context.version >= _BATCHED_SINCE:
+        return FindCoordinatorResponse(coordinators=[_unknown(key, code, message) for key in request.coordinator_keys])
+    return _single(_unknown(request.key, code, message))
+
+
+@handles(
+    FindCoordinatorRequest,
+    versions=range(0, 7),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.GROUP, _groups)],
+    on_error=_failed,
+)
+async def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    """Find the leader of each group's partition of ``__consumer_offsets``."""
+    if request.key_type != GROUP:
+        what = _NAMES.get(request.key_type)
+        raise errors.InvalidRequestError(
+            f"this broker does not serve {what}" if what else f"coordinator type {request.key_type} does not exist"
+        )
+    if context.version >= _BATCHED_SINCE:
+        return FindCoordinatorResponse(coordinators=[await _find(group, context) for group in request.coordinator_keys])
+    return _single(await _find(request.key, context))
+
+
+async def _find(group: str, context: RequestContext) -> Coordinator:
+    try:
+        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group):
+            raise denial(ResourceType.GROUP)(f"not permitted to describe the group {group!r}")
+        topic = await context.broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
+        state = topic.partitions[coordinator_partition(group, len(topic.partitions))]
+        leader = context.broker.image.brokers.get(state.leader)
+        addresses = [] if leader is None or leader.fenced else endpoint_of(leader, context.listener)
+        if not addresses:
+            raise errors.CoordinatorNotAvailableError(f"{GROUP_METADATA_TOPIC}-{state.partition} has no leader now")
+    except errors.BrokerResponseError as error:
+        return _unknown(group, error.code, str(error))
+    host, port = addresses[0]
+    return Coordinator(key=group, node_id=state.leader, host=host, port=port)
+
+
+def _unknown(key: str, code: int, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message or None)
+
+
+def _single(found: Coordinator) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )

@@ -1,0 +1,112 @@
+"""ListOffsets (API key 2): the offset that belongs to a time, or to the start or end of a partition.
+
+Versions 1-11. v2: isolation level. v4: leader epochs. v5: OFFSET_NOT_AVAILABLE. v6: flexible. v7: the record with the
+greatest timestamp (-3). v8: the start of the local log (-4). v9: the last tiered offset (-5). v10: a time-out, for
+tiered storage. v11: the first offset not yet tiered (-6).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.replica.partition import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
+from triokafka.protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from triokafka.structs import TopicPartition
+
+_SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_LOWEST_TIMESTAMP: Final = EARLIEST_PENDING_UPLOAD
+
+
+def _failed(request: ListOffsetsRequest, context: RequestContext, code: int, message: str) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(
+    ListOffsetsRequest,
+    versions=range(1, 12),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
+    on_error=_failed,
+)
+async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Look every partition up; those named twice are refused."""
+    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    twice = {key for key, count in Counter(asked).items() if count > 1}
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _look_up(
+                        TopicPartition(topic.name, partition.partition_index),
+                        partition,
+                        request,
+                        context,
+                        twice=(topic.name, partition.partition_index) in twice,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _look_up(
+    key: TopicPartition,
+    asked: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    *,
+    twice: bool,
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(partition_index=key.partition)
+    try:
+        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, key.topic):
+            raise denial(ResourceType.TOPIC)
+        context.broker.faults.check(2, key.topic, key.partition)
+        if twice:
+            raise errors.InvalidRequestError(f"{key} is in the request twice")
+        if asked.timestamp < _LOWEST_TIMESTAMP or context.version < _SINCE.get(asked.timestamp, 1):
+            raise errors.UnsupportedVersionError(f"timestamp {asked.timestamp} in version {context.version}")
+        partition = context.broker.replicas.partition(key)
+        partition.require_leader(asked.current_leader_epoch)
+        found = partition.offset_for(
+            asked.timestamp, read_committed=request.isolation_level == 1, follower=request.replica_id >= 0
+        )
+    except errors.OffsetNotAvailableError as error:
+        # Clients before version 5 do not know this error; they are to ask again all the same.
+        response.error_code = error.code if context.version >= 5 else errors.LeaderNotAvailableError.code
+    except errors.BrokerResponseError as error:
+        response.error_code = error.code
+    else:
+        if found is not None:
+            response.offset, response.timestamp = found.offset, found.timestamp
+            if context.version >= 4:
+                response.leader_epoch = found.leader_epoch
+    return response

@@ -1,0 +1,159 @@
+"""Metadata (API key 3): brokers, and topics with their partitions and leaders.
+
+Versions 0-13. v1: racks, controller, internal flag; an empty list of topics means none, null means all. v2: cluster id.
+v3: throttle time. v4: the client says whether topics may be created. v5: offline replicas. v7: leader epochs.
+v8: authorized operations. v9: flexible. v10: topic ids. v11: no cluster operations. v12: topics asked for by id.
+v13: an error code at the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from triokafka import errors
+from triokafka.broker_stub.api.brokers import endpoint_of
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType
+from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, TopicImage
+from triokafka.broker_stub.controller.topic_names import is_internal
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_NO_ID = UUID(int=0)
+
+
+def _asked(request: MetadataRequest) -> Iterable[str | UUID | None]:
+    return [topic.name if topic.name is not None else topic.topic_id for topic in request.topics or ()]
+
+
+def _failed(request: MetadataRequest, context: RequestContext, code: int, message: str) -> MetadataResponse | None:
+    if context.version >= 13:
+        return MetadataResponse(error_code=code)
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in request.topics or ()
+        ]
+    )
+
+
+@handles(
+    MetadataRequest,
+    versions=range(0, 14),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.TOPIC, _asked)],
+    on_error=_failed,
+)
+async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    """Answer from the image; create unknown topics first where client and configuration allow it."""
+    broker = context.broker
+    every_topic = request.topics is None or (context.version == 0 and not request.topics)
+    topics: list[MetadataResponseTopic] = []
+    if every_topic:
+        image = broker.image
+        for name in sorted(image.topics):
+            topics.append(_topic(image.topics[name], image, request, context))
+    else:
+        refused = await _create_missing(request, context)
+        image = broker.image
+        for asked in request.topics or ():
+            topics.append(_one(asked.name, asked.topic_id, refused, image, request, context))
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.broker_id, host=host, port=port, rack=node.rack)
+            for node in sorted(image.brokers.values(), key=lambda node: node.broker_id)
+            if not node.fenced
+            for host, port in endpoint_of(node, context.listener)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id,
+        topics=topics,
+    )
+    if 8 <= context.version <= 10 and request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME)
+    return response
+
+
+async def _create_missing(request: MetadataRequest, context: RequestContext) -> dict[str, int]:
+    """Create topics that do not exist; returns error codes by name for those that could not be."""
+    image = context.broker.image
+    missing = [
+        topic.name
+        for topic in request.topics or ()
+        if topic.name is not None
+        and topic.name not in image.topics
+        and not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+    ]
+    if not missing or not request.allow_auto_topic_creation:
+        return {}
+    return await context.broker.topic_creation.create_missing(missing)
+
+
+def _one(
+    name: str | None,
+    topic_id: UUID,
+    refused: dict[str, int],
+    image: MetadataImage,
+    request: MetadataRequest,
+    context: RequestContext,
+) -> MetadataResponseTopic:
+    if name is None:
+        if context.version < 12 or topic_id == _NO_ID:
+            return MetadataResponseTopic(
+                error_code=errors.InvalidRequestError.code, name="" if context.version < 12 else None, topic_id=topic_id
+            )
+        by_id = image.topics_by_id.get(topic_id)
+        if by_id is None:
+            return MetadataResponseTopic(error_code=errors.UnknownTopicIdError.code, name=None, topic_id=topic_id)
+        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, by_id.name):
+            # The name is not for this client to learn.
+            return MetadataResponseTopic(
+                error_code=errors.TopicAuthorizationFailedError.code, name=None, topic_id=topic_id
+            )
+        return _topic(by_id, image, request, context)
+    if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return MetadataResponseTopic(error_code=errors.TopicAuthorizationFailedError.code, name=name)
+    topic = image.topics.get(name)
+    if topic is None:
+        code = refused.get(name) or context.broker.topic_creation.name_error(name)
+        return MetadataResponseTopic(
+            error_code=code or errors.UnknownTopicOrPartitionError.code, name=name, is_internal=is_internal(name)
+        )
+    return _topic(topic, image, request, context)
+
+
+def _topic(
+    topic: TopicImage, image: MetadataImage, request: MetadataRequest, context: RequestContext
+) -> MetadataResponseTopic:
+    response = MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(state, image) for _, state in sorted(topic.partitions.items())],
+    )
+    if context.version >= 8 and request.include_topic_authorized_operations:
+        response.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name)
+    return response
+
+
+def _partition(state: PartitionImage, image: MetadataImage) -> MetadataResponsePartition:
+    leader = image.brokers.get(state.leader)
+    return MetadataResponsePartition(
+        error_code=errors.LeaderNotAvailableError.code if leader is None or leader.fenced else 0,
+        partition_index=state.partition,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        offline_replicas=offline_replicas(state, image),
+    )
+
+
+def offline_replicas(state: PartitionImage, image: MetadataImage) -> list[int]:
+    """Replicas whose broker is not there, or is fenced."""
+    return [replica for replica in state.replicas if (node := image.brokers.get(replica)) is None or node.fenced]

@@ -1,0 +1,65 @@
+"""OffsetForLeaderEpoch (API key 23): where a leader epoch ends in the leader's log, to find a truncation (KIP-320).
+
+Versions 2-4. v2: the client's own leader epoch, to fence old metadata. v3: the replica's id. v4: flexible.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from triokafka.structs import TopicPartition
+
+
+def _failed(
+    request: OffsetForLeaderEpochRequest, context: RequestContext, code: int, message: str
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[EpochEndOffset(error_code=code, partition=p.partition) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(
+    OffsetForLeaderEpochRequest,
+    versions=range(2, 5),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics])],
+    on_error=_failed,
+)
+async def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """Answer from each leader's epoch cache."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end_of_epoch(topic.topic, asked, context) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_of_epoch(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    try:
+        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            raise denial(ResourceType.TOPIC)
+        partition = context.broker.replicas.partition(TopicPartition(topic, asked.partition))
+        partition.require_leader(asked.current_leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
+    except errors.BrokerResponseError as error:
+        return EpochEndOffset(error_code=error.code, partition=asked.partition)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

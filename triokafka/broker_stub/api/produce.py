@@ -1,0 +1,161 @@
+"""Produce (API key 0): append record batches to partitions.
+
+Versions 3-13, though 0 and up are advertised: librdkafka misreads a higher minimum (KAFKA-18659). v3: transactional id,
+record batches v2. v5: log start offset. v7: zstd. v8: which records were refused, and why. v9: flexible. v10: the
+current leader in errors (KIP-951). v13: topic ids.
+
+With acks=0 there is no answer; the only sign of an error is that the connection is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import CloseConnectionError, RequestContext, handles
+from triokafka.broker_stub.replica.delayed import AppendOutcome
+from triokafka.protocol.api.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from triokafka.records import iter_batches
+from triokafka.structs import Buffer, TopicPartition
+
+_TOPIC_IDS_SINCE: Final = 13
+_ZSTD_SINCE: Final = 7
+_NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
+
+
+def _topics(request: ProduceRequest) -> Iterable[str | UUID | None]:
+    return [topic.name or topic.topic_id for topic in request.topic_data]
+
+
+def _failed(request: ProduceRequest, context: RequestContext, code: int, message: str) -> ProduceResponse | None:
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=partition.index, error_code=code, base_offset=-1, error_message=message or None
+                    )
+                    for partition in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+@handles(
+    ProduceRequest,
+    versions=range(3, 14),
+    advertised=range(0, 14),
+    accesses=[Access(Operation.WRITE, ResourceType.TOPIC, _topics)],
+    on_error=_failed,
+)
+async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    """Append to each partition, wait for the in-sync replicas with acks=all, answer per partition."""
+    if request.transactional_id is not None:
+        raise errors.InvalidRequestError(
+            f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
+        )
+    replicas = context.broker.replicas
+    entries: dict[TopicPartition, Buffer] = {}
+    refused: dict[tuple[int, int], AppendOutcome] = {}
+    names: list[str] = []
+    for number, topic in enumerate(request.topic_data):
+        name, error = _resolve(topic, context)
+        names.append(name)
+        for data in topic.partition_data:
+            if error is not None:
+                refused[number, data.index] = AppendOutcome(error.code)
+                continue
+            key = TopicPartition(name, data.index)
+            try:
+                context.broker.faults.check(0, name, data.index)
+                if key in entries:
+                    raise errors.InvalidRequestError(f"{key} is in the request twice")
+                entries[key] = _checked(data.records, context.version)
+            except errors.BrokerResponseError as failure:
+                refused[number, data.index] = AppendOutcome(failure.code, error_message=str(failure))
+    outcomes = replicas.append(entries, required_acks=request.acks)
+    entries.clear()  # while the operation waits, the request's records need not stay in memory (L11)
+    if request.acks == -1:
+        operation = replicas.delay_produce(outcomes, request.timeout_ms)
+        if operation is not None:
+            await context.park(operation)
+    elif request.acks == 0:
+        for outcome in (*outcomes.values(), *refused.values()):
+            if outcome.error_code:
+                raise CloseConnectionError(
+                    f"a produce with acks=0 failed with error {outcome.error_code} ({outcome.error_message})"
+                )
+        return None
+    responses = []
+    for number, topic in enumerate(request.topic_data):
+        partitions = []
+        for data in topic.partition_data:
+            outcome = refused.get((number, data.index)) or outcomes[TopicPartition(names[number], data.index)]
+            partitions.append(_answer(names[number], data.index, outcome, context))
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions))
+    return ProduceResponse(responses=responses)
+
+
+def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, type[errors.BrokerResponseError] | None]:
+    """The topic's name, or an error that holds for all of its partitions."""
+    name = topic.name
+    if context.version >= _TOPIC_IDS_SINCE:
+        found = context.broker.image.topics_by_id.get(topic.topic_id)
+        if found is None:
+            return "", errors.UnknownTopicIdError
+        name = found.name
+    if context.denied(Operation.WRITE, ResourceType.TOPIC, name):
+        return name, denial(ResourceType.TOPIC)
+    return name, None
+
+
+def _checked(records: Buffer | None, version: int) -> Buffer:
+    if not records:
+        raise errors.InvalidRecordError("a produce request needs exactly one record batch per partition, this has none")
+    if version < _ZSTD_SINCE and any(batch.compression == "zstd" for batch in iter_batches(records)):
+        raise errors.UnsupportedCompressionTypeError(f"zstd needs Produce version {_ZSTD_SINCE}, this is {version}")
+    return records
+
+
+def _answer(topic: str, index: int, outcome: AppendOutcome, context: RequestContext) -> PartitionProduceResponse:
+    if not outcome.error_code:
+        return PartitionProduceResponse(
+            index=index,
+            base_offset=outcome.base_offset,
+            log_append_time_ms=outcome.log_append_time_ms,
+            log_start_offset=outcome.log_start_offset,
+        )
+    response = PartitionProduceResponse(
+        index=index,
+        error_code=outcome.error_code,
+        base_offset=-1,
+        log_start_offset=outcome.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=text)
+            for number, text in outcome.record_errors
+        ],
+        error_message=outcome.error_message,
+    )
+    if outcome.error_code == _NOT_LEADER and context.version >= 10:
+        partition = context.broker.replicas.find(topic, index)
+        if partition is not None:
+            leader_id, leader_epoch = partition.leader_hint
+            response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    return response
