@@ -16,9 +16,11 @@ from triokafka.assignors.assignor import (
 from triokafka.assignors.range import RangeAssignor, assign_range
 from triokafka.assignors.roundrobin import RoundRobinAssignor, assign_round_robin
 from triokafka.assignors.stickiness import assign_sticky, settle_claims
+from triokafka.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
 BUILT_IN: Final[dict[str, type[Assignor]]] = {
-    assignor.name: assignor for assignor in (RangeAssignor, RoundRobinAssignor)
+    assignor.name: assignor
+    for assignor in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
 """Wire name to class."""
 
@@ -36,9 +38,11 @@ __all__ = [
     "JAVA_NAMES",
     "Assignment",
     "Assignor",
+    "CooperativeStickyAssignor",
     "MemberSubscription",
     "RangeAssignor",
     "RoundRobinAssignor",
+    "StickyAssignor",
     "assign_range",
     "assign_round_robin",
     "assign_sticky",

@@ -1,0 +1,62 @@
+"""What sticky members tell the leader, byte for byte as Java writes it."""
+
+from __future__ import annotations
+
+from triokafka.assignors import Assignment, CooperativeStickyAssignor, MemberSubscription, StickyAssignor
+from triokafka.structs import TopicPartition
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def test_sticky_user_data_is_javas_schema_version_one() -> None:
+    """[topic string, [int32]] then generation int32, as in StickyAssignor.serializeTopicPartitionAssignment."""
+    assignor = StickyAssignor()
+    assert assignor.user_data(["t"]) is None
+    assignor.on_assignment(Assignment([T0, T1, U0]), 7)
+    assert assignor.user_data(["t"]) == (b"\0\0\0\2\0\1t\0\0\0\2\0\0\0\0\0\0\0\1\0\1u\0\0\0\1\0\0\0\0\0\0\0\7")
+
+
+def test_sticky_reads_both_versions_and_ignores_garbage() -> None:
+    version_0 = b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\0"
+    members = {
+        "a": MemberSubscription(["t"]),
+        "b": MemberSubscription(["t"], version_0),
+        "c": MemberSubscription(["t"], b"\xff\xff"),
+    }
+    dealt = StickyAssignor().assign(members, {"t": 3})
+    assert T0 in dealt["b"].partitions
+
+
+def test_sticky_members_keep_their_partitions_over_a_rejoin() -> None:
+    first, second = StickyAssignor(), StickyAssignor()
+    dealt = first.assign({"a": MemberSubscription(["t"]), "b": MemberSubscription(["t"])}, {"t": 4})
+    first.on_assignment(dealt["a"], 1)
+    second.on_assignment(dealt["b"], 1)
+    again = first.assign(
+        {"z": MemberSubscription(["t"], second.user_data(["t"])), "y": MemberSubscription(["t"], first.user_data("t"))},
+        {"t": 4},
+    )
+    assert set(again["z"].partitions) == set(dealt["b"].partitions)
+
+
+def test_cooperative_user_data_is_the_generation() -> None:
+    assignor = CooperativeStickyAssignor()
+    assert assignor.user_data(["t"]) == b"\xff\xff\xff\xff"
+    assignor.on_assignment(Assignment([T0]), 258)
+    assert assignor.user_data(["t"]) == b"\0\0\1\2"
+
+
+def test_cooperative_deals_a_moving_partition_only_after_its_owner_gave_it_up() -> None:
+    """(`client/MOD-17`)"""
+    assignor = CooperativeStickyAssignor()
+    owner = MemberSubscription(["t"], None, [T0, T1], None, 3)
+    dealt = assignor.assign({"a": owner, "b": MemberSubscription(["t"])}, {"t": 2})
+    assert (list(dealt["a"].partitions), list(dealt["b"].partitions)) == ([T0], [])
+    dealt = assignor.assign({"a": owner._replace(owned_partitions=[T0]), "b": MemberSubscription(["t"])}, {"t": 2})
+    assert (list(dealt["a"].partitions), list(dealt["b"].partitions)) == ([T0], [T1])
+
+
+def test_cooperative_hands_nothing_to_anyone_while_two_members_claim_it() -> None:
+    claim = MemberSubscription(["t"], None, [T0], None, 3)
+    dealt = CooperativeStickyAssignor().assign({"a": claim, "b": claim}, {"t": 1})
+    assert not dealt["a"].partitions and not dealt["b"].partitions

@@ -1,0 +1,129 @@
+"""The two sticky assignors: even deals that move few partitions. They differ in how members say what they hold.
+
+Under ``sticky`` (eager) a member gives everything up before it joins and says in its user data what it had. Under
+``cooperative-sticky`` it keeps its partitions while it joins; one that changes hands is left out of the first deal, so
+that its old owner gives it up, and is dealt in the rebalance that follows (KIP-429).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
+
+from triokafka.assignors.assignor import Assignment, Assignor, Members
+from triokafka.assignors.stickiness import assign_sticky, settle_claims
+from triokafka.errors import ProtocolError
+from triokafka.protocol.message import Message, Struct, field
+from triokafka.protocol.primitives import Array, Int32, String
+from triokafka.structs import TopicPartition
+
+_NO_GENERATION = -1
+
+
+class PreviousTopic(Struct):
+    """Partitions of one topic."""
+
+    topic: str = field(String, doc="Name of the topic.")
+    partitions: list[int] = field(Array(Int32), doc="Numbers of the partitions that the member held.")
+
+
+class StickyUserData(Message, versions="0-1"):
+    """What a member under ``sticky`` says about itself. The bytes carry no version: Java tries 1, then 0."""
+
+    previous_assignment: list[PreviousTopic] = field(Array(PreviousTopic), doc="What the member held last.")
+    generation: int = field(
+        Int32, versions="1+", default=_NO_GENERATION, doc="The generation in which it held that; -1 unknown."
+    )
+
+
+class CooperativeUserData(Message, versions="0-0"):
+    """What a member under ``cooperative-sticky`` says beside the partitions that it owns."""
+
+    generation: int = field(Int32, default=_NO_GENERATION, doc="The generation in which it got its partitions.")
+
+
+def _held_before(data: bytes | None) -> tuple[int, list[TopicPartition]]:
+    if not data:
+        return _NO_GENERATION, []
+    for version in (1, 0):
+        try:
+            message = StickyUserData.decode(data, version)
+        except ProtocolError:
+            continue
+        held = [TopicPartition(t.topic, number) for t in message.previous_assignment for number in t.partitions]
+        return message.generation, held
+    return _NO_GENERATION, []
+
+
+class StickyAssignor(Assignor):
+    """Even and sticky, for the eager protocol (wire name ``sticky``)."""
+
+    name: ClassVar[str] = "sticky"
+
+    def __init__(self) -> None:
+        self._held: Sequence[TopicPartition] = ()
+        self._generation = _NO_GENERATION
+
+    def user_data(self, topics: Collection[str]) -> bytes | None:
+        """What this member held last, and when."""
+        if not self._held:
+            return None
+        held: dict[str, PreviousTopic] = {}
+        for topic, number in self._held:
+            held.setdefault(topic, PreviousTopic(topic=topic)).partitions.append(number)
+        return StickyUserData(previous_assignment=list(held.values()), generation=self._generation).encode(1)
+
+    def assign(self, members: Members, partitions: Mapping[str, int]) -> dict[str, Assignment]:
+        """See `assign_sticky`."""
+        owners = settle_claims({member_id: _held_before(member.user_data) for member_id, member in members.items()})
+        dealt = assign_sticky(members, partitions, owners)
+        return {member_id: Assignment(got) for member_id, got in dealt.items()}
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Remember it for the next join."""
+        self._held = tuple(assignment.partitions)
+        self._generation = generation
+
+
+def _generation_in(data: bytes | None) -> int:
+    if not data:
+        return _NO_GENERATION
+    try:
+        return CooperativeUserData.decode(data, 0).generation
+    except ProtocolError:
+        return _NO_GENERATION
+
+
+class CooperativeStickyAssignor(Assignor):
+    """Even and sticky, without stopping the members (wire name ``cooperative-sticky``)."""
+
+    name: ClassVar[str] = "cooperative-sticky"
+    cooperative: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._generation = _NO_GENERATION
+
+    def user_data(self, topics: Collection[str]) -> bytes | None:
+        """The generation of the partitions that are owned."""
+        return CooperativeUserData(generation=self._generation).encode(0)
+
+    def assign(self, members: Members, partitions: Mapping[str, int]) -> dict[str, Assignment]:
+        """See `assign_sticky`; partitions that another member still holds are left out for now."""
+        claims = {
+            member_id: (max(member.generation, _generation_in(member.user_data)), member.owned_partitions)
+            for member_id, member in members.items()
+        }
+        dealt = assign_sticky(members, partitions, settle_claims(claims))
+        # Every member that says it holds a partition must have given it up first, also one that is not believed.
+        holders: dict[TopicPartition, set[str]] = {}
+        for member_id, (_, held) in claims.items():
+            for partition in held:
+                holders.setdefault(partition, set()).add(member_id)
+        return {
+            member_id: Assignment([partition for partition in got if not holders.get(partition, set()) - {member_id}])
+            for member_id, got in dealt.items()
+        }
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Remember the generation for the next join."""
+        self._generation = generation

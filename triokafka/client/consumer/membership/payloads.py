@@ -1,0 +1,66 @@
+"""What members of a consumer group tell each other through the coordinator (protocol type ``consumer``), as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from triokafka.assignors import Assignment, MemberSubscription
+from triokafka.protocol.embedded import (
+    AssignedTopic,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedTopic,
+)
+from triokafka.structs import Buffer, TopicPartition
+
+PROTOCOL_TYPE: Final = "consumer"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topic to partition numbers, in order of first appearance."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def encode_subscription(subscription: MemberSubscription) -> bytes:
+    """What a member sends when it joins."""
+    owned = by_topic(subscription.owned_partitions)
+    return ConsumerProtocolSubscription(
+        topics=list(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=[OwnedTopic(topic=topic, partitions=numbers) for topic, numbers in owned.items()],
+        generation_id=subscription.generation,
+        rack_id=subscription.rack_id,
+    ).encode_versioned()
+
+
+def decode_subscription(data: Buffer) -> MemberSubscription:
+    """What the leader reads of a member. Raises `ProtocolError`."""
+    message = ConsumerProtocolSubscription.decode_versioned(data)
+    owned = [TopicPartition(topic.topic, number) for topic in message.owned_partitions for number in topic.partitions]
+    return MemberSubscription(
+        tuple(message.topics), message.user_data, owned, None, message.generation_id, message.rack_id
+    )
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    """What the leader sends to a member."""
+    assigned = by_topic(assignment.partitions)
+    return ConsumerProtocolAssignment(
+        assigned_partitions=[AssignedTopic(topic=topic, partitions=numbers) for topic, numbers in assigned.items()],
+        user_data=assignment.user_data,
+    ).encode_versioned()
+
+
+def decode_assignment(data: Buffer) -> Assignment:
+    """What a member reads; empty bytes are an empty assignment. Raises `ProtocolError`."""
+    if not data:
+        return Assignment()
+    message = ConsumerProtocolAssignment.decode_versioned(data)
+    partitions = [
+        TopicPartition(topic.topic, number) for topic in message.assigned_partitions for number in topic.partitions
+    ]
+    return Assignment(partitions, message.user_data)
