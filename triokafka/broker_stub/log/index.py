@@ -96,9 +96,9 @@ class _Index(ABC):
             self._written = min(self._written, count)
             self._stale_file = True
 
-    def write(self, *, sync: bool = False) -> None:
+    def write(self) -> None:
         """Bring the file up to date. Raises `OSError`."""
-        if not self._loaded or (self._written == self._count() and not self._stale_file and not sync):
+        if not self._loaded or (self._written == self._count() and not self._stale_file):
             return
         file = self._storage.open(self.path, create=True)
         try:
@@ -107,8 +107,6 @@ class _Index(ABC):
             file.write_at(self._written * self.ENTRY_SIZE, self._pack(self._written))
             self._written = self._count()
             self._stale_file = False
-            if sync:
-                file.sync()
         finally:
             file.close()
 

@@ -1,0 +1,111 @@
+"""Which leader epoch began at which offset, for one log (KIP-101, KIP-320; Z10).
+
+Kept in ``leader-epoch-checkpoint``. The file is written with the next flush of the log; what a crash takes from it is
+found again in the batches that recovery reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+from triokafka.broker_stub.log.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    CorruptCheckpointError,
+    read_leader_epochs,
+    write_leader_epochs,
+)
+from triokafka.world import Storage
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_EPOCH_OFFSET: Final = -1
+
+
+class LeaderEpochs:
+    """Epochs and their first offsets, both strictly increasing."""
+
+    def __init__(self, storage: Storage, directory: str) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._dirty = False
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        try:
+            for epoch, start in read_leader_epochs(storage, self._path):
+                self.assign(epoch, start)
+            self._dirty = False
+        except CorruptCheckpointError:
+            self._epochs, self._starts = [], []
+            self._dirty = True
+
+    @property
+    def _path(self) -> str:
+        return f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._directory = directory
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch; -1 when none is known."""
+        return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All (epoch, first offset)."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The log has, or will have, records of ``epoch`` from ``start_offset`` on. Older epochs change nothing."""
+        if epoch < 0 or epoch <= self.latest:
+            return
+        while self._starts and self._starts[-1] >= start_offset:
+            # An epoch that got no record says nothing about any offset.
+            del self._epochs[-1], self._starts[-1]
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self._dirty = True
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch of the record at ``offset``; -1 when unknown."""
+        index = bisect_right(self._starts, offset) - 1
+        return self._epochs[index] if index >= 0 else UNDEFINED_EPOCH
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """What OffsetForLeaderEpoch answers: the largest known epoch up to ``epoch``, and the offset where it ended.
+
+        (-1, -1) when the log cannot say: no epoch is known, or ``epoch`` is newer than all.
+        """
+        if epoch < 0 or epoch > self.latest:
+            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        index = bisect_right(self._epochs, epoch) - 1
+        end = self._starts[index + 1] if index + 1 < len(self._starts) else log_end_offset
+        # An epoch from before the first known one ends where that begins.
+        return (self._epochs[index] if index >= 0 else epoch), end
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget epochs that began at or after ``offset``: the log was cut there."""
+        while self._starts and self._starts[-1] >= offset:
+            del self._epochs[-1], self._starts[-1]
+            self._dirty = True
+
+    def drop_before(self, offset: int) -> None:
+        """The log starts at ``offset`` now: the epoch of that record starts there too, older ones are gone."""
+        index = bisect_right(self._starts, offset) - 1
+        if index > 0:
+            del self._epochs[:index], self._starts[:index]
+            self._dirty = True
+        if index >= 0 and self._starts[0] < offset:
+            self._starts[0] = offset
+            self._dirty = True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._dirty = self._dirty or bool(self._epochs)
+        self._epochs, self._starts = [], []
+
+    def write(self) -> None:
+        """Make the file durable if anything changed. Raises `OSError`."""
+        if self._dirty:
+            write_leader_epochs(self._storage, self._path, self.entries())
+            self._dirty = False

@@ -1,0 +1,676 @@
+"""The log of one partition: segments on disk, the offsets in them, and who wrote what.
+
+`PartitionLog` is synchronous and belongs to one thread; a call either succeeds or leaves the log as it was. Time is an
+argument. A failing disk is `KafkaStorageError`; nothing else of the process suffers. Written records are in the
+operating system's hands at once, which survives the death of the process; they survive the machine's once `flush` has
+moved ``recovery_point`` past them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, NamedTuple
+
+from triokafka.broker_stub.log import timestamps
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, snapshot_offsets
+from triokafka.broker_stub.log.recovery import load_producers, load_segments
+from triokafka.broker_stub.log.segment import LogSegment, offset_file_name
+from triokafka.broker_stub.log.validation import prepare
+from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
+from triokafka.records import iter_batches, patch_batch
+from triokafka.records.batch import BatchInfo
+from triokafka.structs import Buffer, TopicPartition
+from triokafka.world import Storage
+
+PRODUCER_EXPIRATION_MS: Final = 86_400_000
+_MAX_HINTS: Final = 64  # places of batches that are likely to be read next
+_LOG_APPEND_TIME: Final = 1
+
+
+class AppendInfo(NamedTuple):
+    """What an append did. ``log_append_time`` is -1 unless the topic stamps records on append.
+
+    With ``duplicate`` nothing was appended: the offsets are those of the same batch, appended before.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class ReadResult(NamedTuple):
+    """Whole batches, the first of which contains the offset that was asked for.
+
+    ``position`` is the byte in the segment ``segment_base_offset`` where they start; both -1 when there is nothing.
+    """
+
+    records: Buffer
+    segment_base_offset: int = -1
+    position: int = -1
+
+
+class FlushJob(NamedTuple):
+    """What a flush has to sync: `run` may be called in a thread, then `PartitionLog.flushed` in the log's."""
+
+    end_offset: int
+    segments: list[LogSegment]
+    run: Callable[[], None]
+
+
+class PartitionLog:
+    """The log of one partition. Make it with `open`.
+
+    ``topic_partition``, ``config`` and ``directory`` say whose log it is; ``leader_epochs`` and ``producers`` are what
+    it knows about leaders and producers. ``recovered_bytes`` is what opening had to cut off.
+    """
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        recovery_point_lowered: Callable[[], None] | None = None,
+    ) -> PartitionLog:
+        """Open the log in ``directory`` (its own, ``topic-partition``), making or recovering it as needed.
+
+        Args:
+            recovery_point: from its checkpoint: everything below is known to be on disk.
+            log_start_offset: from its checkpoint; 0 for the first record there is.
+            clean: the last stop was clean, so that nothing needs to be recovered.
+            recovery_point_lowered: called before records below the recovery point are given up, to checkpoint it.
+
+        Raises:
+            KafkaStorageError: the directory cannot be read or written, or is damaged below the recovery point.
+        """
+        try:
+            make = partial(
+                cls,
+                storage,
+                directory,
+                topic_partition,
+                config,
+                now_ms=now_ms,
+                log_start_offset=log_start_offset,
+                producer_expiration_ms=producer_expiration_ms,
+                recovery_point_lowered=recovery_point_lowered,
+            )
+            try:
+                return make(recovery_point=recovery_point, clean=clean)
+            except CorruptRecordError:
+                if not clean:
+                    raise
+                return make(recovery_point=0, clean=False)  # somebody has changed the files since
+        except (OSError, CorruptRecordError) as error:
+            raise KafkaStorageError(f"the log of {topic_partition} in {directory} cannot be opened: {error}") from error
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        recovery_point: int,
+        log_start_offset: int,
+        clean: bool,
+        producer_expiration_ms: int,
+        recovery_point_lowered: Callable[[], None] | None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.config = config
+        self._storage = storage
+        self._producer_expiration_ms = producer_expiration_ms
+        self._recovery_point_lowered = recovery_point_lowered
+        self._closed = False
+        self._hints: dict[int, tuple[int, int]] = {}  # offset: segment base and position of the batch that has it
+        self._doomed: list[tuple[int, list[str]]] = []  # when to remove which renamed files
+        self._names_unsynced = False
+        self._unflushed_since_ms: int | None = None
+        storage.make_dirs(directory)
+        self.leader_epochs = LeaderEpochs(storage, directory)
+        self._segments, self.recovered_bytes = load_segments(
+            storage,
+            directory,
+            topic_partition,
+            config,
+            self.leader_epochs,
+            recovery_point=recovery_point,
+            clean=clean,
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+        )
+        self._bases = [segment.base_offset for segment in self._segments]
+        self.log_end_offset = self.active_segment.next_offset()
+        self.log_start_offset = max(log_start_offset, self._bases[0])
+        self.recovery_point = self.log_end_offset if clean else min(recovery_point, self.log_end_offset)
+        self.leader_epochs.truncate_to(self.log_end_offset)
+        self.producers = load_producers(
+            storage,
+            directory,
+            self._segments,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+            expiration_ms=producer_expiration_ms,
+        )
+        if self.log_start_offset > self.log_end_offset:
+            # A crash took records that a reader was promised to be deleted: nothing before the start may come back.
+            self._start_afresh(self.log_start_offset, now_ms)
+        self.leader_epochs.drop_before(self.log_start_offset)
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """All segments, ascending; the last one is written to."""
+        return tuple(self._segments)
+
+    @property
+    def active_segment(self) -> LogSegment:
+        """The segment that is written to."""
+        return self._segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of records on disk."""
+        return sum(segment.size for segment in self._segments)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Work with another configuration from now on."""
+        self.config = config
+        for segment in self._segments:
+            segment.config = config
+
+    # -- writing
+
+    def append_as_leader(
+        self, batches: Buffer, *, leader_epoch: int, now_ms: int, from_client: bool = True
+    ) -> AppendInfo:
+        """Check batches, give them the next offsets, and append them (F06).
+
+        Args:
+            batches: v2 batches, one when ``from_client``. Patched in place when the buffer is writable.
+            from_client: False for the broker's own records, which may be several batches and control records.
+
+        Raises:
+            BrokerResponseError: refused; see `prepare` and `ProducerStates.check`.
+            KafkaStorageError: the disk failed. Nothing was appended.
+        """
+        self._check_open()
+        buffer, infos = prepare(batches, self.topic_partition, self.config, now_ms=now_ms, from_client=from_client)
+        if not infos:
+            return AppendInfo(-1, -1, -1, -1, self.log_start_offset)
+        for info in infos:
+            if info.producer_id >= 0 and from_client:
+                known = self.producers.duplicate_of(info)
+                if known is not None:
+                    stamped = known.timestamp if self.config.stamps_on_append else -1
+                    return AppendInfo(
+                        known.first_offset, known.last_offset, known.timestamp, stamped, self.log_start_offset, True
+                    )
+                self.producers.check(info)
+        append_time = now_ms if self.config.stamps_on_append else -1
+        next_offset = self.log_end_offset
+        for info in infos:
+            info.base_offset = next_offset
+            info.partition_leader_epoch = leader_epoch
+            next_offset = info.next_offset
+            if append_time < 0 or info.is_control:
+                patch_batch(buffer, info.position, base_offset=info.base_offset, leader_epoch=leader_epoch)
+                continue
+            info.max_timestamp = append_time
+            patch_batch(
+                buffer,
+                info.position,
+                base_offset=info.base_offset,
+                leader_epoch=leader_epoch,
+                max_timestamp=append_time,
+                timestamp_type=_LOG_APPEND_TIME,
+            )
+        self._append(infos, buffer, now_ms)
+        newest = max(info.max_timestamp for info in infos)
+        return AppendInfo(infos[0].base_offset, next_offset - 1, newest, append_time, self.log_start_offset)
+
+    def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendInfo:
+        """Append batches as the leader has them, offsets and epochs included (F10). A partial last one is ignored.
+
+        Raises:
+            CorruptRecordError: a checksum does not match.
+            IllegalStateError: the offsets do not follow the log's end.
+            KafkaStorageError: the disk failed. Nothing was appended.
+        """
+        self._check_open()
+        infos = list(iter_batches(batches, check_crc=True))
+        if not infos:
+            return AppendInfo(-1, -1, -1, -1, self.log_start_offset)
+        expected = self.log_end_offset
+        for info in infos:
+            if info.base_offset < expected:
+                raise IllegalStateError(
+                    f"{self.topic_partition}: a batch at offset {info.base_offset} cannot follow {expected - 1}"
+                )
+            expected = info.next_offset
+        self._append(infos, memoryview(batches)[: infos[-1].end], now_ms)
+        newest = max(info.max_timestamp for info in infos)
+        return AppendInfo(infos[0].base_offset, expected - 1, newest, -1, self.log_start_offset)
+
+    def _append(self, infos: list[BatchInfo], data: Buffer, now_ms: int) -> None:
+        first, last = infos[0].base_offset, infos[-1].last_offset
+        with self._disk("append"):
+            if self.active_segment.should_roll(
+                incoming_bytes=len(data),
+                max_timestamp=max(info.max_timestamp for info in infos),
+                last_offset=last,
+                now_ms=now_ms,
+            ):
+                self._roll(first, now_ms)
+            segment = self.active_segment
+            position = segment.size
+            segment.append(infos, data)
+        self._hint(first, segment.base_offset, position)
+        self.log_end_offset = last + 1
+        for info in infos:
+            self.leader_epochs.assign(info.partition_leader_epoch, info.base_offset)
+            if info.producer_id >= 0:
+                self.producers.replay(info, memoryview(data)[info.position : info.end] if info.is_control else b"")
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+
+    def roll(self, *, now_ms: int) -> None:
+        """Start a new segment at the end of the log. Does nothing while the active one is empty.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log goes on in the old segment.
+        """
+        self._check_open()
+        with self._disk("roll"):
+            self._roll(self.log_end_offset, now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        old = self.active_segment
+        if base_offset == old.base_offset:
+            return
+        old.seal()
+        self._take_snapshot()
+        segment = LogSegment(self._storage, self.directory, base_offset, self.config, new=True, now_ms=now_ms)
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        self._names_unsynced = True
+
+    def _take_snapshot(self) -> None:
+        path = f"{self.directory}/{offset_file_name(self.log_end_offset, SNAPSHOT_SUFFIX)}"
+        file = self._storage.open(path + ".tmp", create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, self.producers.encode())
+        finally:
+            file.close()
+        # Not synced: a torn one fails its checksum, and an older one and the log take its place.
+        self._storage.rename(path + ".tmp", path)
+
+    # -- durability
+
+    def flush(self) -> None:
+        """Return once everything appended so far is on disk, and move ``recovery_point`` there (F15).
+
+        Raises:
+            KafkaStorageError: the disk failed; the recovery point stays.
+        """
+        job = self.begin_flush()
+        if job is not None:
+            with self._disk("flush"):
+                job.run()
+            self.flushed(job)
+
+    def begin_flush(self) -> FlushJob | None:
+        """Prepare a flush whose slow part may run in a thread, while appends go on; None when all is on disk.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._check_open()
+        if self.recovery_point >= self.log_end_offset and not self._names_unsynced:
+            return None
+        with self._disk("flush"):
+            segments = [segment for segment in self._segments if segment.unsynced]
+            syncs = [segment.begin_sync() for segment in segments]
+            self.leader_epochs.write()
+        directory, names_unsynced = self.directory, self._names_unsynced
+        self._names_unsynced = False
+        self._unflushed_since_ms = None
+
+        def run() -> None:
+            try:
+                for sync in syncs:
+                    sync()
+                if names_unsynced:
+                    self._storage.sync_dir(directory)
+            except OSError:
+                self._names_unsynced = self._names_unsynced or names_unsynced
+                for segment in segments:
+                    segment.unsynced = True
+                raise
+
+        return FlushJob(self.log_end_offset, segments, run)
+
+    def flushed(self, job: FlushJob) -> None:
+        """``job.run()`` has succeeded."""
+        # The log may have been truncated meanwhile.
+        self.recovery_point = max(self.recovery_point, min(job.end_offset, self.log_end_offset))
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether the oldest record that is not on disk has waited for ``flush.ms``."""
+        since = self._unflushed_since_ms
+        return since is not None and now_ms - since >= self.config.flush_ms
+
+    # -- reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
+    ) -> ReadResult:
+        """Whole batches from the one that contains ``offset``, out of one segment (F16, F17).
+
+        Args:
+            max_bytes: their total size; with ``min_one_batch`` the first batch may be larger.
+            up_to_offset: read only batches below it; the end of the log when None.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is before the log's start or after its end.
+            KafkaStorageError: the disk failed.
+        """
+        self._check_open()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
+            )
+        bound = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+        with self._disk("read"):
+            for segment in self._segments[self._segment_index(offset) :]:
+                if offset >= bound or segment.base_offset >= bound:
+                    break
+                found = segment.read(
+                    offset,
+                    max_bytes,
+                    up_to_offset=bound if bound < self.log_end_offset else None,
+                    at_least_one=min_one_batch,
+                    hint=self._hinted(offset, segment),
+                )
+                if found is not None:
+                    if found.next_offset is not None:
+                        self._hint(found.next_offset, segment.base_offset, found.next_position)
+                    return ReadResult(found.data, segment.base_offset, found.position)
+        return ReadResult(b"")
+
+    def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
+        """About how many bytes a read from ``start_offset`` up to ``end_offset`` would find, at most ``limit``."""
+        end_offset = min(end_offset, self.log_end_offset)
+        total = 0
+        if start_offset < self.log_start_offset:
+            return 0
+        with self._disk("read"):
+            for segment in self._segments[self._segment_index(start_offset) :]:
+                if segment.base_offset >= end_offset or total >= limit:
+                    break
+                start = self._hinted(start_offset, segment)
+                if start is None:
+                    place = segment.find(start_offset)
+                    start = place.position if place is not None else segment.size
+                last = segment.find(end_offset) if end_offset < self.log_end_offset else None
+                total += (last.position if last is not None else segment.size) - start
+        return max(0, min(total, limit))
+
+    def offset_for_timestamp(self, timestamp: int, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
+        """The first record at or after ``timestamp`` (ms): its offset, timestamp and leader epoch; None if none.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+            CorruptRecordError: the batch with that record is damaged.
+        """
+        self._check_open()
+        end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+        with self._disk("look-up by time"):
+            return timestamps.first_at_or_after(self._segments, timestamp, self.log_start_offset, end)
+
+    def offset_of_max_timestamp(self, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
+        """The first record with the largest timestamp: its offset, timestamp and leader epoch; None if none.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+            CorruptRecordError: the batch with that record is damaged.
+        """
+        self._check_open()
+        end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+        with self._disk("look-up by time"):
+            return timestamps.first_with_largest(self._segments, self.log_start_offset, end)
+
+    def _segment_index(self, offset: int) -> int:
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def _hint(self, offset: int, segment_base: int, position: int) -> None:
+        if len(self._hints) >= _MAX_HINTS:
+            del self._hints[next(iter(self._hints))]
+        self._hints[offset] = (segment_base, position)
+
+    def _hinted(self, offset: int, segment: LogSegment) -> int | None:
+        base, position = self._hints.get(offset, (-1, -1))
+        return position if base == segment.base_offset and position < segment.size else None
+
+    # -- cutting
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Give up all records at or after ``offset`` (F21). A batch that reaches over it goes as a whole.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log may end later than asked for.
+        """
+        self._check_open()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self.log_start_offset:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return
+        self._lower_recovery_point(offset)
+        self._hints.clear()
+        with self._disk("truncation"):
+            while self.active_segment.base_offset > offset:
+                self._drop_last_segment()
+            self.active_segment.truncate_to(offset)
+            self.log_end_offset = self.active_segment.next_offset()
+            self._after_cut(now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+        """Give up all records; the next one gets ``offset`` (F22).
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._check_open()
+        with self._disk("truncation"):
+            self._start_afresh(offset, now_ms)
+
+    def _start_afresh(self, offset: int, now_ms: int) -> None:
+        self._lower_recovery_point(min(offset, self.log_start_offset))
+        self._hints.clear()
+        for segment in self._segments:
+            self._remove_files(segment.mark_deleted())
+        self._segments = [LogSegment(self._storage, self.directory, offset, self.config, new=True, now_ms=now_ms)]
+        self._bases = [offset]
+        self.log_start_offset = self.log_end_offset = offset
+        self._after_cut(now_ms)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            # On disk before the cut: else a crash would trust what is written there next.
+            if self._recovery_point_lowered is not None:
+                self._recovery_point_lowered()
+
+    def _drop_last_segment(self) -> None:
+        segment = self._segments.pop()
+        self._bases.pop()
+        self._remove_files(segment.mark_deleted())
+
+    def _remove_files(self, paths: list[str]) -> None:
+        for path in paths:
+            self._storage.remove(path)
+
+    def _after_cut(self, now_ms: int) -> None:
+        """Make the rest agree with the shorter log, durably."""
+        self.active_segment.sync()
+        for offset in snapshot_offsets(self._storage, self.directory):
+            if offset > self.log_end_offset:
+                self._storage.remove(f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}")
+        self._storage.sync_dir(self.directory)
+        self.leader_epochs.truncate_to(self.log_end_offset)
+        self.leader_epochs.write()
+        self.producers = load_producers(
+            self._storage,
+            self.directory,
+            self._segments,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+            expiration_ms=self._producer_expiration_ms,
+        )
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Records before ``offset`` are gone for readers (Z08); their segments go with the next `apply_retention`.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is after the log's end.
+        """
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition} ends at {self.log_end_offset}: it cannot start at {offset}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.drop_before(offset)
+
+    def apply_retention(self, now_ms: int, *, up_to_offset: int | None = None) -> int:
+        """Drop old segments by time, size and log start offset (G05, G06, Z07); returns how many.
+
+        Their files are renamed now and removed ``file.delete.delay.ms`` later, by a later call.
+
+        Args:
+            up_to_offset: the high watermark; nothing at or after it is dropped. The log's end when None.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._check_open()
+        with self._disk("retention"):
+            self._remove_doomed(now_ms)
+            end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
+            count = self._count_expired(now_ms, end)
+            if not count:
+                return 0
+            if count == len(self._segments):
+                self._roll(self.log_end_offset, now_ms)
+            for segment in self._segments[:count]:
+                paths = segment.mark_deleted()
+                snapshot = f"{self.directory}/{offset_file_name(segment.base_offset, SNAPSHOT_SUFFIX)}"
+                if self._storage.exists(snapshot):
+                    self._storage.remove(snapshot)
+                self._doomed.append((now_ms + self.config.file_delete_delay_ms, paths))
+            del self._segments[:count], self._bases[:count]
+            self.advance_log_start_offset(self._bases[0])
+            self._remove_doomed(now_ms)
+        self.producers.expire(now_ms, self._producer_expiration_ms)
+        return count
+
+    def _count_expired(self, now_ms: int, end: int) -> int:
+        """How many segments from the oldest on are to be dropped (F23)."""
+        excess = self.size - self.config.retention_bytes if self.config.retention_bytes >= 0 else -1
+        count = 0
+        for index, segment in enumerate(self._segments):
+            is_last = index + 1 == len(self._segments)
+            next_base = self.log_end_offset if is_last else self._bases[index + 1]
+            if next_base > end or (is_last and not segment.size):
+                break
+            by_start = not is_last and next_base <= self.log_start_offset
+            by_size = self.config.deletes and excess >= segment.size
+            by_time = self.config.deletes and 0 <= self.config.retention_ms < now_ms - segment.max_timestamp
+            if not (by_start or by_size or (by_time and segment.max_timestamp >= 0)):
+                break
+            excess -= segment.size
+            count += 1
+        return count
+
+    def _remove_doomed(self, now_ms: int) -> None:
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            self._remove_files(self._doomed.pop(0)[1])
+
+    # -- end of life
+
+    def close(self) -> None:
+        """Flush and close; opening it again with ``clean`` then needs no recovery. A second call does nothing.
+
+        Raises:
+            KafkaStorageError: the disk failed; the files are closed, and the next opening must recover.
+        """
+        if self._closed:
+            return
+        try:
+            with self._disk("close"):
+                self.active_segment.seal()
+                self._take_snapshot()
+                self._names_unsynced = True
+            self.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files without writing anything."""
+        self._closed = True
+        for segment in self._segments:
+            segment.close()
+
+    def moved_to(self, directory: str) -> None:
+        """The directory was renamed."""
+        self.directory = directory
+        self.leader_epochs.moved_to(directory)
+        for segment in self._segments:
+            segment.moved_to(directory)
+
+    def delete(self) -> None:
+        """Remove the log with all its files, at once (F26).
+
+        Raises:
+            KafkaStorageError: the disk failed; some files may be left.
+        """
+        self.abandon()
+        with self._disk("deletion"):
+            self._storage.remove_tree(self.directory)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KafkaStorageError(f"the log of {self.topic_partition} is closed")
+
+    @contextmanager
+    def _disk(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise KafkaStorageError(
+                f"{action} of {self.topic_partition} failed in {self.directory}: {error}"
+            ) from error

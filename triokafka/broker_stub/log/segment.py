@@ -1,0 +1,470 @@
+"""One segment of a log: a ``.log`` file of record batches with its indexes.
+
+A segment knows positions and sizes; what offsets to assign and what is valid is the log's affair. Batches are stored as
+they came. Reading and searching look at batch headers only, and never past `LogSegment.size`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.index import CorruptIndexError, OffsetIndex, TimeIndex
+from triokafka.errors import CorruptRecordError
+from triokafka.records.batch import LOG_OVERHEAD, BatchInfo, parse_batch
+from triokafka.structs import Buffer
+from triokafka.world import File, Storage
+
+T = TypeVar("T")
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+DELETED_SUFFIX: Final = ".deleted"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+_OVERHEAD: Final = struct.Struct(">qi")
+_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
+_WALK_BYTES: Final = 27  # up to and with the last offset delta
+_SMALLEST_ENTRY: Final = LOG_OVERHEAD + 14
+_WINDOW: Final = 8192  # bytes read at once when walking headers
+_CHUNK: Final = 262_144  # bytes read at once when reading whole batches
+
+
+def offset_file_name(offset: int, suffix: str) -> str:
+    """Kafka's name of a file that belongs to an offset: 20 digits and a suffix (C03)."""
+    return f"{offset:020d}{suffix}"
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies, and which offsets it covers."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+class SegmentRead(NamedTuple):
+    """Whole batches read from a segment: they start at ``position`` and the batch after them at ``next_position``.
+
+    ``next_offset`` is the offset after the last batch, or None when it was not looked at.
+    """
+
+    position: int
+    data: Buffer
+    next_position: int
+    next_offset: int | None
+
+
+class LogSegment:
+    """A range of a log on disk (E01–E12). Not thread safe; errors of the disk are `OSError`.
+
+    Args:
+        directory: of the log.
+        new: make empty files instead of using those that are there.
+        now_ms: the wall clock, for rolling a segment without timestamps.
+    """
+
+    def __init__(
+        self, storage: Storage, directory: str, base_offset: int, config: LogConfig, *, new: bool, now_ms: int
+    ) -> None:
+        self.base_offset = base_offset
+        self.created_ms = now_ms
+        self.size = 0
+        self.unsynced = new  # written since the last `sync`, or its name may not be durable yet
+        self._storage = storage
+        self._directory = directory
+        self.config = config
+        self._file: File | None = None
+        self._torn = False  # a failed write left bytes behind `size`
+        self._first_timestamp: int | None = None
+        self._max_timestamp: tuple[int, int] | None = (-1, base_offset) if new else None
+        self._bytes_since_index_entry = 0
+        limit = config.segment_index_bytes
+        self.offset_index = OffsetIndex(storage, self.path(INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
+        self.time_index = TimeIndex(storage, self.path(TIME_INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
+        file = storage.open(self.path(LOG_SUFFIX), create=new)
+        if new:
+            file.truncate(0)
+            self._file = file
+        else:
+            self.size = file.size()
+            file.close()
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.path(LOG_SUFFIX)!r}, size={self.size})"
+
+    def path(self, suffix: str) -> str:
+        """The path of one of the segment's files."""
+        return f"{self._directory}/{offset_file_name(self.base_offset, suffix)}"
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._directory = directory
+        self.offset_index.path = self.path(INDEX_SUFFIX)
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX)
+
+    @property
+    def file(self) -> File:
+        """The open ``.log`` file."""
+        if self._file is None:
+            self._file = self._storage.open(self.path(LOG_SUFFIX))
+        return self._file
+
+    # -- writing
+
+    def append(self, batches: Sequence[BatchInfo], data: Buffer) -> None:
+        """Write ``data``, which consists of ``batches`` with their final offsets (E02).
+
+        Raises:
+            OSError: nothing was added; a later call may succeed.
+        """
+        self.unsynced = True
+        position = self.size
+        self._write(data)
+        self.size += len(data)
+        for batch in batches:
+            if batch.max_timestamp > self.max_timestamp:
+                self._max_timestamp = (batch.max_timestamp, batch.last_offset)
+            if self._bytes_since_index_entry > self.config.index_interval_bytes:
+                self._add_index_entry(batch.last_offset, position)
+            position += batch.size
+            self._bytes_since_index_entry += batch.size
+
+    def _write(self, data: Buffer) -> None:
+        if self._torn:
+            self.file.truncate(self.size)
+            self._torn = False
+        try:
+            self.file.write_at(self.size, data)
+        except OSError:
+            self._torn = True
+            try:
+                self.file.truncate(self.size)
+                self._torn = False
+            except OSError:
+                pass  # tried again before the next write; until then nobody reads past `size`
+            raise
+
+    def _add_index_entry(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(*self._largest())
+        self._bytes_since_index_entry = 0
+
+    def should_roll(self, *, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+        """Whether a set of batches must go to a new segment (F12, Z05)."""
+        config = self.config
+        if self.size > config.segment_bytes - incoming_bytes:
+            return self.size > 0
+        if last_offset - self.base_offset > 2**31 - 1:
+            return True
+        if self.size == 0:
+            return False
+        first = self.first_timestamp
+        waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        if jitter:
+            jitter = self.base_offset * 2654435761 % jitter  # spread without randomness: the same after a restart
+        if waited > config.segment_ms - jitter:
+            return True
+        return self._with_indexes(lambda: self.offset_index.is_full or self.time_index.is_full)
+
+    def seal(self) -> None:
+        """Nothing more will be appended: write the indexes, with the largest timestamp as the last entry."""
+        if self.size:
+            self._with_indexes(lambda: self.time_index.maybe_append(*self._largest()))
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to date."""
+        self.offset_index.write()
+        self.time_index.write()
+
+    def sync(self) -> None:
+        """Make everything written so far durable, except the files' names (E10)."""
+        self.begin_sync()()
+
+    def begin_sync(self) -> Callable[[], None]:
+        """Prepare a `sync`; the function returned does the slow part, and may run in another thread."""
+        self.write_indexes()
+        self.unsynced = False
+        file, storage = self.file, self._storage
+        paths = [self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
+
+        def run() -> None:
+            file.sync()
+            for path in paths:
+                if storage.exists(path):
+                    index = storage.open(path)
+                    try:
+                        index.sync()
+                    finally:
+                        index.close()
+
+        return run
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped (E09)."""
+        place = self.find(offset)
+        if place is None:
+            return 0
+        self._with_indexes(lambda: self.offset_index.truncate_to(offset))
+        self.time_index.truncate_to(offset)
+        dropped = self.size - place.position
+        # The indexes first: an index that is too short is only slower, one that is too long is wrong.
+        self.write_indexes()
+        self.file.truncate(place.position)
+        self.size = place.position
+        self.unsynced = True
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = None
+        if not self.size:
+            self._first_timestamp = None
+        return dropped
+
+    # -- searching and reading
+
+    def find(self, offset: int, *, from_position: int = 0) -> BatchPlace | None:
+        """The first batch whose last offset is at or above ``offset``; None when there is none (E04)."""
+        _, position = self._with_indexes(lambda: self.offset_index.lookup(offset))
+        for place in self._places(max(position, from_position)):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, from the last index entry on (E11).
+
+        Raises:
+            CorruptRecordError: the file does not end with a whole batch.
+        """
+        offset, position = self._with_indexes(lambda: self.offset_index.last)
+        places = list(self._places(position))
+        if position and (not places or places[0].last_offset != offset):
+            self.rebuild_indexes()  # plausible in itself, but of another log file
+            return self.next_offset()
+        end = places[-1].position + places[-1].size if places else position
+        if end != self.size:
+            raise CorruptRecordError(f"{self.path(LOG_SUFFIX)} has {self.size} bytes, its batches end at {end}")
+        return places[-1].last_offset + 1 if places else self.base_offset
+
+    def _places(self, position: int) -> Iterator[BatchPlace]:
+        """Walk the headers from ``position``, which must be the start of a batch."""
+        window, start = b"", position
+        while self.size - position >= _SMALLEST_ENTRY:
+            at = position - start
+            if not window or (len(window) - at < _WALK_BYTES and start + len(window) < self.size):
+                window, start, at = self.file.read_at(position, min(_WINDOW, self.size - position)), position, 0
+            place = _place_at(window, at, position)
+            if place is None or position + place.size > self.size:
+                return
+            yield place
+            position += place.size
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int | None, at_least_one: bool, hint: int | None = None
+    ) -> SegmentRead | None:
+        """Whole batches from the one that contains ``offset``, all of them below ``up_to_offset`` (E05).
+
+        Args:
+            max_bytes: their total size; with ``at_least_one`` the first batch may be larger.
+            hint: the position of the first batch, when known.
+
+        Returns:
+            None when the segment has nothing at or above ``offset``; empty data when nothing fits the bounds.
+        """
+        if hint is None:
+            found = self.find(offset)
+            if found is None:
+                return None
+            hint = found.position
+        end = self.size
+        if up_to_offset is not None:
+            bound = self.find(up_to_offset)
+            end = bound.position if bound is not None else end
+        available = end - hint
+        if available <= 0:
+            return SegmentRead(hint, b"", hint, None)
+        size = min(max_bytes, available)
+        if size < available or size < LOG_OVERHEAD:
+            first = LOG_OVERHEAD + _OVERHEAD.unpack(self.file.read_at(hint, LOG_OVERHEAD))[1]
+            if size < first:
+                if not at_least_one:
+                    return SegmentRead(hint, b"", hint, None)
+                size = first
+        data = self.file.view(hint, size)
+        if size == available:
+            return SegmentRead(hint, data, end, None)
+        kept, next_offset = self._whole_batches(data, hint)
+        return SegmentRead(hint, memoryview(data)[:kept], hint + kept, next_offset)
+
+    def _whole_batches(self, data: Buffer, position: int) -> tuple[int, int | None]:
+        """How many bytes of ``data``, which starts at ``position``, are whole batches, and the offset after them."""
+        _, indexed = self._with_indexes(lambda: self.offset_index.lookup_position(position + len(data)))
+        kept = max(0, indexed - position)
+        if kept == len(data):
+            kept = 0  # the last batch is not known then; walk, for the offset after it
+        next_offset = None
+        while (place := _place_at(data, kept, position + kept)) is not None and kept + place.size <= len(data):
+            kept += place.size
+            next_offset = place.last_offset + 1
+        return kept, next_offset
+
+    def batches(self, position: int = 0, *, check_crc: bool = False) -> Iterator[tuple[BatchInfo, memoryview]]:
+        """Header and bytes of every batch from ``position`` on; ``BatchInfo.position`` is the one in the file.
+
+        Raises:
+            CorruptRecordError: what is there is not a batch, or is cut.
+        """
+        want = _CHUNK
+        while position < self.size:
+            rest = self.size - position
+            view = memoryview(self.file.read_at(position, min(want, rest)))
+            used = 0
+            while (batch := parse_batch(view, used, check_crc=check_crc)) is not None:
+                data = view[used : used + batch.size]
+                used += batch.size
+                batch.position = position + used - batch.size
+                yield batch, data
+            want = _CHUNK
+            if not used:
+                needed = LOG_OVERHEAD + _OVERHEAD.unpack(view[:LOG_OVERHEAD])[1] if len(view) >= LOG_OVERHEAD else 0
+                if len(view) == rest or needed > rest or needed <= len(view):
+                    raise CorruptRecordError(f"{self.path(LOG_SUFFIX)}: the batch at byte {position} is cut")
+                want = needed
+            position += used
+
+    # -- timestamps
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 when there is none."""
+        if self._first_timestamp is None:
+            if not self.size:
+                return -1
+            self._first_timestamp = next((batch.max_timestamp for batch, _ in self.batches()), -1)
+        return self._first_timestamp
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the segment; -1 when there is none."""
+        return self._largest()[0]
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the first batch that has the largest timestamp."""
+        return self._largest()[1]
+
+    def _largest(self) -> tuple[int, int]:
+        if self._max_timestamp is None:
+            largest = self._with_indexes(lambda: self.time_index.last)
+            # With every entry of the offset index the time index was brought up to date, so only the rest is looked at.
+            _, position = self._with_indexes(lambda: self.offset_index.last)
+            for batch, _ in self.batches(position):
+                if batch.max_timestamp > largest[0]:
+                    largest = (batch.max_timestamp, batch.last_offset)
+            self._max_timestamp = largest
+        return self._max_timestamp
+
+    def position_for_timestamp(self, timestamp: int, from_offset: int) -> int:
+        """A position before which no batch at or above ``from_offset`` has a record at or after ``timestamp``."""
+        _, offset = self._with_indexes(lambda: self.time_index.lookup(timestamp))
+        return self._with_indexes(lambda: self.offset_index.lookup(max(offset, from_offset)))[1]
+
+    # -- recovery
+
+    def _with_indexes(self, action: Callable[[], T]) -> T:
+        """Do ``action``; when an index proves to be broken, rebuild both and do it again (D10, I05)."""
+        try:
+            len(self.offset_index), len(self.time_index)
+            self.offset_index.check_bounds(max(self.size, 1))
+            return action()
+        except CorruptIndexError:
+            self.rebuild_indexes()
+            return action()
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batches."""
+        self.recover(check_crc=False, cut=False)
+
+    def recover(
+        self, visit: Callable[[BatchInfo, memoryview], None] | None = None, *, check_crc: bool = True, cut: bool = True
+    ) -> int:
+        """Read every batch, rebuild the indexes, and cut the file at the first bad batch (E08, I09).
+
+        Args:
+            visit: called with every good batch.
+
+        Returns:
+            The number of bytes cut.
+        """
+        self.offset_index.clear()
+        self.time_index.clear()
+        self._max_timestamp = largest = (-1, self.base_offset)
+        self._first_timestamp = None
+        self._bytes_since_index_entry = 0
+        valid, last_offset = 0, self.base_offset - 1
+        try:
+            for batch, data in self.batches(check_crc=check_crc):
+                if batch.base_offset <= last_offset:
+                    break  # offsets that go back were not written by a leader
+                last_offset = batch.last_offset
+                if last_offset - self.base_offset > 2**31 - 1:
+                    break
+                if batch.max_timestamp > largest[0]:
+                    self._max_timestamp = largest = (batch.max_timestamp, last_offset)
+                if self._bytes_since_index_entry > self.config.index_interval_bytes:
+                    self._add_index_entry(last_offset, batch.position)
+                if visit is not None:
+                    visit(batch, data)
+                valid = batch.position + batch.size
+                self._bytes_since_index_entry += batch.size
+        except CorruptRecordError:
+            pass  # this is where the good part ends
+        dropped = self.size - valid
+        self.time_index.maybe_append(*largest)
+        if cut and dropped:
+            self.file.truncate(valid)
+            self.size = valid
+        if cut:
+            self.unsynced = True
+            self.write_indexes()
+        return dropped
+
+    # -- end of life
+
+    def close(self) -> None:
+        """Close the file. Writes nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files so that they no longer count, and return their new paths (F24)."""
+        self.close()
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            if self._storage.exists(path):
+                self._storage.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+
+def _place_at(data: Buffer, at: int, position: int) -> BatchPlace | None:
+    """The batch whose header is at ``at`` of ``data``; None when the header is not there completely."""
+    if len(data) - at < _SMALLEST_ENTRY:
+        return None
+    base_offset, length = _OVERHEAD.unpack_from(data, at)
+    if length < _SMALLEST_ENTRY - LOG_OVERHEAD:
+        raise CorruptRecordError(f"the batch at byte {position} says that it has {length} bytes")
+    last_offset = base_offset
+    if data[at + 16] >= 2:
+        if len(data) - at < _WALK_BYTES:
+            return None
+        last_offset += _LAST_OFFSET_DELTA.unpack_from(data, at + 23)[0]
+    return BatchPlace(position, LOG_OVERHEAD + length, base_offset, last_offset)
