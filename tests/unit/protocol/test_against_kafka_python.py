@@ -37,7 +37,7 @@ def to_peer(ours: Struct, peer_class: Any, fields: Any, version: int) -> Any:
         if version not in f.versions or (f.tag is not None and value == f.default()):
             continue
         name = f.name
-        if name.endswith("authorized_operations") and type(value) is int:
+        if "authorized_operations" in fields and name.endswith("authorized_operations"):
             # kafka-python holds these 32 bits as a set, under one name.
             name = "authorized_operations"
             value = {bit for bit in range(32) if value >> bit & 1}
