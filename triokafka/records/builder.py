@@ -7,7 +7,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from triokafka.errors import IllegalStateError
+from triokafka.errors import IllegalStateError, MessageSizeTooLargeError
 from triokafka.records import batch
 from triokafka.records.compression import CODEC_NAMES, check_codec, compress
 from triokafka.records.kernel import RecordAppender
@@ -77,10 +77,6 @@ class BatchBuilder(RecordAppender):
         scale = (self.batch_bytes - batch.HEADER_SIZE) / max(self.limit - batch.HEADER_SIZE, 1)
         return batch.HEADER_SIZE + int((self.size - batch.HEADER_SIZE) * scale)
 
-    def close(self) -> None:
-        """Take no more records."""
-        self.closed = True
-
     def build(
         self,
         producer_id: int = -1,
@@ -95,7 +91,8 @@ class BatchBuilder(RecordAppender):
     ) -> memoryview:
         """Close the batch and return it; called again, the same bytes again (arguments are looked at once).
 
-        The bytes lie in ``buffer`` and are writable, for ``set_producer_state`` before a retry.
+        The bytes lie in ``buffer`` (elsewhere only when compression made them more) and are writable, for
+        ``set_producer_state`` before a retry.
 
         Raises:
             IllegalStateError: there are no records.
@@ -104,17 +101,14 @@ class BatchBuilder(RecordAppender):
             return self._built
         if not self.count:
             raise IllegalStateError("a batch needs at least one record")
-        self.closed = True
-        size = self.size
-        if self.codec:
-            size = self._compress()
+        self.close()
+        out, size = self._compressed() if self.codec else (self.buffer, self.size)
         attributes = (
             self.codec
             | (batch.LOG_APPEND_TIME if timestamp_type == 1 else 0)
             | (batch.TRANSACTIONAL if transactional else 0)
             | (batch.CONTROL if control else 0)
         )
-        out = self.buffer
         batch.HEADER.pack_into(
             out,
             0,
@@ -137,15 +131,14 @@ class BatchBuilder(RecordAppender):
         self._built = built
         return built
 
-    def _compress(self) -> int:
+    def _compressed(self) -> tuple[bytearray, int]:
         with memoryview(self.buffer) as whole, whole[batch.HEADER_SIZE : self.size] as payload:
             packed = compress(self.codec, payload, self.level)
         self.compression_ratio = len(packed) / max(self.size - batch.HEADER_SIZE, 1)
         size = batch.HEADER_SIZE + len(packed)
-        if size > len(self.buffer):
-            self.buffer = bytearray(size)
-        self.buffer[batch.HEADER_SIZE : size] = packed
-        return size
+        out = self.buffer if size <= len(self.buffer) else bytearray(size)
+        out[batch.HEADER_SIZE : size] = packed
+        return out, size
 
 
 def encode_batch(
@@ -172,7 +165,7 @@ def encode_batch(
     builder = BatchBuilder(batch.MAX_BATCH_SIZE, compression=compression, level=level, buffer=bytearray(1024))
     builder.append_records(records)
     if builder.count != len(records):
-        builder._grow(batch.MAX_BATCH_SIZE + 1)
+        raise MessageSizeTooLargeError(f"{len(records)} records do not fit one batch")
     built = builder.build(
         producer_id,
         producer_epoch,

@@ -15,10 +15,13 @@ from triokafka.structs import Buffer
 Headers = Sequence[tuple[str, Buffer | None]]
 
 _TABLE_SIZE: Final = 1 << 13
+_TWO_63: Final = 1 << 63
+_TWO_64: Final = 1 << 64
 
 
 def _varint(value: int) -> bytes:
-    """The zigzag varint of a 64-bit integer."""
+    """The zigzag varint of an integer, wrapped to 64 bits."""
+    value = (value + _TWO_63) % _TWO_64 - _TWO_63
     raw = (value << 1) ^ (value >> 63)
     out = bytearray()
     while raw > 127:
@@ -35,7 +38,17 @@ def _write_varint(value: int) -> bytes:
     return _VARINTS[value] if 0 <= value < _TABLE_SIZE else _varint(value)
 
 
-def _encode_headers(headers: Headers) -> bytes:
+def _as_bytes(data: Buffer) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise BufferError("keys, values and headers must be contiguous")
+    return view.tobytes()
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The header count and the headers, as they stand in a record."""
     parts = [_write_varint(len(headers))]
     for name, value in headers:
         encoded = name.encode()
@@ -43,7 +56,8 @@ def _encode_headers(headers: Headers) -> bytes:
         if value is None:
             parts.append(b"\x01")
         else:
-            parts += (_write_varint(len(value)), bytes(value))
+            data = _as_bytes(value)
+            parts += (_write_varint(len(data)), data)
     return b"".join(parts)
 
 
@@ -66,23 +80,31 @@ class RecordAppender:
         self.max_timestamp = -1
         self.closed = False
 
+    def close(self) -> None:
+        """Take no more records."""
+        self.closed = True
+
     def append(
         self, timestamp: int, key: Buffer | None = None, value: Buffer | None = None, headers: Headers = ()
     ) -> int:
         """Add one record; returns its number in the batch, or -1 when it does not fit or the batch is closed."""
         index = self.count
-        if index == 0:
-            self.base_timestamp = self.max_timestamp = timestamp
-        delta = timestamp - self.base_timestamp
+        delta = timestamp - self.base_timestamp if index else 0
+        if (not index or delta > _TWO_63) and not -_TWO_63 <= timestamp < _TWO_63:
+            raise OverflowError(f"timestamp {timestamp} has more than 64 bits")
         varints = _VARINTS
         if key is None:
             key_part = b"\x01"
         else:
+            if type(key) is not bytes:
+                key = _as_bytes(key)
             length = len(key)
             key_part = (varints[length] if length < _TABLE_SIZE else _varint(length)) + key
         if value is None:
             value_part = b"\x01"
         else:
+            if type(value) is not bytes:
+                value = _as_bytes(value)
             length = len(value)
             value_part = (varints[length] if length < _TABLE_SIZE else _varint(length)) + value
         body = b"".join(
@@ -92,7 +114,7 @@ class RecordAppender:
                 varints[index] if index < _TABLE_SIZE else _varint(index),
                 key_part,
                 value_part,
-                _encode_headers(headers) if headers else b"\x00",
+                encode_headers(headers) if headers else b"\x00",
             )
         )
         length = len(body)
@@ -106,7 +128,9 @@ class RecordAppender:
         self.buffer[start:end] = prefix + body
         self.size = end
         self.count = index + 1
-        if timestamp > self.max_timestamp:
+        if not index:
+            self.base_timestamp = self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         return index
 
@@ -118,6 +142,10 @@ class RecordAppender:
         keys: Sequence[Buffer | None] | None = None,
     ) -> int:
         """Add ``values[start:]`` until one does not fit; returns how many were added."""
+        if start < 0:
+            raise ValueError(f"start is {start}, must not be negative")
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys for {len(values)} values")
         added = 0
         for index in range(start, len(values)):
             if self.append(timestamp, None if keys is None else keys[index], values[index]) < 0:
@@ -129,6 +157,8 @@ class RecordAppender:
         self, records: Sequence[tuple[int, Buffer | None, Buffer | None, Headers]], start: int = 0
     ) -> int:
         """Add ``records[start:]``, each (timestamp, key, value, headers), until one does not fit; returns how many."""
+        if start < 0:
+            raise ValueError(f"start is {start}, must not be negative")
         added = 0
         for index in range(start, len(records)):
             timestamp, key, value, headers = records[index]

@@ -1,0 +1,268 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# mypy: ignore-errors
+"""Encoding records into a batch buffer, to be compiled. Never imported as Python (``triokafka.kernels``).
+
+The twin, ``plain_appender``, has the same interface with types and docstrings. The buffer is a ``bytearray`` that
+others may hold; its address and size are looked up anew for every record, and a record is measured before it is
+written.
+"""
+
+from __future__ import annotations
+
+import cython
+from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.cpython.bytearray import (
+    PyByteArray_AS_STRING,
+    PyByteArray_FromStringAndSize,
+    PyByteArray_GET_SIZE,
+)
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cython.cimports.libc.string import memcpy
+
+from triokafka.errors import MessageSizeTooLargeError
+from triokafka.records.batch import HEADER_SIZE, MAX_BATCH_SIZE
+from triokafka.records.plain_appender import encode_headers
+
+_LARGEST = cython.declare(cython.Py_ssize_t, MAX_BATCH_SIZE)
+_START = cython.declare(cython.Py_ssize_t, HEADER_SIZE)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint_size(value: cython.ulonglong) -> cython.Py_ssize_t:
+    size: cython.Py_ssize_t = 1
+    while value > 127:
+        value >>= 7
+        size += 1
+    return size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _write_varint(p: cython.p_uchar, value: cython.ulonglong) -> cython.p_uchar:
+    while value > 127:
+        p[0] = cython.cast(cython.uchar, value | 0x80)
+        value >>= 7
+        p += 1
+    p[0] = cython.cast(cython.uchar, value)
+    return p + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _write_bytes(p: cython.p_uchar, data: cython.p_const_char, size: cython.Py_ssize_t) -> cython.p_uchar:
+    """A nullable byte string: ``size`` -1 is null."""
+    if size < 0:
+        p[0] = 1
+        return p + 1
+    p = _write_varint(p, cython.cast(cython.ulonglong, size) << 1)
+    memcpy(p, data, size)
+    return p + size
+
+
+@cython.cclass
+class RecordAppender:
+    """Records encoded one after the other into one buffer, behind the space that the batch header will take."""
+
+    buffer = cython.declare(bytearray, visibility="readonly")
+    limit = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    size = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    count = cython.declare(cython.longlong, visibility="readonly")
+    base_timestamp = cython.declare(cython.longlong, visibility="readonly")
+    max_timestamp = cython.declare(cython.longlong, visibility="readonly")
+    closed = cython.declare(cython.bint, visibility="readonly")
+
+    def __cinit__(self):
+        self.buffer = bytearray()
+        self.size = _START
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+
+    def __init__(self, limit: cython.Py_ssize_t, capacity: cython.Py_ssize_t = 0, buffer: bytearray | None = None):
+        self.limit = limit
+        if buffer is None:
+            buffer = PyByteArray_FromStringAndSize(cython.NULL, max(capacity, _START))
+        self.buffer = buffer
+
+    def close(self):
+        """Take no more records."""
+        self.closed = True
+
+    def append(self, timestamp: cython.longlong, key=None, value=None, headers=()):
+        """Add one record; returns its number in the batch, or -1 when it does not fit or the batch is closed."""
+        return self._append(timestamp, key, value, headers)
+
+    def append_values(self, values, timestamp: cython.longlong, start: cython.Py_ssize_t = 0, keys=None):
+        """Add ``values[start:]`` until one does not fit; returns how many were added."""
+        index: cython.Py_ssize_t = start
+        items: list = values if type(values) is list else list(values)
+        names: list | None = None
+        if start < 0:
+            raise ValueError(f"start is {start}, must not be negative")
+        if keys is not None:
+            names = keys if type(keys) is list else list(keys)
+            if len(names) != len(items):
+                raise ValueError(f"{len(names)} keys for {len(items)} values")
+        # The sizes are read again for every record: a buffer that is asked for its bytes may run code.
+        while index < len(items):
+            key = None
+            if names is not None:
+                if index >= len(names):
+                    break
+                key = names[index]
+            if self._append(timestamp, key, items[index], ()) < 0:
+                break
+            index += 1
+        return max(index - start, 0)
+
+    def append_records(self, records, start: cython.Py_ssize_t = 0):
+        """Add ``records[start:]``, each (timestamp, key, value, headers), until one does not fit; returns how many."""
+        index: cython.Py_ssize_t = start
+        items: list = records if type(records) is list else list(records)
+        if start < 0:
+            raise ValueError(f"start is {start}, must not be negative")
+        while index < len(items):
+            timestamp, key, value, headers = items[index]
+            if self._append(timestamp, key, value, headers) < 0:
+                break
+            index += 1
+        return max(index - start, 0)
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def _append(self, timestamp: cython.longlong, key, value, headers) -> cython.longlong:
+        encoded: bytes | None = None
+        header_data: cython.p_const_char = cython.NULL
+        header_size: cython.Py_ssize_t = 0
+        key_data: cython.p_const_char = cython.NULL
+        key_size: cython.Py_ssize_t = -1
+        value_data: cython.p_const_char = cython.NULL
+        value_size: cython.Py_ssize_t = -1
+        if headers:
+            encoded = encode_headers(headers)
+            header_data = PyBytes_AS_STRING(encoded)
+            header_size = PyBytes_GET_SIZE(encoded)
+        if key is not None:
+            if not PyBytes_CheckExact(key):
+                return self._append_buffers(timestamp, key, value, header_data, header_size)
+            key_data = PyBytes_AS_STRING(key)
+            key_size = PyBytes_GET_SIZE(key)
+        if value is not None:
+            if not PyBytes_CheckExact(value):
+                return self._append_buffers(timestamp, key, value, header_data, header_size)
+            value_data = PyBytes_AS_STRING(value)
+            value_size = PyBytes_GET_SIZE(value)
+        return self._write(timestamp, key_data, key_size, value_data, value_size, header_data, header_size)
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def _append_buffers(
+        self,
+        timestamp: cython.longlong,
+        key,
+        value,
+        header_data: cython.p_const_char,
+        header_size: cython.Py_ssize_t,
+    ) -> cython.longlong:
+        """Keys and values that are not ``bytes``: held by the buffer protocol while they are copied."""
+        key_view = cython.declare(Py_buffer)
+        value_view = cython.declare(Py_buffer)
+        key_data: cython.p_const_char = cython.NULL
+        key_size: cython.Py_ssize_t = -1
+        value_data: cython.p_const_char = cython.NULL
+        value_size: cython.Py_ssize_t = -1
+        if key is not None:
+            PyObject_GetBuffer(key, cython.address(key_view), PyBUF_SIMPLE)
+            key_data = cython.cast(cython.p_const_char, key_view.buf)
+            key_size = key_view.len
+        try:
+            if value is not None:
+                PyObject_GetBuffer(value, cython.address(value_view), PyBUF_SIMPLE)
+                value_data = cython.cast(cython.p_const_char, value_view.buf)
+                value_size = value_view.len
+            try:
+                return self._write(timestamp, key_data, key_size, value_data, value_size, header_data, header_size)
+            finally:
+                if value is not None:
+                    PyBuffer_Release(cython.address(value_view))
+        finally:
+            if key is not None:
+                PyBuffer_Release(cython.address(key_view))
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def _write(
+        self,
+        timestamp: cython.longlong,
+        key_data: cython.p_const_char,
+        key_size: cython.Py_ssize_t,
+        value_data: cython.p_const_char,
+        value_size: cython.Py_ssize_t,
+        header_data: cython.p_const_char,
+        header_size: cython.Py_ssize_t,
+    ) -> cython.longlong:
+        index: cython.longlong = self.count
+        base: cython.longlong = timestamp if index == 0 else self.base_timestamp
+        difference: cython.longlong = cython.cast(
+            cython.longlong, cython.cast(cython.ulonglong, timestamp) - cython.cast(cython.ulonglong, base)
+        )
+        delta: cython.ulonglong = (cython.cast(cython.ulonglong, difference) << 1) ^ cython.cast(
+            cython.ulonglong, difference >> 63
+        )
+        number: cython.ulonglong = cython.cast(cython.ulonglong, index) << 1
+        if self.closed:
+            return -1
+        length: cython.Py_ssize_t = 3 + _varint_size(delta) + _varint_size(number)
+        if key_size >= 0:
+            length += _varint_size(cython.cast(cython.ulonglong, key_size) << 1) - 1 + key_size
+        if value_size >= 0:
+            length += _varint_size(cython.cast(cython.ulonglong, value_size) << 1) + value_size
+        else:
+            length += 1
+        if header_size:
+            length += header_size - 1
+        end: cython.Py_ssize_t = self.size + _varint_size(cython.cast(cython.ulonglong, length) << 1) + length
+        if end > self.limit and index:
+            return -1
+        if end > PyByteArray_GET_SIZE(self.buffer):
+            self._grow(end)
+        p: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.buffer)) + self.size
+        p = _write_varint(p, cython.cast(cython.ulonglong, length) << 1)
+        p[0] = 0
+        p = _write_varint(p + 1, delta)
+        p = _write_varint(p, number)
+        p = _write_bytes(p, key_data, key_size)
+        p = _write_bytes(p, value_data, value_size)
+        if header_size:
+            memcpy(p, header_data, header_size)
+        else:
+            p[0] = 0
+        if index == 0:
+            self.base_timestamp = timestamp
+            self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.size = end
+        self.count = index + 1
+        return index
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _grow(self, needed: cython.Py_ssize_t) -> cython.int:
+        if needed > _LARGEST:
+            raise MessageSizeTooLargeError(f"a batch cannot have more than {_LARGEST} bytes, needs {needed}")
+        held: cython.Py_ssize_t = PyByteArray_GET_SIZE(self.buffer)
+        grown: bytearray = PyByteArray_FromStringAndSize(cython.NULL, max(needed, min(2 * held, _LARGEST)))
+        memcpy(PyByteArray_AS_STRING(grown), PyByteArray_AS_STRING(self.buffer), min(self.size, held))
+        self.buffer = grown
+        return 0
