@@ -1,0 +1,220 @@
+"""What a send returns: the delivery of one record, or of many. It costs nothing until it is awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from triokafka.errors import IllegalStateError
+from triokafka.structs import RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka.client.producer.batch import ProducerBatch
+
+DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], None]
+"""Called with the metadata and None, or None and the error."""
+
+_CREATE_TIME: Final = -1
+
+
+class Delivery:
+    """The fate of one record. Await it, as often and from as many tasks as you like, for its `RecordMetadata`.
+
+    Awaiting raises the error with which the record failed, and does not yield to other tasks when the record is settled
+    already. Cancelling the wait does not recall the record. A failure that is never awaited, and for which no callback
+    was given, is raised when the producer's block is left.
+    """
+
+    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp: int, key_size: int, value_size: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+
+    @property
+    def topic(self) -> str:
+        """The topic that the record was sent to."""
+        return self._batch.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition that the record was sent to."""
+        return self._batch.topic_partition.partition
+
+    @property
+    def done(self) -> bool:
+        """Whether the record is acknowledged or has failed."""
+        return self._batch.piece_for(self._index)[0].done
+
+    def result(self) -> RecordMetadata:
+        """What awaiting would return or raise, without waiting.
+
+        Raises:
+            IllegalStateError: neither acknowledged nor failed yet.
+        """
+        batch, index = self._batch.piece_for(self._index)
+        if not batch.done:
+            raise IllegalStateError(f"the record for {batch.topic_partition} is still on its way; await the delivery")
+        return self._settled(batch, index)
+
+    def _settled(self, batch: ProducerBatch, index: int) -> RecordMetadata:
+        error = batch.error_for(index)
+        if error is not None:
+            batch.note_observed(index)
+            raise error
+        return self.metadata_in(batch, index)
+
+    def metadata_in(self, batch: ProducerBatch, index: int) -> RecordMetadata:
+        """The metadata of an acknowledged record that ended up at ``index`` of ``batch``."""
+        base = batch.base_offset
+        log_append_time = batch.log_append_time
+        return RecordMetadata(
+            batch.topic_partition.topic,
+            batch.topic_partition.partition,
+            base + index if base >= 0 else -1,
+            self._timestamp if log_append_time == _CREATE_TIME else log_append_time,
+            self._key_size,
+            self._value_size,
+        )
+
+    async def _wait(self) -> RecordMetadata:
+        while True:
+            batch, index = self._batch.piece_for(self._index)
+            if batch.done:
+                return self._settled(batch, index)
+            await batch.wait()
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        return self._wait().__await__()
+
+    def add_callback(self, callback: DeliveryCallback) -> None:
+        """Call ``callback`` once the record is settled: in the sender's task, or at once when it is settled already.
+
+        It must not block; what it raises is logged. Callbacks of one partition run in the order of their records.
+        """
+        self._batch.add_callback(self, self._index, callback)
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.topic}-{self.partition} {'settled' if self.done else 'on its way'}>"
+
+
+class FilteredDelivery(Delivery):
+    """The delivery of a record that an interceptor dropped: nothing was sent, and awaiting it says so with offset -1."""
+
+    __slots__ = ("_topic",)
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    @property
+    def topic(self) -> str:
+        """The topic that the record was meant for."""
+        return self._topic
+
+    @property
+    def partition(self) -> int:
+        """Always -1: no partition was chosen."""
+        return -1
+
+    @property
+    def done(self) -> bool:
+        """Always True."""
+        return True
+
+    def result(self) -> RecordMetadata:
+        """Metadata with partition, offset and timestamp -1."""
+        return RecordMetadata(self._topic, -1, -1, -1)
+
+    async def _wait(self) -> RecordMetadata:
+        return self.result()
+
+    def add_callback(self, callback: DeliveryCallback) -> None:
+        """Does nothing: there is no acknowledgement to tell of."""
+
+
+class OffsetRange(NamedTuple):
+    """The first and the last offset of the records of one `Deliveries` in one partition; -1 with ``acks=0``."""
+
+    first: int
+    last: int
+
+
+class _Span(NamedTuple):
+    batch: ProducerBatch
+    first: int
+    count: int
+    timestamps: Any
+    start: int
+
+
+class Deliveries:
+    """The fate of many records that were sent together.
+
+    Awaiting it gives an `OffsetRange` per partition once all are acknowledged, or raises: the error itself when all
+    failures are one, else an `ExceptionGroup` of them. Iterating gives one `Delivery` per record, in order.
+    """
+
+    __slots__ = ("_count", "_spans")
+
+    def __init__(self) -> None:
+        self._spans: list[_Span] = []
+        self._count = 0
+
+    def add(self, batch: ProducerBatch, first: int, count: int, timestamps: Any, start: int) -> None:
+        """Note that ``count`` records were put into ``batch`` from its index ``first`` on (the producer's business).
+
+        ``timestamps`` is one for all, or a sequence in which the first of them has the index ``start``.
+        """
+        self._spans.append(_Span(batch, first, count, timestamps, start))
+        self._count += count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Delivery]:
+        for batch, first, count, timestamps, start in self._spans:
+            for i in range(count):
+                timestamp = timestamps if isinstance(timestamps, int) else timestamps[start + i]
+                yield Delivery(batch, first + i, timestamp, -1, -1)
+
+    @property
+    def done(self) -> bool:
+        """Whether all records are acknowledged or have failed."""
+        return all(piece.done for span in self._spans for piece, _, _ in span.batch.pieces_of(span.first, span.count))
+
+    async def _wait(self) -> dict[TopicPartition, OffsetRange]:
+        found: dict[TopicPartition, OffsetRange] = {}
+        errors: list[Exception] = []
+        for span in self._spans:
+            pending = True
+            while pending:
+                pending = False
+                for piece, _, _ in span.batch.pieces_of(span.first, span.count):
+                    if not piece.done:
+                        await piece.wait()
+                        pending = True
+                        break
+            for piece, first, count in span.batch.pieces_of(span.first, span.count):
+                for index in range(first, first + count) if piece.failed else ():
+                    error = piece.error_for(index)
+                    if error is not None:
+                        piece.note_observed(index)
+                        if not errors or errors[-1] is not error:
+                            errors.append(error)
+                if piece.failed:
+                    continue
+                base = piece.base_offset
+                low, high = (base + first, base + first + count - 1) if base >= 0 else (-1, -1)
+                before = found.get(piece.topic_partition)
+                if before is not None:
+                    low, high = min(before.first, low), max(before.last, high)
+                found[piece.topic_partition] = OffsetRange(low, high)
+        if errors:
+            raise errors[0] if len(errors) == 1 else ExceptionGroup("records were not delivered", errors)
+        return found
+
+    def __await__(self) -> Generator[Any, Any, dict[TopicPartition, OffsetRange]]:
+        return self._wait().__await__()

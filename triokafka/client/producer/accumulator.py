@@ -1,0 +1,422 @@
+"""Records on their way: a queue of batches per partition, filled at the end by callers and emptied at the head by the
+sender.
+
+Pure: no I/O, no waiting, time is an argument (seconds on the world's clock). Memory comes from the `BufferPool`, whose
+bytes a batch holds until it is settled and off the wire.
+"""
+
+from __future__ import annotations
+
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.sequences import PartitionSequences, ProducerIdentity
+from triokafka.errors import KafkaTimeoutError
+from triokafka.network.backoff import Backoff
+from triokafka.network.metadata import Cluster
+from triokafka.records import BatchBuilder
+from triokafka.structs import Buffer, TopicPartition
+
+_NEVER: Final = float("inf")
+_BATCH_HEADER: Final = 61
+_RECORD_OVERHEAD: Final = 26  # the most that lengths, deltas and attributes of a record without headers take
+_RATIO_STEPS: Final = (1.0, 0.75, 0.5, 0.35, 0.25)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccumulatorSettings:
+    """What shapes batches. Times are seconds."""
+
+    batch_size: int
+    linger: float
+    delivery_timeout: float
+    retry_backoff: Backoff
+    compression_type: str = "none"
+    compression_level: int | None = None
+    max_request_size: int = 1_048_576
+    one_in_flight: bool = False
+    idempotent: bool = False
+
+
+class PartitionQueue:
+    """The batches of one partition that are to be sent, the oldest first; the last may still be open.
+
+    ``on_wire`` counts batches in unanswered requests.
+    """
+
+    __slots__ = ("_next_number", "batches", "on_wire", "open", "sequences", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        self.on_wire = 0
+        self.sequences = PartitionSequences()
+        self._next_number = 0
+
+    def take_number(self) -> int:
+        """The number of the next batch, or piece of a batch."""
+        number = self._next_number
+        self._next_number += 1
+        return number
+
+    def close_open(self) -> None:
+        """Close the batch that is being filled; later records cannot slip into it (`client/ACC-6`)."""
+        if self.open is not None:
+            self.open.close()
+            self.open = None
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Insert a batch where it was: before all that were made later (`client/ACC-25`)."""
+        position = 0
+        for known in self.batches:
+            if known.number > batch.number:
+                break
+            position += 1
+        self.batches.insert(position, batch)
+
+
+class Ready(NamedTuple):
+    """What `Accumulator.ready` found. ``next_check`` is seconds until it may find more, infinity when nothing waits."""
+
+    nodes: list[int]
+    next_check: float
+    leaderless: bool
+
+
+@dataclass(slots=True)
+class _Ratios:
+    """What compression makes of a topic's records, so that batches come out near ``batch_size`` (`client/COMP-4`)."""
+
+    by_topic: dict[str, float] = field(default_factory=dict)
+
+    def expected(self, topic: str) -> float:
+        known = self.by_topic.get(topic, 1.0)
+        # In steps, so that buffers of few sizes are lent.
+        return next((step for step in reversed(_RATIO_STEPS) if step >= known), 1.0)
+
+    def observe(self, topic: str, ratio: float) -> None:
+        self.by_topic[topic] = 0.9 * self.by_topic.get(topic, 1.0) + 0.1 * min(max(ratio, 0.05), 1.0)
+
+    def reset(self, topic: str) -> None:
+        self.by_topic[topic] = 1.0
+
+
+class Accumulator:
+    """All partition queues, and the rules for when a batch goes out.
+
+    ``on_failed`` is told of every batch that is given up.
+    """
+
+    def __init__(
+        self, settings: AccumulatorSettings, pool: BufferPool, on_failed: Callable[[ProducerBatch], None]
+    ) -> None:
+        self.settings = settings
+        self.pool = pool
+        self._on_failed = on_failed
+        self.closing = False
+        self.flushes = 0
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self._active: dict[TopicPartition, PartitionQueue] = {}
+        self._incomplete: dict[ProducerBatch, None] = {}
+        self._next_start: dict[int, int] = {}
+        self._ratios = _Ratios()
+        self._troubled: dict[TopicPartition, PartitionQueue] = {}
+
+    # ---------------------------------------------------------------- appending
+
+    def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        """The queue of a partition, made at first use."""
+        queue = self.queues.get(topic_partition)
+        if queue is None:
+            queue = self.queues[topic_partition] = PartitionQueue(topic_partition)
+        return queue
+
+    def buffer_size_for(self, topic: str, key: Buffer | None, value: Buffer | None, headers: Sequence[object]) -> int:
+        """Bytes to borrow for a new batch that begins with this record: what batches take, or what the record does."""
+        return max(self._limit(topic), self.record_bound(key, value, headers) + _BATCH_HEADER)
+
+    def _limit(self, topic: str) -> int:
+        size = max(min(self.settings.batch_size, self.settings.max_request_size), _BATCH_HEADER + 1)
+        if self.settings.compression_type == "none":
+            return size
+        return _BATCH_HEADER + int((size - _BATCH_HEADER) / self._ratios.expected(topic))
+
+    @staticmethod
+    def record_bound(key: Buffer | None, value: Buffer | None, headers: Sequence[object]) -> int:
+        """The most bytes that a record can take in a batch, before compression."""
+        size = _RECORD_OVERHEAD + (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
+        for header in headers:
+            name, content = header  # type: ignore[misc]
+            size += 10 + 3 * len(name) + (len(content) if content is not None else 0)
+        return size
+
+    def open_batch(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
+        """Start a batch in a borrowed buffer, at the end of a queue. The caller appends to it at once."""
+        queue.close_open()
+        settings = self.settings
+        builder = BatchBuilder(
+            max(min(settings.batch_size, settings.max_request_size), _BATCH_HEADER + 1),
+            compression=settings.compression_type,
+            level=settings.compression_level,
+            expected_ratio=self._ratios.expected(queue.topic_partition.topic),
+            buffer=buffer,
+        )
+        batch = ProducerBatch(
+            queue.topic_partition, queue.take_number(), builder, reserved=len(buffer), created_at=now
+        )
+        queue.batches.append(batch)
+        queue.open = batch
+        self._active[queue.topic_partition] = queue
+        self._incomplete[batch] = None
+        return batch
+
+    def drop_empty(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Take back a batch whose first record could not be encoded."""
+        self._unqueue(batch)
+        self._settled(batch)
+        self._release(batch)
+
+    # ---------------------------------------------------------------- what is ready
+
+    @property
+    def has_incomplete(self) -> bool:
+        """Whether any record is not settled yet."""
+        return bool(self._incomplete)
+
+    def incomplete(self) -> list[ProducerBatch]:
+        """The batches that are not settled, the oldest first (`client/ACC-27`)."""
+        return list(self._incomplete)
+
+    @property
+    def queued(self) -> bool:
+        """Whether any batch waits in a queue."""
+        return bool(self._active)
+
+    def ready(self, cluster: Cluster, now: float) -> Ready:
+        """The nodes that have something sendable, decided by the head of each queue alone (`client/ACC-9` to `ACC-20`)."""
+        settings = self.settings
+        hurry = self.flushes > 0 or self.closing or self.pool.waiting > 0
+        nodes: dict[int, None] = {}
+        next_check = _NEVER
+        leaderless = False
+        for topic_partition, queue in self._active.items():
+            if settings.one_in_flight and queue.on_wire:
+                continue
+            head = queue.batches[0]
+            leader = cluster.leader_for(topic_partition)
+            if leader < 0:
+                leaderless = True
+                continue
+            if leader in nodes:
+                continue
+            wait = head.retry_at - now
+            if wait <= 0 and not head.in_retry and not (hurry or head.full or len(queue.batches) > 1):
+                wait = head.created_at + settings.linger - now
+            if wait > 0:
+                next_check = min(next_check, wait)
+            elif settings.idempotent and not queue.sequences.may_send(head):
+                continue
+            else:
+                nodes[leader] = None
+        return Ready(list(nodes), next_check, leaderless)
+
+    def drain(
+        self, cluster: Cluster, nodes: Iterable[int], now: float, identity: ProducerIdentity
+    ) -> dict[int, list[ProducerBatch]]:
+        """Take batches for one request per node: the head of each of its partitions, as many as fit a request.
+
+        Also of partitions whose head still lingers: they ride along (`client/ACC-20`). The next call for a node starts
+        behind where this one stopped, so that no partition is always last (`client/ACC-24`).
+        """
+        by_node: dict[int, list[PartitionQueue]] = {node: [] for node in nodes}
+        for topic_partition, queue in self._active.items():
+            node = cluster.leader_for(topic_partition)
+            if node in by_node:
+                by_node[node].append(queue)
+        drained: dict[int, list[ProducerBatch]] = {}
+        for node, queues in by_node.items():
+            batches: list[ProducerBatch] = []
+            size = 0
+            start = self._next_start.get(node, 0) % len(queues) if queues else 0
+            for step in range(len(queues)):
+                queue = queues[(start + step) % len(queues)]
+                head = queue.batches[0]
+                if not self._may_drain(queue, head, now):
+                    continue
+                if batches and size + head.size > self.settings.max_request_size:
+                    self._next_start[node] = start + step
+                    break
+                self._take(queue, head, identity)
+                size += head.size
+                batches.append(head)
+            if batches:
+                drained[node] = batches
+        return drained
+
+    def _may_drain(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
+        if head.retry_at > now or (self.settings.one_in_flight and queue.on_wire):
+            return False
+        return not self.settings.idempotent or queue.sequences.may_send(head)
+
+    def _take(self, queue: PartitionQueue, head: ProducerBatch, identity: ProducerIdentity) -> None:
+        queue.batches.popleft()
+        if queue.open is head:
+            queue.close_open()
+        head.close()
+        if not queue.batches:
+            del self._active[queue.topic_partition]
+        if self.settings.idempotent:
+            queue.sequences.assign(head, identity)
+        head.build()
+        if self.settings.compression_type != "none" and not head.in_retry and head.builder is not None:
+            self._ratios.observe(queue.topic_partition.topic, head.builder.compression_ratio)
+        head.on_wire = True
+        head.attempts += 1
+        queue.on_wire += 1
+
+    # ---------------------------------------------------------------- what came of it
+
+    def off_wire(self, batch: ProducerBatch) -> PartitionQueue:
+        """The request that carried the batch has ended, one way or the other."""
+        queue = self.queues[batch.topic_partition]
+        batch.on_wire = False
+        queue.on_wire -= 1
+        return queue
+
+    def acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """The broker has the batch: settle it and give back its memory."""
+        queue = self.queues[batch.topic_partition]
+        batch.settle(base_offset, log_append_time)
+        if self.settings.idempotent:
+            queue.sequences.acknowledged(batch)
+        self._settled(batch)
+        self._release(batch)
+
+    def fail(
+        self,
+        batch: ProducerBatch,
+        error: Exception,
+        *,
+        fate_known: bool = False,
+        record_errors: dict[int, Exception] | None = None,
+    ) -> bool:
+        """Give the batch up. ``fate_known``: the broker refused it. False when it had been settled before."""
+        queue = self.queues[batch.topic_partition]
+        told = batch.settle(error=error, record_errors=record_errors)
+        self._settled(batch)
+        if not batch.on_wire:
+            if self.settings.idempotent:
+                queue.sequences.failed(batch, fate_known=fate_known)
+                self.note_trouble(queue)
+            self._release(batch)
+        if told:
+            self._on_failed(batch)
+        return told
+
+    def late_answer(self, batch: ProducerBatch, *, written: bool) -> None:
+        """The request of a batch that had been given up on the wire has ended: only now may its memory be lent again."""
+        queue = self.queues[batch.topic_partition]
+        if self.settings.idempotent:
+            if written:
+                queue.sequences.acknowledged(batch)
+            else:
+                queue.sequences.failed(batch, fate_known=False)
+                self.note_trouble(queue)
+        self._release(batch)
+
+    def retry(self, batch: ProducerBatch, now: float, *, chance: float, at_once: bool = False) -> None:
+        """Queue the batch again, at its old place; ``at_once`` without back-off, when the new leader is known."""
+        queue = self.queues[batch.topic_partition]
+        delay = 0.0 if at_once else self.settings.retry_backoff.delay(batch.attempts, chance)
+        batch.retry_at = now + delay
+        queue.put_back(batch)
+        self._active[batch.topic_partition] = queue
+
+    def split(self, batch: ProducerBatch, pieces: list[ProducerBatch], starts: list[int], now: float) -> None:
+        """Replace a batch that was too large for the broker by smaller ones at its place (KIP-126)."""
+        queue = self.queues[batch.topic_partition]
+        if self.settings.idempotent:
+            queue.sequences.replace(batch, pieces)
+        batch.split_into(list(zip(starts, pieces, strict=True)))
+        self._settled(batch)
+        self._ratios.reset(batch.topic_partition.topic)
+        for piece in pieces:
+            queue.put_back(piece)
+            self._incomplete[piece] = None
+        self._active[batch.topic_partition] = queue
+        self._release(batch)
+
+    def take_expired(self, now: float) -> list[ProducerBatch]:
+        """Settle what is older than the delivery timeout, queued or on the wire; in the order of their making."""
+        expired: list[ProducerBatch] = []
+        for batch in list(self._incomplete):
+            if now - batch.created_at < self.settings.delivery_timeout:
+                break
+            expired.append(batch)
+        for batch in expired:
+            if not batch.on_wire:
+                self._unqueue(batch)
+            waited = round((now - batch.created_at) * 1000)
+            error = KafkaTimeoutError(
+                f"{batch.count} records for {batch.topic_partition} were not acknowledged within {waited} ms"
+                f" (delivery_timeout_ms) after {batch.attempts} attempts"
+            )
+            self.fail(batch, error)
+        return expired
+
+    def next_expiry(self, now: float) -> float:
+        """Seconds until the oldest batch expires; infinity without one."""
+        for batch in self._incomplete:
+            return max(0.0, batch.created_at + self.settings.delivery_timeout - now)
+        return _NEVER
+
+    def abort(self, make_error: Callable[[ProducerBatch], Exception]) -> None:
+        """Fail everything that is not settled: the producer is closed, or broken."""
+        for batch in list(self._incomplete):
+            if not batch.on_wire:
+                self._unqueue(batch)
+            self.fail(batch, make_error(batch))
+
+    def _unqueue(self, batch: ProducerBatch) -> None:
+        queue = self.queues[batch.topic_partition]
+        batch.close()
+        queue.batches.remove(batch)
+        if queue.open is batch:
+            queue.open = None
+        if not queue.batches:
+            self._active.pop(batch.topic_partition, None)
+
+    def _settled(self, batch: ProducerBatch) -> None:
+        self._incomplete.pop(batch, None)
+
+    def _release(self, batch: ProducerBatch) -> None:
+        buffer, reserved = batch.release()
+        if reserved:
+            self.pool.release(buffer, reserved)
+
+    # ---------------------------------------------------------------- idempotence
+
+    def note_trouble(self, queue: PartitionQueue) -> None:
+        """A partition's sequence was disturbed: `take_restarts` is to look at it."""
+        self._troubled[queue.topic_partition] = queue
+
+    def take_restarts(self) -> list[PartitionQueue]:
+        """Partitions whose sequence must begin anew under a new epoch, and may now. The caller restarts them."""
+        restarts: list[PartitionQueue] = []
+        for topic_partition, queue in list(self._troubled.items()):
+            sequences = queue.sequences
+            sequences.resolve()
+            if sequences.bump_due:
+                restarts.append(queue)
+            if not sequences.unresolved and (sequences.bump_due or not sequences.bump_wanted):
+                del self._troubled[topic_partition]
+        return restarts
+
+
+__all__ = ["Accumulator", "AccumulatorSettings", "PartitionQueue", "Ready"]

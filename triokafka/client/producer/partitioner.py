@@ -1,0 +1,93 @@
+"""Which partition a record goes to, when its sender did not say. Pure: chance is an argument."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from triokafka.structs import Buffer
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+_LARGEST_CACHED_KEY: Final = 64
+_MOST_CACHED_KEYS: Final = 16_384
+
+
+def murmur2(data: Buffer) -> int:
+    """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
+        k ^= k >> 24
+        h = (h * _M & _MASK) ^ (k * _M & _MASK)
+    if length & 3:
+        h ^= int.from_bytes(data[whole:], "little")
+        h = h * _M & _MASK
+    h ^= h >> 13
+    h = h * _M & _MASK
+    return h ^ (h >> 15)
+
+
+class KeyHash:
+    """``murmur2`` without the sign bit, remembered for short keys: real streams repeat theirs."""
+
+    def __init__(self) -> None:
+        self._known: dict[Buffer, int] = {}
+
+    def __call__(self, key: Buffer) -> int:
+        if type(key) is not bytes or len(key) > _LARGEST_CACHED_KEY:
+            return murmur2(key) & 0x7FFFFFFF
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_CACHED_KEYS:
+                self._known.clear()
+            found = self._known[key] = murmur2(key) & 0x7FFFFFFF
+        return found
+
+
+class Partitioner(ABC):
+    """The plug-in interface (option ``partitioner``). Called for every record without a partition of its own."""
+
+    @abstractmethod
+    def partition(
+        self,
+        topic: str,
+        key: Buffer | None,
+        value: Buffer | None,
+        partitions: Sequence[int],
+        available: Sequence[int],
+    ) -> int:
+        """A number out of ``partitions``. ``key`` and ``value`` are serialized; ``available`` have a leader now.
+
+        It must not block. What it raises, ``send`` raises.
+        """
+
+    def on_new_batch(self, topic: str, partition: int) -> None:
+        """A batch was begun for this partition: a sticky partitioner may now choose another."""
+
+    def close(self) -> None:
+        """Called when the producer's block is left."""
+
+
+def choose_sticky(
+    available: Sequence[int], partitions: Sequence[int], queue_length: Callable[[int], int], chance: float
+) -> int:
+    """The next partition for records without key: by chance, the more likely the shorter its queue (KIP-794).
+
+    Without any available one it is chosen among all. ``chance`` is uniform in [0, 1).
+    """
+    among = available or partitions
+    lengths = [queue_length(partition) for partition in among]
+    longest = max(lengths)
+    if longest == min(lengths):
+        return among[int(chance * len(among))]
+    point = chance * sum(longest + 1 - length for length in lengths)
+    for partition, length in zip(among, lengths, strict=True):
+        point -= longest + 1 - length
+        if point < 0:
+            return partition
+    return among[-1]

@@ -1,0 +1,72 @@
+"""Produce (API key 0) as the producer uses it: batches to a request, and a response to one answer per partition.
+
+v3: the first with record batches. v10: new leaders in error replies (KIP-951). v13: topics by id instead of name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.protocol.api.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from triokafka.structs import Node, TopicPartition
+
+FIRST_VERSION_WITH_IDS: Final = 13
+_ZERO_ID: Final = uuid.UUID(int=0)
+
+
+class ProduceAnswer(NamedTuple):
+    """What the broker said about one partition of a request."""
+
+    error_code: int
+    base_offset: int
+    log_append_time: int
+    message: str | None
+    record_errors: Mapping[int, str | None]
+    leader_id: int
+    leader_epoch: int
+    leader: Node | None
+
+
+def build_request(
+    batches: Iterable[ProducerBatch], version: int, *, acks: int, timeout_ms: int, ids: Mapping[str, uuid.UUID]
+) -> ProduceRequest:
+    """One request for batches of different partitions; their bytes are not copied."""
+    topics: dict[str, TopicProduceData] = {}
+    for batch in batches:
+        name, partition = batch.topic_partition
+        topic = topics.get(name)
+        if topic is None:
+            topic_id = ids.get(name, _ZERO_ID) if version >= FIRST_VERSION_WITH_IDS else _ZERO_ID
+            topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
+        topic.partition_data.append(PartitionProduceData(index=partition, records=batch.build()))
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+
+def read_response(
+    response: ProduceResponse, names: Mapping[uuid.UUID, str]
+) -> dict[TopicPartition, ProduceAnswer]:
+    """The answers by partition; ``names`` are topic names by id, for versions that know topics by id only."""
+    nodes = {n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints}
+    answers: dict[TopicPartition, ProduceAnswer] = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for p in topic.partition_responses:
+            answers[TopicPartition(name, p.index)] = ProduceAnswer(
+                p.error_code,
+                p.base_offset,
+                p.log_append_time_ms,
+                p.error_message,
+                {e.batch_index: e.batch_index_error_message for e in p.record_errors},
+                p.current_leader.leader_id,
+                p.current_leader.leader_epoch,
+                nodes.get(p.current_leader.leader_id),
+            )
+    return answers

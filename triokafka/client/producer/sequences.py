@@ -1,0 +1,164 @@
+"""Idempotence: producer id, epoch, and the sequence numbers of each partition. Pure (KIP-98, KIP-360).
+
+Every batch gets the next sequence number of its partition when it is first sent, and keeps it through retries, so that
+the broker can drop what it has and refuse what leaves a gap. When the broker has lost track, or a batch failed for good
+and left a gap, the epoch grows and the partition's batches are numbered from 0 again; that waits until none of them is on
+the wire, so that no answer can belong to the old numbers.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from triokafka.errors import (
+    BrokerResponseError,
+    OutOfOrderSequenceNumberError,
+    UnknownProducerIdError,
+)
+
+if TYPE_CHECKING:
+    from triokafka.client.producer.batch import ProducerBatch
+
+NO_PRODUCER_ID: Final = -1
+_MAX_EPOCH: Final = 32_767
+_SEQUENCES: Final = 2**31
+
+
+def add_sequence(sequence: int, count: int) -> int:
+    """The sequence number ``count`` after; after the greatest comes 0."""
+    return (sequence + count) % _SEQUENCES
+
+
+class ProducerIdentity(NamedTuple):
+    """A producer id and its epoch, as the broker gave them; -1 when there is none yet."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = -1
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an id."""
+        return self.producer_id >= 0
+
+    def bumped(self) -> ProducerIdentity:
+        """The next epoch; no identity when epochs are used up, so that a new id is fetched."""
+        if self.epoch >= _MAX_EPOCH:
+            return ProducerIdentity()
+        return ProducerIdentity(self.producer_id, self.epoch + 1)
+
+
+class PartitionSequences:
+    """The sequence numbers of one partition.
+
+    ``in_flight`` holds the batches that have a number and are not settled, in order: on the wire or waiting for a retry.
+    ``bump_wanted`` stops the partition until `restart`.
+    """
+
+    __slots__ = ("bump_wanted", "identity", "in_flight", "last_acked", "next", "unresolved")
+
+    def __init__(self) -> None:
+        self.identity = ProducerIdentity()
+        self.next = 0
+        self.last_acked = -1
+        self.in_flight: list[ProducerBatch] = []
+        self.bump_wanted = False
+        self.unresolved = False
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch``, the head of its queue, may go out now.
+
+        While a batch is retried only the first one without an answer is sent, so that the broker can take it. After one
+        was given up whose fate is unknown nothing is sent until the others are answered.
+        """
+        if self.bump_wanted:
+            return False
+        if batch.base_sequence >= 0:
+            return self.in_flight[0] is batch
+        return not self.unresolved
+
+    def assign(self, batch: ProducerBatch, current: ProducerIdentity) -> None:
+        """Number a batch that is sent for the first time; retried ones keep what they have."""
+        if batch.base_sequence >= 0:
+            return
+        if self.identity != current and not self.in_flight:
+            # Another partition had the epoch changed: nothing here depends on the old one any more.
+            self.identity = current
+            self.next = 0
+            self.last_acked = -1
+        batch.set_producer_state(self.identity.producer_id, self.identity.epoch, self.next)
+        self.next = add_sequence(self.next, batch.count)
+        self.in_flight.append(batch)
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        """The broker has the batch."""
+        self._forget(batch)
+        self.last_acked = add_sequence(batch.base_sequence, batch.count - 1)
+
+    def failed(self, batch: ProducerBatch, *, fate_known: bool) -> None:
+        """The batch is given up. ``fate_known``: the broker refused it, so that its numbers leave a gap."""
+        if batch.base_sequence < 0:
+            return
+        self._forget(batch)
+        if fate_known:
+            self.bump_wanted = True
+        else:
+            self.unresolved = True
+
+    def should_retry(self, batch: ProducerBatch, error: BrokerResponseError) -> bool:
+        """What to do about a sequence error (Kafka's rules); other errors go by ``retriable``.
+
+        Unknown producer: the log lost its head, or the broker its state, so begin anew. Out of order: an earlier batch
+        is still missing and will be retried; if there is none, only a new epoch closes the gap.
+        """
+        if batch.base_sequence < 0:
+            return error.retriable
+        if isinstance(error, UnknownProducerIdError):
+            self.bump_wanted = True
+            return True
+        if isinstance(error, OutOfOrderSequenceNumberError):
+            is_next = batch.base_sequence == add_sequence(self.last_acked, 1)
+            if self.in_flight and self.in_flight[0] is batch and (is_next or self.unresolved):
+                self.bump_wanted = True
+            return True
+        return error.retriable
+
+    def resolve(self) -> None:
+        """Once nothing is in flight, an unknown fate is settled if the numbers fit; else a new epoch is wanted."""
+        if self.unresolved and not self.in_flight:
+            self.unresolved = False
+            if self.next != add_sequence(self.last_acked, 1):
+                self.bump_wanted = True
+
+    @property
+    def bump_due(self) -> bool:
+        """Whether a new epoch is wanted and may be taken: no batch of the partition is on the wire."""
+        return self.bump_wanted and not any(batch.on_wire for batch in self.in_flight)
+
+    def restart(self, identity: ProducerIdentity) -> None:
+        """Number the batches that wait for a retry from 0 under a new epoch."""
+        self.identity = identity
+        self.bump_wanted = False
+        self.unresolved = False
+        self.last_acked = -1
+        self.next = 0
+        for batch in self.in_flight:
+            batch.set_producer_state(identity.producer_id, identity.epoch, self.next)
+            self.next = add_sequence(self.next, batch.count)
+
+    def replace(self, batch: ProducerBatch, pieces: list[ProducerBatch]) -> None:
+        """A batch was split: its pieces share its numbers."""
+        if batch.base_sequence < 0:
+            return
+        self._forget(batch)
+        sequence = batch.base_sequence
+        for piece in pieces:
+            piece.set_producer_state(batch.producer_id, batch.producer_epoch, sequence)
+            sequence = add_sequence(sequence, piece.count)
+            insort(self.in_flight, piece, key=lambda known: known.number)
+
+    def _forget(self, batch: ProducerBatch) -> None:
+        for position, known in enumerate(self.in_flight):
+            if known is batch:
+                del self.in_flight[position]
+                return
