@@ -1,0 +1,40 @@
+"""The broker that the integration tests run against.
+
+Ours, in a process of its own, unless ``TRIOKAFKA_TEST_BOOTSTRAP`` names another one (Apache Kafka, for example): then
+the same tests run against that. Topics and groups have names of their own in every test, so one broker serves all.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import broker_process
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of the broker under test."""
+    given = os.environ.get("TRIOKAFKA_TEST_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    data: Path = tmp_path_factory.mktemp("broker") / "data"
+    with broker_process(data, settings={"group.initial.rebalance.delay.ms": "100"}) as address:
+        yield address
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test uses."""
+    return f"topic-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    """A group id that no other test uses."""
+    return f"group-{uuid.uuid4().hex[:12]}"
