@@ -120,6 +120,19 @@ class ArrayPackers:
 ARRAYS: Final = {code: ArrayPackers(code) for code in "bhiqHId?"}
 
 
+def read_unknown_tags(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+    """Read a tagged section of which no tag is known: its fields as raw bytes, and the next position."""
+    count, position = read_uvarint(data, position)
+    start = position
+    for _ in range(count):
+        _, position = read_uvarint(data, position)
+        size, position = read_uvarint(data, position)
+        position += size
+        if position > end:
+            raise Malformed(f"tagged field of {size} bytes is more than what is left")
+    return bytes(data[start:position]) or None, position
+
+
 def parse_raw_tags(raw: bytes) -> dict[int, bytes]:
     """Tagged fields by tag from their concatenated encodings, as decoders keep them."""
     tags = {}

@@ -212,7 +212,7 @@ class DecoderWriter(SourceWriter):
         for subcon in structure.subcons:
             inner = f"{path}.{subcon.name}"
             if isinstance(subcon.subcon, Absent) and isinstance(subcon.subcon.default, dict):
-                self.line(f"{o}.{subcon.name} = {self.default_maker(structure, subcon.name)}()", inner)
+                self.line(f"{o}.{subcon.name} = {self.default_structure(structure, subcon.name)}", inner)
             else:
                 self.value(subcon, f"{o}.{subcon.name}", inner)
         if structure.tagged is None:
@@ -221,6 +221,10 @@ class DecoderWriter(SourceWriter):
         t = self.name("t")
         self.fixed("B", t, path)
         self.flush()
+        if not structure.tagged.fields:
+            self.line(f"if {t}: {o}._unknown_tags, p = read_unknown_tags(d, p - 1, end)", path)
+            self.line(f"else: {o}._unknown_tags = None", path)
+            return
         section = f"tags_{len(self.sections_seen)}"
         self.sections_seen.append(section)
         self.sections.append((section, structure, path))
@@ -234,12 +238,12 @@ class DecoderWriter(SourceWriter):
         for f in tagged.fields.values():
             target = f"{o}.{f.name}"
             if isinstance(f.default, dict):
-                self.line(f"{target} = {self.default_maker(structure, f.name)}()", f"{path}.{f.name}")
+                self.line(f"{target} = {self.default_structure(structure, f.name)}", f"{path}.{f.name}")
             else:
                 self.default(f.default, target, f"{path}.{f.name}")
 
     def tag_section(self, section: str, structure: Structure, path: str) -> None:
-        """The function that reads a section which is not empty: known fields into ``o``, the rest as raw bytes."""
+        """The function that reads a section that has known fields: those into ``o``, the rest as raw bytes."""
         tagged = structure.tagged
         assert tagged is not None
         self.line(f"def {section}(d, p, end, o):", path)
@@ -263,7 +267,6 @@ class DecoderWriter(SourceWriter):
                         self.value(f.subcon, f"o.{f.name}", f"{path}.{f.name}")
                         self.flush()
                         self.line("check_size(p, stop)", f"{path}.{f.name}")
-                self.line("else: unknown += d[start:stop]; p = stop" if tagged.fields else
-                          "unknown += d[start:stop]; p = stop", path)  # fmt: skip
+                self.line("else: unknown += d[start:stop]; p = stop", path)
             self.line("o._unknown_tags = bytes(unknown) or None", path)
             self.line("return p", path)

@@ -172,7 +172,8 @@ class StructMeta(type):
             namespace.pop(key).name = key
             names.append(key)
         namespace["__slots__"] = (*namespace.get("__slots__", ()), *names)
-        namespace["__fields__"] = fields
+        inherited = getattr(bases[0], "__fields__", ()) if bases else ()
+        namespace["__fields__"] = (*inherited, *fields) if fields else inherited
         return super().__new__(mcs, name, bases, namespace, **kwargs)
 
 
@@ -224,6 +225,21 @@ class Struct(metaclass=StructMeta):
                 subcons.append(f.name / _wire(f, version, flexible))
         return Structure(cls, subcons, TaggedFields(tagged) if flexible else None)
 
+    @classmethod
+    def shared_default(cls) -> Self | None:
+        """The default value as decoders share it: unchangeable, so None if a field of it is a list or a structure.
+
+        An absent tagged structure in every partition of a fetch would else be a new object each.
+        """
+        if not all(f.default_is_shared for f in cls.__fields__):
+            return None
+        namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **_FROZEN}
+        made = object.__new__(cast("type[Self]", StructMeta(cls.__name__, (cls,), namespace)))
+        for f in cls.__fields__:
+            object.__setattr__(made, f.name, f.default())
+        object.__setattr__(made, "_unknown_tags", None)
+        return made
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values: nested structures become dicts; ``unknown_tags`` appears when there are any."""
         plain = {f.name: _plain(getattr(self, f.name)) for f in self.__fields__}
@@ -250,7 +266,7 @@ class Struct(metaclass=StructMeta):
         return made
 
     def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other):
+        if not isinstance(other, type(self)) and not isinstance(self, type(other)):
             return NotImplemented
         assert isinstance(other, Struct)
         return self.unknown_tags == other.unknown_tags and all(
@@ -262,6 +278,17 @@ class Struct(metaclass=StructMeta):
         if self.unknown_tags:
             shown.append(f"unknown_tags={self.unknown_tags!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _refuse(self: Struct, name: str, value: object) -> None:
+    raise AttributeError(f"this {type(self).__name__} is a default that messages share: assign a new one to the field")
+
+
+_FROZEN: Final[dict[str, Any]] = {
+    "__setattr__": _refuse,
+    "__reduce__": lambda self: (type(self).__base__, ()),
+    "unknown_tags": property(lambda self: {}),
+}
 
 
 def _wire(f: Field, version: int, flexible: bool) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from struct import Struct as Packer
 from typing import Any, NamedTuple
 
@@ -82,12 +81,13 @@ class SourceWriter:
         self.names[structure.factory.__name__] = structure.factory
         return str(structure.factory.__name__)
 
-    def default_maker(self, structure: Structure, field: str) -> str:
-        """The name of a function that makes the default of a field that holds a structure."""
+    def default_structure(self, structure: Structure, field: str) -> str:
+        """An expression for the default of a field that holds a structure."""
         name = f"default_{structure.factory.__name__}_{field}"
         declared = next(f for f in structure.factory.__fields__ if f.name == field)
-        self.names[name] = partial(declared.default)
-        return name
+        shared = declared.type.shared_default()
+        self.names[name] = declared.default if shared is None else shared
+        return f"{name}()" if shared is None else name
 
     def text(self) -> str:
         """The source. Lines that turned out to be unused are blank, so that line numbers and origins agree."""
@@ -98,8 +98,8 @@ class SourceWriter:
 
 
 _RUNTIME = (
-    "ARRAYS", "Malformed", "NotInVersion", "ONE_BYTE", "check_size", "read_uvarint", "read_zigzag", "tag_section",
-    "uuid_of", "write_uvarint", "write_zigzag",
+    "ARRAYS", "Malformed", "NotInVersion", "ONE_BYTE", "check_size", "read_unknown_tags", "read_uvarint",
+    "read_zigzag", "tag_section", "uuid_of", "write_uvarint", "write_zigzag",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int8, String, Uuid
+from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String, Uuid
 
 
 class CreatableReplicaAssignment(Struct):

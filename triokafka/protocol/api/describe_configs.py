@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int8, String
+from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
 
 
 class DescribeConfigsResource(Struct):

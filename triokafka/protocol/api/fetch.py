@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Int8, Records, String, Uuid
+from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, Records, String, Uuid
 from triokafka.structs import Buffer
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, Int8, String
+from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
 
 
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"):
