@@ -1,0 +1,107 @@
+"""``triokafka broker``: one broker node in the foreground."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.world import World
+
+
+@click.command("broker")
+@click.option(
+    "--listen",
+    "listeners",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Address to listen on; port 0 takes a free one. May be given more than once.  [default: 127.0.0.1:9092]",
+)
+@click.option("--data-dir", "data_directories", multiple=True, metavar="DIR", help="Where the logs are kept.")
+@click.option("--in-memory", is_flag=True, help="Keep everything in memory; all is gone when the broker ends.")
+@click.option("--config", "config_file", metavar="FILE", help="A server.properties file, with Kafka's names.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="One property, over those of the file.")
+@click.option("--verbose", "-v", is_flag=True, help="Log what happens to standard error.")
+def command(
+    listeners: tuple[str, ...],
+    data_directories: tuple[str, ...],
+    in_memory: bool,
+    config_file: str | None,
+    settings: tuple[str, ...],
+    verbose: bool,
+) -> int:
+    """Run one broker, and print "ready HOST:PORT" once it accepts connections.
+
+    SIGTERM and SIGINT end it cleanly: what was written is flushed, and the next start needs no recovery.
+    """
+    import trio
+
+    from triokafka.broker_stub.config import BrokerConfig, parse_properties
+    from triokafka.world import RealWorld
+
+    if in_memory and data_directories:
+        raise click.UsageError("--in-memory and --data-dir exclude each other.")
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    properties: dict[str, str] = {}
+    world = RealWorld()
+    if config_file is not None:
+        try:
+            text = world.storage.read_file(config_file).decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{config_file} cannot be read: {error}") from None
+        properties.update(parse_properties(text, source=config_file))
+    for setting in settings:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise click.UsageError(f"--set takes NAME=VALUE, not {setting!r}.")
+        properties[name.strip()] = value.strip()
+    if listeners:
+        properties["listeners"] = ",".join(_listener(number, address) for number, address in enumerate(listeners))
+        names = ",".join(f"{_listener_name(number)}:PLAINTEXT" for number in range(len(listeners)))
+        properties.setdefault("listener.security.protocol.map", names)
+    elif "listeners" not in properties:
+        properties["listeners"] = "PLAINTEXT://127.0.0.1:9092"
+    if data_directories:
+        properties["log.dirs"] = ",".join(data_directories)
+    elif not in_memory and not properties.keys() & {"log.dirs", "log.dir"}:
+        raise click.UsageError("Say where to keep the data: --data-dir DIR, or --in-memory.")
+    if in_memory:
+        from triokafka.world_memory import MemoryStorage
+
+        world.storage = MemoryStorage(crashable=False)
+        properties.setdefault("log.dirs", "/data")
+    return trio.run(_serve, BrokerConfig.from_properties(properties), world)
+
+
+def _listener_name(number: int) -> str:
+    return "PLAINTEXT" if number == 0 else f"PLAINTEXT{number + 1}"
+
+
+def _listener(number: int, address: str) -> str:
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit():
+        raise click.UsageError(f"--listen takes HOST:PORT, not {address!r}.")
+    return f"{_listener_name(number)}://{host}:{port}"
+
+
+async def _serve(config: BrokerConfig, world: World) -> int:
+    """Run the broker until a signal asks it to end."""
+    import trio
+
+    from triokafka.broker_stub.server import Broker
+
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with Broker(config, world=world) as broker:
+            print(f"ready {broker.bootstrap_servers}", flush=True)
+            async for _ in signals:
+                break
+    return 0
