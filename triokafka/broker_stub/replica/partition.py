@@ -147,7 +147,7 @@ class Partition:
         """Whether as many replicas are in sync as acks=all wants (never more than there are replicas)."""
         return len(self.in_sync_replicas) >= min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
 
-    def append(self, batches: Buffer, *, required_acks: int, now_ms: int) -> AppendInfo:
+    def append(self, batches: Buffer, *, required_acks: int, now_ms: int, from_client: bool = True) -> AppendInfo:
         """Append as the leader. The caller then calls `advance_high_watermark`.
 
         Raises:
@@ -160,7 +160,9 @@ class Partition:
                 f"{self.topic_partition} has {len(self.in_sync_replicas)} in-sync replicas, "
                 f"min.insync.replicas is {self.log.config.min_insync_replicas}"
             )
-        return self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        return self.log.append_as_leader(
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, from_client=from_client
+        )
 
     def advance_high_watermark(self) -> bool:
         """Raise the high watermark to the least log end offset of the in-sync replicas; True when it rose (PAR-11)."""

@@ -209,11 +209,10 @@ class ReplicaManager:
         entries: Mapping[TopicPartition, Buffer],
         *,
         required_acks: int,
-        internal: bool = False,
     ) -> dict[TopicPartition, AppendOutcome]:
-        """Append to every partition as its leader; each has its own outcome.
+        """Append what a client sent to every partition as its leader; each has its own outcome.
 
-        ``internal`` writers (coordinators) may write to internal topics; clients may not (RM-24).
+        Clients may not write to internal topics (RM-24).
         """
         if required_acks not in (-1, 0, 1):
             code = errors.InvalidRequiredAcksError.code
@@ -221,15 +220,15 @@ class ReplicaManager:
         now_ms = self._world.wall_ms()
         outcomes: dict[TopicPartition, AppendOutcome] = {}
         for topic_partition, batches in entries.items():
-            outcomes[topic_partition] = self._append_one(topic_partition, batches, required_acks, internal, now_ms)
+            outcomes[topic_partition] = self._append_one(topic_partition, batches, required_acks, now_ms)
         return outcomes
 
     def _append_one(
-        self, topic_partition: TopicPartition, batches: Buffer, required_acks: int, internal: bool, now_ms: int
+        self, topic_partition: TopicPartition, batches: Buffer, required_acks: int, now_ms: int
     ) -> AppendOutcome:
         partition = self._partitions.get(topic_partition)
         try:
-            if not internal and topic_partition.topic in INTERNAL_TOPICS:
+            if topic_partition.topic in INTERNAL_TOPICS:
                 raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
             if partition is None:
                 partition = self.partition(topic_partition)
@@ -252,6 +251,17 @@ class ReplicaManager:
             log_append_time_ms=info.log_append_time,
             log_start_offset=info.log_start_offset,
         )
+
+    def append_internal(self, topic_partition: TopicPartition, batches: Buffer) -> int:
+        """Append the broker's own records as with acks=all, and return the offset after the last one.
+
+        Raises:
+            BrokerResponseError: this broker does not lead the partition, or the log refuses; nothing was appended.
+        """
+        partition = self.partition(topic_partition)
+        info = partition.append(batches, required_acks=-1, now_ms=self._world.wall_ms(), from_client=False)
+        self.appended(partition)
+        return info.last_offset + 1
 
     def appended(self, partition: Partition) -> None:
         """Tell those who wait that the log of ``partition`` grew, and raise its high watermark if that suffices."""

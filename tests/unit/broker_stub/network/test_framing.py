@@ -1,0 +1,64 @@
+"""Claims about reading frames (`broker-log/A21`, `A36`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.broker_stub.network.streams import ScriptedStream
+from triokafka.broker_stub.network.framing import FrameReader
+from triokafka.errors import ProtocolError
+
+
+def framed(*bodies: bytes) -> bytes:
+    """Bodies with their size prefixes."""
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 4, 5, 4096, 100_000])
+async def test_frames_come_out_whole_however_the_bytes_arrive(piece: int) -> None:
+    """Pipelined frames are kept and given one by one, split anywhere (`broker-log/A21`)."""
+    bodies = [b"", b"a", b"bc" * 3000, b"d" * 4092, b"e" * 20_000, b"f"]
+    data = framed(*bodies)
+    stream = ScriptedStream(*(data[i : i + piece] for i in range(0, len(data), piece)))
+    reader = FrameReader(stream, max_bytes=20_000)
+    for body in bodies:
+        assert await reader.read() == body
+    assert await reader.read() is None
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
+async def test_size_out_of_bounds_is_refused_before_anything_is_allocated(size: int) -> None:
+    """(`broker-log/A36`)."""
+    reader = FrameReader(ScriptedStream(size.to_bytes(4, "big", signed=True), end=False), max_bytes=1000)
+    with pytest.raises(ProtocolError, match=r"socket\.request\.max\.bytes"):
+        await reader.read()
+
+
+async def test_size_at_the_limit_is_accepted() -> None:
+    """(`broker-log/A36`)."""
+    reader = FrameReader(ScriptedStream(framed(b"x" * 1000)), max_bytes=1000)
+    assert await reader.read() == b"x" * 1000
+
+
+@pytest.mark.parametrize("data", [b"\0", b"\0\0\0", framed(b"hello")[:-1], framed(b"x" * 9000)[:5000]])
+async def test_peer_that_closes_within_a_frame_is_a_protocol_error(data: bytes) -> None:
+    """(`broker-log/A22`)."""
+    with pytest.raises(ProtocolError, match="the peer closed"):
+        await FrameReader(ScriptedStream(data), max_bytes=10_000).read()
+
+
+async def test_http_on_a_kafka_port_is_refused_with_its_first_bytes_named() -> None:
+    """The log then says what the peer really speaks."""
+    reader = FrameReader(ScriptedStream(b"GET / HTTP/1.1\r\n\r\n"), max_bytes=10_000)
+    with pytest.raises(ProtocolError, match="GET / HT"):
+        await reader.read()
+
+
+async def test_frame_may_be_changed_and_kept_while_the_next_is_read() -> None:
+    """Records of a request are patched in place by the log."""
+    reader = FrameReader(ScriptedStream(framed(b"first", b"other")), max_bytes=100)
+    first = await reader.read()
+    assert first is not None
+    first[0:1] = b"F"
+    assert await reader.read() == b"other"
+    assert first == b"First"

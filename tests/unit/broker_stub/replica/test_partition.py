@@ -1,0 +1,212 @@
+"""Claims about one hosted partition (`cluster/PAR`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, append, batch, leader, open_log
+from triokafka import errors
+from triokafka.broker_stub.replica.partition import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    Partition,
+)
+from triokafka.broker_stub.replica.read_result import EpochEnd
+
+
+def test_append_raises_the_high_watermark_when_the_leader_is_alone() -> None:
+    """(`cluster/PAR-12`)."""
+    partition = leader()
+    assert append(partition, b"a", b"b")
+    assert partition.high_watermark == 2
+    assert not partition.advance_high_watermark()
+
+
+def test_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
+    """It waits for a follower that has not fetched in this epoch, and never falls (`cluster/PAR-07`, `PAR-11`)."""
+    partition = leader(replicas=(NODE, 2, 3), isr=(NODE, 2))
+    assert not append(partition, b"a", b"b", b"c")
+    assert partition.follower_fetched(2, 1, now=0)
+    assert partition.high_watermark == 1
+    assert not partition.follower_fetched(2, 0, now=0)
+    assert partition.high_watermark == 1
+    assert not partition.follower_fetched(3, 3, now=0)
+    assert partition.follower_fetched(2, 3, now=0)
+    assert partition.high_watermark == 3
+
+
+def test_fetch_of_a_broker_that_is_no_replica_changes_nothing() -> None:
+    """(`cluster/RM-32`)."""
+    partition = leader(replicas=(NODE, 2))
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
+        partition.follower_fetched(9, 0, now=0)
+
+
+def test_same_epoch_again_is_no_new_leadership() -> None:
+    """Followers' ends are kept then, and forgotten in a new epoch (`cluster/PAR-04`, `PAR-05`)."""
+    partition = leader(replicas=(NODE, 2))
+    append(partition, b"a")
+    partition.follower_fetched(2, 1, now=0)
+    again = {"partition_epoch": 1, "replicas": (NODE, 2), "in_sync_replicas": (NODE, 2)}
+    assert not partition.make_leader(leader_epoch=3, **again)  # type: ignore[arg-type]
+    append(partition, b"b")
+    assert partition.follower_fetched(2, 2, now=0)
+    assert partition.make_leader(leader_epoch=4, **again)  # type: ignore[arg-type]
+    append(partition, b"c")
+    assert partition.high_watermark == 2
+
+
+def test_checkpointed_high_watermark_is_clamped_to_the_log() -> None:
+    """(`cluster/PAR-03`)."""
+    partition = leader()
+    append(partition, b"a", b"b")
+    for checkpointed, expected in ((0, 0), (1, 1), (99, 2)):
+        restored = Partition(
+            partition.topic_partition, partition.topic_id, node_id=NODE, log=partition.log, high_watermark=checkpointed
+        )
+        assert restored.high_watermark == expected
+
+
+def test_follower_refuses_to_be_written_to_and_read_from() -> None:
+    """(`cluster/PAR-18`)."""
+    partition = leader(replicas=(NODE, 2))
+    assert partition.make_follower(leader_id=2, leader_epoch=4, partition_epoch=1, replicas=(NODE, 2))
+    assert not partition.make_follower(leader_id=2, leader_epoch=4, partition_epoch=2, replicas=(NODE, 2))
+    with pytest.raises(errors.NotLeaderForPartitionError):
+        partition.append(batch(b"a"), required_acks=1, now_ms=NOW_MS)
+    with pytest.raises(errors.NotLeaderForPartitionError):
+        partition.read(0, 100, min_one_batch=True)
+    with pytest.raises(errors.NotLeaderForPartitionError):
+        partition.delete_records_before(0)
+    assert partition.leader_hint == (2, 4)
+
+
+def test_client_with_another_leader_epoch_is_told_whose_metadata_is_old() -> None:
+    """(`broker-log/Z10`)."""
+    partition = leader(epoch=3)
+    with pytest.raises(errors.FencedLeaderEpochError):
+        partition.read(0, 100, min_one_batch=True, current_leader_epoch=2)
+    with pytest.raises(errors.UnknownLeaderEpochError):
+        partition.read(0, 100, min_one_batch=True, current_leader_epoch=4)
+    assert partition.read(0, 100, min_one_batch=True, current_leader_epoch=3).error_code == 0
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_before_anything_is_written() -> None:
+    """Other acks are accepted, and one replica is never asked to be two (`cluster/PAR-20`)."""
+    partition = leader(replicas=(NODE, 2), isr=(NODE,), min_isr=2)
+    with pytest.raises(errors.NotEnoughReplicasError):
+        append(partition, b"a", acks=-1)
+    assert partition.log.log_end_offset == 0
+    append(partition, b"a", acks=1)
+    assert append(leader(min_isr=2), b"a", acks=-1)
+
+
+def test_consumer_reads_below_the_high_watermark_and_a_follower_to_the_end() -> None:
+    """(`cluster/RM-29`, `broker-log/O14`)."""
+    partition = leader(replicas=(NODE, 2))
+    append(partition, b"a")
+    append(partition, b"b")
+    partition.follower_fetched(2, 1, now=0)
+    consumer = partition.read(0, 10_000, min_one_batch=True)
+    follower = partition.read(0, 10_000, min_one_batch=True, follower=True)
+    assert (consumer.high_watermark, consumer.last_stable_offset, consumer.log_start_offset) == (1, 1, 0)
+    assert len(follower.records) == 2 * len(consumer.records) > 0
+    assert not len(partition.read(1, 10_000, min_one_batch=True).records)
+
+
+def test_read_before_the_start_or_after_the_end_is_out_of_range() -> None:
+    """At the end it is empty instead (`broker-log/O18`, `O19`)."""
+    partition = leader()
+    for value in (b"a", b"b", b"c"):
+        append(partition, value)
+    partition.delete_records_before(2)
+    for offset in (-1, 0, 1, 4):
+        with pytest.raises(errors.OffsetOutOfRangeError):
+            partition.read(offset, 100, min_one_batch=True)
+    assert not len(partition.read(3, 100, min_one_batch=True).records)
+
+
+def test_first_batch_may_exceed_the_limit_only_where_progress_needs_it() -> None:
+    """(`broker-log/O12`, `O13`)."""
+    partition = leader()
+    append(partition, b"x" * 1000)
+    assert len(partition.read(0, 10, min_one_batch=True).records) > 1000
+    assert not len(partition.read(0, 10, min_one_batch=False).records)
+    assert not len(partition.read(0, 0, min_one_batch=False).records)
+
+
+def test_records_are_deleted_up_to_the_high_watermark_at_most() -> None:
+    """(`broker-log/Z08`)."""
+    partition = leader(replicas=(NODE, 2))
+    for value in (b"a", b"b", b"c"):
+        append(partition, value)
+    partition.follower_fetched(2, 2, now=0)
+    with pytest.raises(errors.OffsetOutOfRangeError):
+        partition.delete_records_before(3)
+    assert partition.delete_records_before(1) == 1
+    assert partition.delete_records_before(0) == 1
+    assert partition.delete_records_before(-1) == 2
+
+
+def test_offsets_by_time_and_by_name() -> None:
+    """(`broker-log/Z04`)."""
+    partition = leader()
+    partition.append(batch(b"a", b"b", timestamp=1000), required_acks=1, now_ms=NOW_MS)
+    partition.append(batch(b"c", timestamp=5000), required_acks=1, now_ms=NOW_MS)
+    partition.append(batch(b"d", timestamp=3000), required_acks=1, now_ms=NOW_MS)
+    partition.advance_high_watermark()
+
+    def at(timestamp: int) -> tuple[int, int] | None:
+        found = partition.offset_for(timestamp, read_committed=False)
+        return None if found is None else (found.offset, found.timestamp)
+
+    assert at(EARLIEST) == at(EARLIEST_LOCAL) == (0, -1)
+    assert at(LATEST) == (4, -1)
+    assert at(MAX_TIMESTAMP) == (2, 5000)
+    assert at(LATEST_TIERED) is None
+    assert at(0) == (0, 1000)
+    assert at(1001) == (1, 1001)
+    assert at(1002) == (2, 5000)
+    assert at(5001) is None
+
+
+def test_end_of_an_epoch_is_where_the_next_one_starts() -> None:
+    """(`broker-log/Z10`)."""
+    partition = leader(epoch=3)
+    append(partition, b"a", b"b")
+    partition.make_leader(leader_epoch=7, partition_epoch=1, replicas=(NODE,), in_sync_replicas=(NODE,))
+    append(partition, b"c")
+    assert partition.end_offset_for_epoch(7) == (7, 3)
+    assert partition.end_offset_for_epoch(3) == (3, 2)
+    assert partition.end_offset_for_epoch(5) == (3, 2)
+    assert partition.end_offset_for_epoch(8) == (-1, -1)
+
+
+def test_reader_whose_last_record_is_not_in_the_log_learns_where_to_go_back_to() -> None:
+    """(`broker-log/Z10`, KIP-595)."""
+    partition = leader(epoch=3)
+    append(partition, b"a", b"b")
+    partition.make_leader(leader_epoch=7, partition_epoch=1, replicas=(NODE,), in_sync_replicas=(NODE,))
+    append(partition, b"c")
+    same = partition.read(2, 1000, min_one_batch=True, last_fetched_epoch=3)
+    assert same.diverging_epoch is None and len(same.records)
+    beyond = partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=3)
+    assert beyond.diverging_epoch == EpochEnd(3, 2) and not len(beyond.records)
+    unknown = partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=5)
+    assert unknown.diverging_epoch == EpochEnd(3, 2)
+
+
+def test_offsets_of_a_new_leader_are_not_available_before_its_followers_caught_up() -> None:
+    """(`protocol` ListOffsets v5)."""
+    log = open_log()
+    partition = Partition(log.topic_partition, leader().topic_id, node_id=NODE, log=log)
+    log.append_as_leader(batch(b"a", b"b"), leader_epoch=1, now_ms=NOW_MS)
+    partition.make_leader(leader_epoch=2, partition_epoch=0, replicas=(NODE, 2), in_sync_replicas=(NODE, 2))
+    with pytest.raises(errors.OffsetNotAvailableError):
+        partition.offset_for(LATEST, read_committed=False)
+    partition.follower_fetched(2, 2, now=0)
+    found = partition.offset_for(LATEST, read_committed=False)
+    assert found is not None and found.offset == 2

@@ -1,0 +1,60 @@
+"""The log under a coordinator: one internal topic's partitions on this broker, as `CoordinatorRuntime` wants to see
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.coordinator.turn import CoordinatorRecord
+from triokafka.records import decode_records, encode_batch, iter_batches
+from triokafka.structs import TopicPartition
+
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class ReplicatedCoordinatorLog:
+    """Appends to and reads from the partitions of ``topic``.
+
+    Args:
+        codec: compression of what is appended, by Kafka's number (``offsets.topic.compression.codec``).
+        read_bytes: bytes read at once while loading (``offsets.load.buffer.size``).
+    """
+
+    def __init__(self, topic: str, replicas: ReplicaManager, *, codec: int = 0, read_bytes: int = 5_242_880) -> None:
+        self.topic = topic
+        self._replicas = replicas
+        self._codec = _CODECS[codec]
+        self._read_bytes = read_bytes
+
+    def append(self, partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
+        """Append all records as one batch and return the offset after the last one.
+
+        Raises:
+            NotLeaderForPartitionError: this broker does not lead the partition.
+            BrokerResponseError: anything else; then nothing was appended.
+        """
+        batch = encode_batch(
+            [(timestamp_ms, record.key, record.value, ()) for record in records], compression=self._codec
+        )
+        return self._replicas.append_internal(TopicPartition(self.topic, partition), batch)
+
+    def read_all(self, partition: int) -> Iterator[Sequence[tuple[int, bytes | None, bytes | None]]]:
+        """Offset, key and value of all records up to the log end, in pieces."""
+        log = self._replicas.partition((self.topic, partition)).log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            records = log.read(offset, self._read_bytes).records
+            if not len(records):
+                return  # nothing but compacted offsets up to the end
+            decoded = decode_records(records, topic=self.topic, partition=partition, from_offset=offset)
+            yield [(record.offset, record.key, record.value) for record in decoded]
+            for batch in iter_batches(records):
+                offset = batch.next_offset
+
+    def high_watermark(self, partition: int) -> int:
+        """The offset below which everything is committed; 0 for a partition that is not here."""
+        found = self._replicas.find(self.topic, partition)
+        return 0 if found is None else found.high_watermark
