@@ -1,0 +1,9 @@
+"""Record batches on disk: the log of a partition, and the logs of a broker."""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.log import AppendInfo, PartitionLog, ReadResult
+from triokafka.broker_stub.log.log_manager import LogManager
+
+__all__ = ["AppendInfo", "LogConfig", "LogManager", "PartitionLog", "ReadResult"]

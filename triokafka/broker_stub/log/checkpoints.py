@@ -2,9 +2,9 @@
 
 Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
 ``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``) hold an offset per partition of one data directory;
-``leader-epoch-checkpoint`` the first offset of every leader epoch of one log; ``partition.metadata`` the topic id;
-``meta.properties`` and the like are Java properties. All are replaced atomically: a crash leaves the old content or the
-new one (G09, G10). Text that is not what a writer would have written raises `CorruptCheckpointError`.
+``leader-epoch-checkpoint`` the first offset of every leader epoch of one log; ``partition.metadata`` the topic id. All
+are replaced atomically: a crash leaves the old content or the new one (G09, G10). Text that is not what a writer would
+have written raises `CorruptCheckpointError`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
-META_PROPERTIES: Final = "meta.properties"
 
 
 class CorruptCheckpointError(KafkaError):
@@ -79,8 +78,19 @@ def read_topic_id(storage: Storage, path: str) -> uuid.UUID | None:
 
 
 def write_topic_id(storage: Storage, path: str, topic_id: uuid.UUID) -> None:
-    """Write a ``partition.metadata`` file."""
-    storage.replace_file(path, f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode())
+    """Write a ``partition.metadata`` file. Not synced: the metadata log knows the id too."""
+    replace_unsynced(storage, path, f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode())
+
+
+def replace_unsynced(storage: Storage, path: str, content: bytes) -> None:
+    """Like `Storage.replace_file`, but the operating system decides when it reaches the disk; a crash may tear it."""
+    file = storage.open(path + ".tmp", create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, content)
+    finally:
+        file.close()
+    storage.rename(path + ".tmp", path)
 
 
 def format_uuid(value: uuid.UUID) -> str:
@@ -95,84 +105,6 @@ def parse_uuid(text: str) -> uuid.UUID:
         return uuid.UUID(bytes=raw)
     except ValueError:
         raise ValueError(f"{text!r} is not an id: 22 characters of URL-safe base64 are wanted") from None
-
-
-def read_properties(storage: Storage, path: str) -> dict[str, str]:
-    """The entries of a Java properties file, such as ``meta.properties``. Raises `FileNotFoundError`."""
-    return parse_properties(storage.read_file(path).decode("utf-8", "replace"))
-
-
-def write_properties(storage: Storage, path: str, entries: Mapping[str, str]) -> None:
-    """Replace a Java properties file. Keys are sorted."""
-    lines = ["#"] + [f"{_escape(key, key=True)}={_escape(value)}" for key, value in sorted(entries.items())]
-    storage.replace_file(path, ("\n".join(lines) + "\n").encode())
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Parse Java's properties syntax: comments, ``=``, ``:`` or blanks after the key, escapes, continued lines."""
-    entries: dict[str, str] = {}
-    logical = ""
-    for raw in text.splitlines():
-        line = logical + raw.lstrip(" \t\f") if logical else raw.strip(" \t\f\r")
-        if not logical and (not line or line[0] in "#!"):
-            continue
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            logical = line[:-1]
-            continue
-        logical = ""
-        key, value = _split_property(line)
-        entries[key] = value
-    if logical:
-        key, value = _split_property(logical)
-        entries[key] = value
-    return entries
-
-
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _split_property(line: str) -> tuple[str, str]:
-    end = 0
-    while end < len(line) and line[end] not in "=: \t\f":
-        end += 2 if line[end] == "\\" else 1
-    rest = line[end:].lstrip(" \t\f")
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(" \t\f")
-    return _unescape(line[:end]), _unescape(rest)
-
-
-def _unescape(text: str) -> str:
-    out = []
-    index = 0
-    while index < len(text):
-        character = text[index]
-        index += 1
-        if character == "\\" and index < len(text):
-            character = text[index]
-            index += 1
-            if character == "u":
-                digits = text[index : index + 4]
-                try:
-                    character = chr(int(digits, 16))
-                except ValueError:
-                    raise CorruptCheckpointError(f"\\u{digits} is not a character in a properties file") from None
-                index += 4
-            else:
-                character = _ESCAPES.get(character, character)
-        out.append(character)
-    return "".join(out)
-
-
-def _escape(text: str, *, key: bool = False) -> str:
-    out = []
-    for index, character in enumerate(text):
-        if character in "\\#!=:" or (character == " " and (key or index == 0)):
-            out.append("\\" + character)
-        elif character in "\t\n\r\f":
-            out.append("\\" + {"\t": "t", "\n": "n", "\r": "r", "\f": "f"}[character])
-        else:
-            out.append(character)
-    return "".join(out)
 
 
 def _read_entries(storage: Storage, path: str) -> list[str]:

@@ -482,24 +482,3 @@ def definition_of(name: str) -> ConfigDefinition:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InvalidConfigurationError(f"Unknown topic config name: {name}{hint}")
     return definition
-
-
-def defaults_from_broker(broker_properties: Mapping[str, str]) -> dict[str, Any]:
-    """The topic defaults that a broker's own configuration sets (``log.retention.hours`` and the like), parsed.
-
-    Of several keys for one value the strongest that is present counts; keys of other things are left alone.
-
-    Raises:
-        InvalidConfigurationError: a value out of its range.
-    """
-    values = {}
-    for definition in DEFINITIONS.values():
-        for key, factor in definition.broker_keys:
-            text = broker_properties.get(key)
-            if text is None:
-                continue
-            if factor != 1 and text.strip().lstrip("-").isdigit():
-                text = str(int(text) * factor) if int(text) >= 0 else text.strip()
-            values[definition.name] = definition.parse(text)
-            break
-    return values

@@ -8,6 +8,7 @@ moved ``recovery_point`` past them.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from triokafka.broker_stub.log import timestamps
+from triokafka.broker_stub.log.checkpoints import replace_unsynced
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, snapshot_offsets
@@ -61,7 +63,6 @@ class FlushJob(NamedTuple):
     """What a flush has to sync: `run` may be called in a thread, then `PartitionLog.flushed` in the log's."""
 
     end_offset: int
-    segments: list[LogSegment]
     run: Callable[[], None]
 
 
@@ -69,7 +70,8 @@ class PartitionLog:
     """The log of one partition. Make it with `open`.
 
     ``topic_partition``, ``config`` and ``directory`` say whose log it is; ``leader_epochs`` and ``producers`` are what
-    it knows about leaders and producers. ``recovered_bytes`` is what opening had to cut off.
+    it knows about leaders and producers. ``recovered_bytes`` is what opening had to cut off. Where ``now_ms`` may be
+    left out, the last one that any call brought counts.
     """
 
     @classmethod
@@ -140,11 +142,13 @@ class PartitionLog:
         self._producer_expiration_ms = producer_expiration_ms
         self._recovery_point_lowered = recovery_point_lowered
         self._closed = False
+        self._last_time_ms = now_ms
         self._hints: dict[int, tuple[int, int]] = {}  # offset: segment base and position of the batch that has it
         self._doomed: list[tuple[int, list[str]]] = []  # when to remove which renamed files
-        self._names_unsynced = False
+        self._names_unsynced = not storage.is_dir(directory)
         self._unflushed_since_ms: int | None = None
-        storage.make_dirs(directory)
+        if self._names_unsynced:
+            storage.make_dirs(directory)
         self.leader_epochs = LeaderEpochs(storage, directory)
         self._segments, self.recovered_bytes = load_segments(
             storage,
@@ -170,6 +174,7 @@ class PartitionLog:
             now_ms=now_ms,
             expiration_ms=producer_expiration_ms,
         )
+        self._snapshot_offset = max(snapshot_offsets(storage, directory), default=self._bases[0])
         if self.log_start_offset > self.log_end_offset:
             # A crash took records that a reader was promised to be deleted: nothing before the start may come back.
             self._start_afresh(self.log_start_offset, now_ms)
@@ -245,11 +250,11 @@ class PartitionLog:
                 max_timestamp=append_time,
                 timestamp_type=_LOG_APPEND_TIME,
             )
-        self._append(infos, buffer, now_ms)
+        self._append(infos, buffer, self._time(now_ms))
         newest = max(info.max_timestamp for info in infos)
         return AppendInfo(infos[0].base_offset, next_offset - 1, newest, append_time, self.log_start_offset)
 
-    def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendInfo:
+    def append_as_follower(self, batches: Buffer, *, now_ms: int | None = None) -> AppendInfo:
         """Append batches as the leader has them, offsets and epochs included (F10). A partial last one is ignored.
 
         Raises:
@@ -268,7 +273,7 @@ class PartitionLog:
                     f"{self.topic_partition}: a batch at offset {info.base_offset} cannot follow {expected - 1}"
                 )
             expected = info.next_offset
-        self._append(infos, memoryview(batches)[: infos[-1].end], now_ms)
+        self._append(infos, memoryview(batches)[: infos[-1].end], self._time(now_ms))
         newest = max(info.max_timestamp for info in infos)
         return AppendInfo(infos[0].base_offset, expected - 1, newest, -1, self.log_start_offset)
 
@@ -319,14 +324,9 @@ class PartitionLog:
 
     def _take_snapshot(self) -> None:
         path = f"{self.directory}/{offset_file_name(self.log_end_offset, SNAPSHOT_SUFFIX)}"
-        file = self._storage.open(path + ".tmp", create=True)
-        try:
-            file.truncate(0)
-            file.write_at(0, self.producers.encode())
-        finally:
-            file.close()
         # Not synced: a torn one fails its checksum, and an older one and the log take its place.
-        self._storage.rename(path + ".tmp", path)
+        replace_unsynced(self._storage, path, self.producers.encode())
+        self._snapshot_offset = self.log_end_offset
 
     # -- durability
 
@@ -342,22 +342,29 @@ class PartitionLog:
                 job.run()
             self.flushed(job)
 
-    def begin_flush(self) -> FlushJob | None:
+    def begin_flush(self, *, sealed_only: bool = False) -> FlushJob | None:
         """Prepare a flush whose slow part may run in a thread, while appends go on; None when all is on disk.
+
+        Args:
+            sealed_only: leave out the segment that is written to.
 
         Raises:
             KafkaStorageError: the disk failed.
         """
         self._check_open()
-        if self.recovery_point >= self.log_end_offset and not self._names_unsynced:
+        if self.recovery_point >= self.log_end_offset:
             return None
         with self._disk("flush"):
-            segments = [segment for segment in self._segments if segment.unsynced]
+            segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active_segment)]
             syncs = [segment.begin_sync() for segment in segments]
             self.leader_epochs.write()
+        if not segments:
+            return None
         directory, names_unsynced = self.directory, self._names_unsynced
         self._names_unsynced = False
-        self._unflushed_since_ms = None
+        if not sealed_only:
+            self._unflushed_since_ms = None
+        end = self.active_segment.base_offset if sealed_only else self.log_end_offset
 
         def run() -> None:
             try:
@@ -365,13 +372,14 @@ class PartitionLog:
                     sync()
                 if names_unsynced:
                     self._storage.sync_dir(directory)
+                    self._storage.sync_dir(os.path.dirname(directory))
             except OSError:
                 self._names_unsynced = self._names_unsynced or names_unsynced
                 for segment in segments:
                     segment.unsynced = True
                 raise
 
-        return FlushJob(self.log_end_offset, segments, run)
+        return FlushJob(end, run)
 
     def flushed(self, job: FlushJob) -> None:
         """``job.run()`` has succeeded."""
@@ -477,7 +485,7 @@ class PartitionLog:
 
     # -- cutting
 
-    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+    def truncate_to(self, offset: int, *, now_ms: int | None = None) -> None:
         """Give up all records at or after ``offset`` (F21). A batch that reaches over it goes as a whole.
 
         Raises:
@@ -496,9 +504,9 @@ class PartitionLog:
                 self._drop_last_segment()
             self.active_segment.truncate_to(offset)
             self.log_end_offset = self.active_segment.next_offset()
-            self._after_cut(now_ms)
+            self._after_cut(self._time(now_ms))
 
-    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int | None = None) -> None:
         """Give up all records; the next one gets ``offset`` (F22).
 
         Raises:
@@ -506,7 +514,7 @@ class PartitionLog:
         """
         self._check_open()
         with self._disk("truncation"):
-            self._start_afresh(offset, now_ms)
+            self._start_afresh(offset, self._time(now_ms))
 
     def _start_afresh(self, offset: int, now_ms: int) -> None:
         self._lower_recovery_point(min(offset, self.log_start_offset))
@@ -541,6 +549,7 @@ class PartitionLog:
             if offset > self.log_end_offset:
                 self._storage.remove(f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}")
         self._storage.sync_dir(self.directory)
+        self._snapshot_offset = -1
         self.leader_epochs.truncate_to(self.log_end_offset)
         self.leader_epochs.write()
         self.producers = load_producers(
@@ -633,8 +642,8 @@ class PartitionLog:
         try:
             with self._disk("close"):
                 self.active_segment.seal()
-                self._take_snapshot()
-                self._names_unsynced = True
+                if self._snapshot_offset != self.log_end_offset:
+                    self._take_snapshot()
             self.flush()
         finally:
             self.abandon()
@@ -661,6 +670,12 @@ class PartitionLog:
         self.abandon()
         with self._disk("deletion"):
             self._storage.remove_tree(self.directory)
+
+    def _time(self, now_ms: int | None) -> int:
+        """The time that a caller gave, or else the last one that any did."""
+        if now_ms is not None:
+            self._last_time_ms = now_ms
+        return self._last_time_ms
 
     def _check_open(self) -> None:
         if self._closed:

@@ -72,7 +72,6 @@ def load_segments(
         dropped = _recover(storage, topic_partition, segments, epochs, recovery_point, gaps=config.compacts)
     if not segments:
         segments.append(LogSegment(storage, directory, log_start_offset, config, new=True, now_ms=now_ms))
-        storage.sync_dir(directory)
     return LoadedSegments(segments, dropped)
 
 

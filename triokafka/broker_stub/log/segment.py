@@ -75,7 +75,7 @@ class LogSegment:
         self.base_offset = base_offset
         self.created_ms = now_ms
         self.size = 0
-        self.unsynced = new  # written since the last `sync`, or its name may not be durable yet
+        self.unsynced = False  # written since the last `sync`
         self._storage = storage
         self._directory = directory
         self.config = config

@@ -1,0 +1,148 @@
+"""One data directory: its lock, its clean-shutdown marker, its checkpoints, and the folders of logs in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from triokafka.broker_stub.log.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CorruptCheckpointError,
+    read_offsets,
+    write_offsets,
+)
+from triokafka.errors import ConfigurationError, KafkaStorageError
+from triokafka.structs import TopicPartition
+from triokafka.world import Storage
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE: Final = ".lock"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+_FOREIGN_SUFFIXES: Final = (STRAY_SUFFIX, "-future")
+_METADATA_LOG: Final = "__cluster_metadata-0"  # the controller's, which opens it itself
+_MAX_NAME: Final = 255
+
+
+class LogDirectory:
+    """A data directory in use by this broker.
+
+    `open` takes the lock; everything else needs it. ``clean`` says whether the last stop was clean.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self.path = path
+        self.clean = False
+        self._storage = storage
+        self._release: Callable[[], None] | None = None
+
+    def open(self) -> None:
+        """Make the directory if it is missing, and lock it (G02, G03).
+
+        Raises:
+            ConfigurationError: it cannot be used; says why.
+        """
+        try:
+            self._storage.make_dirs(self.path)
+            self._storage.list_dir(self.path)
+        except OSError as error:
+            raise ConfigurationError(
+                f"The data directory {self.path} cannot be used: {error.strerror or error}. Give another one in "
+                f"log.dirs, or its permissions to the user of this process."
+            ) from error
+        try:
+            self._release = self._storage.lock(f"{self.path}/{LOCK_FILE}")
+        except BlockingIOError:
+            raise ConfigurationError(
+                f"The data directory {self.path} is in use by another broker, which holds {LOCK_FILE}. Stop that one, "
+                f"or give this one a directory of its own in log.dirs."
+            ) from None
+        except OSError as error:
+            raise ConfigurationError(
+                f"The data directory {self.path} cannot be locked: {error.strerror or error}."
+            ) from error
+        self.clean = self._storage.exists(self._marker)
+
+    @property
+    def _marker(self) -> str:
+        return f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+
+    def forget_clean_stop(self) -> None:
+        """Remove the marker, durably, before anything is written: a crash from now on is a crash (I02)."""
+        if self._storage.exists(self._marker):
+            self._storage.remove(self._marker)
+            self._storage.sync_dir(self.path)
+
+    def mark_clean_stop(self) -> None:
+        """Write the marker: all logs are closed and on disk (G13)."""
+        self._storage.replace_file(self._marker, json.dumps({"version": 0, "brokerEpoch": -1}).encode())
+
+    def release(self) -> None:
+        """Give the lock back; a second call does nothing."""
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def log_folders(self) -> dict[TopicPartition, str]:
+        """The folders of logs, by partition. What is not a log is left alone, with a warning."""
+        found = {}
+        for name in self._storage.list_dir(self.path):
+            path = f"{self.path}/{name}"
+            if name.startswith(".") or name == _METADATA_LOG or name.endswith((DELETE_SUFFIX, *_FOREIGN_SUFFIXES)):
+                continue
+            if not self._storage.is_dir(path):
+                continue
+            topic_partition = parse_folder(name)
+            if topic_partition is None:
+                logger.warning("%s is not the folder of a partition; it is left alone", path)
+            else:
+                found[topic_partition] = path
+        return found
+
+    def deleted_folders(self) -> list[str]:
+        """Folders of logs that were deleted, but whose files are still there (Z17)."""
+        names = self._storage.list_dir(self.path)
+        return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_SUFFIX)]
+
+    def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
+        """A checkpoint of this directory; nothing, with a warning, when it cannot be read (I03)."""
+        try:
+            return read_offsets(self._storage, f"{self.path}/{checkpoint}")
+        except (CorruptCheckpointError, OSError) as error:
+            logger.warning("%s; going on without", error)
+            return {}
+
+    def write_offsets(self, checkpoint: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace a checkpoint of this directory. Raises `KafkaStorageError`."""
+        try:
+            write_offsets(self._storage, f"{self.path}/{checkpoint}", offsets)
+        except OSError as error:
+            raise KafkaStorageError(f"{checkpoint} in {self.path} cannot be written: {error}") from error
+
+
+def folder_name(topic_partition: TopicPartition) -> str:
+    """The name of a log's folder (C02)."""
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def renamed_folder(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
+    """A log's folder on its way out: the name, something unique, and why (Z17)."""
+    end = f".{unique}{suffix}"
+    return folder_name(topic_partition)[: _MAX_NAME - len(end)] + end
+
+
+def parse_folder(name: str) -> TopicPartition | None:
+    """The partition whose folder has that name: topic and number at the *last* hyphen (C02)."""
+    topic, hyphen, number = name.rpartition("-")
+    if not hyphen or not topic or not (number.isascii() and number.isdigit()):
+        return None
+    return TopicPartition(topic, int(number))
+
+
+CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
