@@ -1,4 +1,4 @@
-"""The broker's configuration: Kafka's options, from ``server.properties`` or from Python, checked before anything starts."""
+"""The broker's configuration: Kafka's options, from ``server.properties`` or Python, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     @classmethod
     def for_tests(cls, **overrides: Any) -> BrokerConfig:
-        """A broker for tests: any free loopback port, few internal partitions, no wait before a group's first rebalance."""
+        """A broker for tests: a free loopback port, few internal partitions, no wait before a first rebalance."""
         quick: dict[str, Any] = {
             "listeners": ("PLAINTEXT://127.0.0.1:0",),
             "offsets_topic_num_partitions": 4,
@@ -122,7 +122,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         for listener in advertised:
             if listener.name not in names:
                 raise ConfigurationError(f"advertised.listeners: {listener.name} is not one of listeners")
-            if listener.host in ("0.0.0.0", "::"):  # noqa: S104 - refused here, not bound
+            if listener.host in ("0.0.0.0", "::"):
                 raise ConfigurationError(f"advertised.listeners: clients cannot connect to {listener.host}")
         if self.inter_broker_listener_name and self.inter_broker_listener_name.upper() not in names:
             raise ConfigurationError(

@@ -52,8 +52,8 @@ class Secret(str):
 class ConfigDefinition:
     """One option.
 
-    ``default`` is a Python value (None: unset); ``minimum`` and ``maximum`` bound numbers, ``choices`` texts and list items;
-    ``check`` raises `ValueError` for what these cannot say.
+    ``default`` is a Python value (None: unset); ``minimum`` and ``maximum`` bound numbers, ``choices`` texts and list
+    items; ``check`` raises `ValueError` for what these cannot say.
     """
 
     name: str

@@ -27,7 +27,8 @@ def parse_security_map(entries: Iterable[str]) -> dict[str, str]:
         name, separator, protocol = entry.partition(":")
         if not separator or protocol.strip().upper() not in SECURITY_PROTOCOLS:
             raise ConfigurationError(
-                f"listener.security.protocol.map: {entry!r} is not NAME:PROTOCOL with one of {', '.join(SECURITY_PROTOCOLS)}"
+                f"listener.security.protocol.map: {entry!r} is not NAME:PROTOCOL "
+                f"with one of {', '.join(SECURITY_PROTOCOLS)}"
             )
         result[name.strip().upper()] = protocol.strip().upper()
     return result
@@ -37,8 +38,8 @@ def parse_listeners(option: str, entries: Iterable[str], protocols: dict[str, st
     """``NAME://host:port`` entries of ``listeners`` or ``advertised.listeners``.
 
     Raises:
-        ConfigurationError: an entry is malformed, names a listener without a security protocol, or a name or port is there
-            twice.
+        ConfigurationError: an entry is malformed, names a listener without a security protocol, or a name or address is
+            there twice.
     """
     result: list[ListenerSpec] = []
     for entry in entries:

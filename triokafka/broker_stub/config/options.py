@@ -1,7 +1,7 @@
 """The options that this broker reads, by area: Kafka's names with underscores for dots, Kafka's defaults unless said.
 
-Every field is one option; its definition (type, limits, words) is in the field's metadata. Options that set the default of
-a topic's configuration take type, limits and words from the topic's (`triokafka.broker_stub.log.config`).
+Every field is one option; its definition (type, limits, words) is in the field's metadata. Options that set the default
+of a topic's configuration take type, limits and words from the topic's (`triokafka.broker_stub.log.config`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,246 @@
+"""Brokers: registration, heartbeats and fencing.
+
+Registrations are records; sessions (who was heard of when) are soft state of this controller and start anew with it.
+Pure: time is an argument, in seconds on the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller.image import BrokerImage, EndpointImage, MetadataImage
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.protocol.message import Struct
+from triokafka.protocol.stored.cluster_metadata import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+
+_FENCE: Final = 1
+_UNFENCE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """What a starting broker says of itself. ``incarnation_id`` is new with every start of its process."""
+
+    broker_id: int
+    incarnation_id: uuid.UUID
+    cluster_id: str
+    endpoints: tuple[EndpointImage, ...]
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    rack: str | None = None
+    directories: tuple[uuid.UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHeartbeat:
+    """A broker's sign of life: the offset up to which it knows the metadata, and what it wants."""
+
+    broker_id: int
+    broker_epoch: int
+    metadata_offset: int
+    want_fence: bool = False
+    want_shut_down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """What the broker is told: whether it has all metadata, whether it is fenced, whether it may stop now."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool = False
+
+
+@dataclass(slots=True)
+class _Session:
+    incarnation_id: uuid.UUID
+    last_contact: float
+    metadata_offset: int = -1
+    controlled_shutdown_offset: int = -1
+
+
+class ClusterControl:
+    """Decides about brokers.
+
+    Args:
+        session_timeout: how long, in seconds, a broker that is not fenced may be silent.
+        unclean: whether a topic allows a leader that is not in sync.
+    """
+
+    def __init__(self, cluster_id: str, session_timeout: float, unclean: Callable[[MetadataImage, str], bool]) -> None:
+        self._cluster_id = cluster_id
+        self._session_timeout = session_timeout
+        self._unclean = unclean
+        self._sessions: dict[int, _Session] = {}
+
+    def register(
+        self, image: MetadataImage, registration: BrokerRegistration, *, now: float, next_offset: int
+    ) -> Outcome[int]:
+        """Register a broker, fenced; the response is its epoch, the offset of its registration.
+
+        Registering the same process again keeps its epoch and whether it is fenced.
+
+        Raises:
+            InconsistentClusterIdError: it belongs to another cluster.
+            DuplicateBrokerRegistrationError: another process with this id is alive.
+            UnsupportedVersionError: it cannot do what the cluster's features say.
+        """
+        if registration.cluster_id != self._cluster_id:
+            raise errors.InconsistentClusterIdError(
+                f"broker {registration.broker_id} belongs to cluster {registration.cluster_id}, "
+                f"this is {self._cluster_id}"
+            )
+        before = image.brokers.get(registration.broker_id)
+        same = before is not None and before.incarnation_id == registration.incarnation_id
+        if before is not None and not same and self._alive(before, now):
+            raise errors.DuplicateBrokerRegistrationError(
+                f"another process is registered as broker {registration.broker_id} and was heard of "
+                f"less than {self._session_timeout} s ago"
+            )
+        for name, level in image.features.items():
+            low, high = registration.features.get(name, (0, 0))
+            if not low <= level <= high:
+                raise errors.UnsupportedVersionError(
+                    f"broker {registration.broker_id} supports {name} {low} to {high}, the cluster is at {level}"
+                )
+        epoch = before.broker_epoch if before is not None and same else next_offset
+        self._sessions[registration.broker_id] = _Session(registration.incarnation_id, now)
+        record = RegisterBrokerRecord(
+            broker_id=registration.broker_id,
+            incarnation_id=registration.incarnation_id,
+            broker_epoch=epoch,
+            end_points=[
+                BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in registration.endpoints
+            ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in registration.features.items()
+            ],
+            rack=registration.rack,
+            fenced=before.fenced if before is not None and same else True,
+            in_controlled_shutdown=before.in_controlled_shutdown if before is not None and same else False,
+            log_dirs=list(registration.directories),
+        )
+        return Outcome([record], epoch)
+
+    def heartbeat(self, image: MetadataImage, beat: BrokerHeartbeat, *, now: float) -> Outcome[HeartbeatReply]:
+        """Hear of a broker, and fence, unfence or let it stop as it asks and may.
+
+        Raises:
+            BrokerIdNotRegisteredError: nobody with this id is registered.
+            StaleBrokerEpochError: it is registered with another epoch: another process took its place.
+        """
+        broker = image.brokers.get(beat.broker_id)
+        if broker is None:
+            raise errors.BrokerIdNotRegisteredError(f"broker {beat.broker_id} is not registered")
+        if broker.broker_epoch != beat.broker_epoch:
+            raise errors.StaleBrokerEpochError(
+                f"broker {beat.broker_id} has epoch {broker.broker_epoch}, not {beat.broker_epoch}"
+            )
+        session = self._sessions.setdefault(beat.broker_id, _Session(broker.incarnation_id, now))
+        session.last_contact = now
+        session.metadata_offset = beat.metadata_offset
+        caught_up = beat.metadata_offset >= image.offset
+        if broker.fenced:
+            if beat.want_shut_down:
+                return Outcome([], HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True))
+            if beat.want_fence or not caught_up:
+                return Outcome([], HeartbeatReply(caught_up, is_fenced=True))
+            return Outcome(self.unfence(image, broker), HeartbeatReply(caught_up, is_fenced=False))
+        if beat.want_fence:
+            return Outcome(
+                self.fence(image, broker),
+                HeartbeatReply(caught_up, is_fenced=True, should_shut_down=beat.want_shut_down),
+            )
+        if beat.want_shut_down:
+            return self._shut_down(image, broker, session, caught_up)
+        return Outcome([], HeartbeatReply(caught_up, is_fenced=False))
+
+    def _shut_down(
+        self, image: MetadataImage, broker: BrokerImage, session: _Session, caught_up: bool
+    ) -> Outcome[HeartbeatReply]:
+        """Leaderships move first; the broker stops when every other one has learned of that."""
+        if not broker.in_controlled_shutdown:
+            moved = self._moves_on_shutdown(image, broker.broker_id)
+            records: list[Struct] = [
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=1
+                ),
+                *moved,
+            ]
+            session.controlled_shutdown_offset = image.offset + len(records)
+            if moved:
+                return Outcome(records, HeartbeatReply(caught_up, is_fenced=False))
+            return Outcome(
+                [*records, *self.fence(image, broker)],
+                HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True),
+            )
+        others = [
+            self._sessions[other.broker_id].metadata_offset
+            for other in image.brokers.values()
+            if other.active and other.broker_id in self._sessions
+        ]
+        if self._moves_on_shutdown(image, broker.broker_id) or (
+            others and min(others) < session.controlled_shutdown_offset
+        ):
+            return Outcome([], HeartbeatReply(caught_up, is_fenced=False))
+        return Outcome(self.fence(image, broker), HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True))
+
+    def _moves_on_shutdown(self, image: MetadataImage, broker_id: int) -> list[Struct]:
+        # A partition that only this broker holds is left to it until the very end.
+        changes = elections.broker_fenced(image, broker_id, unclean=lambda topic: False)
+        return [
+            change
+            for change in changes
+            if len(image.topics_by_id[change.topic_id].partitions[change.partition_id].replicas) > 1
+            and change.leader != elections.NOBODY
+        ]
+
+    def fence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
+        """The records that fence a broker: others take over, then it is out."""
+        changes = elections.broker_fenced(image, broker.broker_id, unclean=lambda topic: self._unclean(image, topic))
+        return [*changes, _registration_change(broker, _FENCE)]
+
+    def unfence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
+        """The records that let a broker in: it is back, then it leads what nobody else can."""
+        changes = elections.broker_unfenced(image, broker.broker_id, unclean=lambda topic: self._unclean(image, topic))
+        return [_registration_change(broker, _UNFENCE), *changes]
+
+    def _alive(self, broker: BrokerImage, now: float) -> bool:
+        session = self._sessions.get(broker.broker_id)
+        if broker.fenced or session is None:
+            return False
+        return session.incarnation_id == broker.incarnation_id and session.last_contact + self._session_timeout >= now
+
+    def oldest_session(self, image: MetadataImage) -> tuple[int, float] | None:
+        """The broker that is not fenced and was silent for longest, and when its session ends; None without one."""
+        ends = [
+            (session.last_contact + self._session_timeout, broker_id)
+            for broker_id, session in self._sessions.items()
+            if broker_id in image.brokers and not image.brokers[broker_id].fenced
+        ]
+        if not ends:
+            return None
+        at, broker_id = min(ends)
+        return broker_id, at
+
+    def fence_stale(self, image: MetadataImage, *, now: float) -> Outcome[int | None]:
+        """Fence the broker whose session ended first, if one did. One at a time, so that each sees the last's effect."""
+        oldest = self.oldest_session(image)
+        if oldest is None or oldest[1] >= now:
+            return Outcome([], None)
+        return Outcome(self.fence(image, image.brokers[oldest[0]]), oldest[0])
+
+
+def _registration_change(broker: BrokerImage, fenced: int) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=fenced)

@@ -1,0 +1,151 @@
+"""What DescribeConfigs shows: every key with its value, where that comes from, and what else would have applied."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
+from triokafka.broker_stub.config.broker import is_secret
+from triokafka.broker_stub.controller.image import MetadataImage
+from triokafka.broker_stub.log import config as log_config
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, with the protocol's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A key and value that apply, or would, if the ones before it were not there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key. ``synonyms`` start with what applies; a secret has no value. ``type`` is the protocol's number."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: int
+    documentation: str
+    sensitive: bool
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+
+
+def _broker_synonyms(name: str, config: BrokerConfig, image: MetadataImage, factor: int = 1) -> list[ConfigSynonym]:
+    """What gives a broker option its value, the strongest first; the values in the unit of a topic's key."""
+    definition = DEFINITIONS[name]
+    dynamic = image.broker_configs(config.node_id).get(name)
+    cluster = image.broker_configs(None).get(name)
+    static = None if config.is_default(name) else config.text(name)
+    found = [
+        (dynamic, ConfigSource.DYNAMIC_BROKER),
+        (cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (static, ConfigSource.STATIC_BROKER),
+        (definition.default_text, ConfigSource.DEFAULT),
+    ]
+    hidden = definition.sensitive
+    return [
+        ConfigSynonym(name, None if hidden else _scaled(text, factor), source)
+        for text, source in found
+        if text is not None
+    ]
+
+
+def _scaled(text: str, factor: int) -> str:
+    # Only whole numbers have another unit; -1 is "no limit" in each.
+    return text if factor == 1 or int(text) <= 0 else str(int(text) * factor)
+
+
+def topic_entries(overrides: Mapping[str, str], config: BrokerConfig, image: MetadataImage) -> list[ConfigEntry]:
+    """Every key of a topic that has ``overrides``, by name."""
+    entries = []
+    for name, definition in sorted(log_config.DEFINITIONS.items()):
+        if definition.internal and name not in overrides:
+            continue
+        synonyms: list[ConfigSynonym] = []
+        for broker_key, factor in definition.broker_keys:
+            synonyms += _broker_synonyms(broker_key, config, image, factor)
+        # Within a source the first broker key wins; a weaker key set on purpose beats a stronger one's default.
+        synonyms.sort(key=lambda synonym: synonym.source)
+        if name in overrides:
+            synonyms.insert(0, ConfigSynonym(name, overrides[name], ConfigSource.TOPIC))
+        if synonyms:
+            value, source = synonyms[0].value, synonyms[0].source
+        else:
+            value, source = definition.format(definition.default), ConfigSource.DEFAULT
+        entries.append(
+            ConfigEntry(
+                name=name,
+                value=value,
+                source=source,
+                type=definition.type,
+                documentation=definition.doc,
+                sensitive=False,
+                read_only=False,
+                synonyms=tuple(synonyms),
+            )
+        )
+    return entries
+
+
+def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:
+    """Every option of this broker, by name; with ``cluster_wide`` only what was set for all brokers while running."""
+    cluster = image.broker_configs(None)
+    own = image.broker_configs(config.node_id)
+    if cluster_wide:
+        return [_dynamic_entry(name, cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER) for name in sorted(cluster)]
+    entries = []
+    for name, definition in DEFINITIONS.items():
+        synonyms = _broker_synonyms(name, config, image)
+        entries.append(
+            ConfigEntry(
+                name=name,
+                value=synonyms[0].value if synonyms else None,
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                type=definition.type,
+                documentation=definition.documentation,
+                sensitive=definition.sensitive,
+                read_only=definition.update_mode is UpdateMode.READ_ONLY,
+                synonyms=tuple(synonyms),
+            )
+        )
+    for name in sorted({*cluster, *own} - set(DEFINITIONS)):
+        values, source = (own, ConfigSource.DYNAMIC_BROKER)
+        if name not in own:
+            values, source = (cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        entries.append(_dynamic_entry(name, values, source))
+    for name, text in (config.unused or {}).items():
+        if name not in own and name not in cluster:
+            entries.append(_dynamic_entry(name, {name: text}, ConfigSource.STATIC_BROKER))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _dynamic_entry(name: str, values: Mapping[str, str], source: ConfigSource) -> ConfigEntry:
+    definition = DEFINITIONS.get(name)
+    hidden = is_secret(name) or (definition is not None and definition.sensitive)
+    value = None if hidden else values[name]
+    return ConfigEntry(
+        name=name,
+        value=value,
+        source=source,
+        type=definition.type if definition else 0,
+        documentation=definition.documentation if definition else "",
+        sensitive=hidden,
+        read_only=source is ConfigSource.STATIC_BROKER,
+        synonyms=(ConfigSynonym(name, value, source),),
+    )

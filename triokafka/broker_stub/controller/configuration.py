@@ -1,0 +1,321 @@
+"""Dynamic configuration of topics and brokers: changing it, and what applies in the end.
+
+`ConfigurationControl` is pure. Topic configuration goes through the definitions beside the log, broker configuration
+through the broker's own. Every resource of a request succeeds or fails on its own, as a whole.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from triokafka import errors
+from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
+from triokafka.broker_stub.config.broker import is_secret, is_unused
+from triokafka.broker_stub.config.definition import unknown_option
+from triokafka.broker_stub.controller import topic_names
+from triokafka.broker_stub.controller.config_entries import ConfigEntry, broker_entries, topic_entries
+from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
+from triokafka.broker_stub.controller.outcome import ItemError, Outcome
+from triokafka.broker_stub.log import config as log_config
+from triokafka.broker_stub.log.config import ConfigType, LogConfig
+from triokafka.protocol.api.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from triokafka.protocol.message import Struct
+from triokafka.protocol.stored.cluster_metadata import ConfigRecord
+
+logger = logging.getLogger(__name__)
+
+_THROTTLES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Broker configuration that Kafka's tools set around a reassignment; it exists only dynamically."""
+
+
+class AlterOperation(enum.IntEnum):
+    """What IncrementalAlterConfigs does to a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+class ConfigurationControl:
+    """Decides about configuration, and reads it.
+
+    Args:
+        config: the broker's configuration as it was started with.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._effective: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig] | None = None
+
+    # Reading
+
+    def broker_config(self, image: MetadataImage) -> BrokerConfig:
+        """The broker's configuration with what was changed while running; the broker's own wins over the cluster's."""
+        cluster, own = image.broker_configs(None), image.broker_configs(self._config.node_id)
+        if self._effective is None or self._effective[0] is not cluster or self._effective[1] is not own:
+            usable = {name: text for name, text in {**cluster, **own}.items() if name in DEFINITIONS}
+            self._effective = (cluster, own, self._config.with_properties(usable))
+        return self._effective[2]
+
+    def topic_config(self, image: MetadataImage, topic: str) -> LogConfig:
+        """What applies to a topic: its own configuration over the broker's defaults."""
+        return _log_config(topic, image.topic_configs(topic), self.broker_config(image).topic_defaults)
+
+    def topic_entries(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """Every configuration key of a topic with these overrides: value, source, synonyms."""
+        return topic_entries(overrides, self._config, image)
+
+    def broker_entries(self, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:
+        """Every option of the broker; with ``cluster_wide`` what was set for all brokers."""
+        return broker_entries(self._config, image, cluster_wide=cluster_wide)
+
+    # Validating
+
+    def validate_topic(self, configs: Mapping[str, str]) -> None:
+        """Check a topic's whole configuration. Raises `InvalidConfigurationError`."""
+        _log_config("", configs, self._config.topic_defaults, strict=True)
+
+    def _validate(self, image: MetadataImage, resource: _Resource, configs: Mapping[str, str]) -> None:
+        name = resource.resource_name
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                if not name:
+                    raise errors.InvalidRequestError("Default topic resources are not allowed.")
+                topic_names.validate(name)
+                self.validate_topic(configs)
+                if name not in image.topics:
+                    raise errors.UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+            case ResourceType.BROKER:
+                self._validate_broker(configs, cluster_wide=not name)
+            case other:
+                raise not_configurable(other)
+
+    def _validate_broker(self, configs: Mapping[str, str], *, cluster_wide: bool) -> None:
+        read_only = sorted(
+            name for name in configs if name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.READ_ONLY
+        )
+        if read_only:
+            raise errors.InvalidRequestError(f"Cannot update these configs dynamically: {', '.join(read_only)}")
+        for name in configs:
+            if name not in DEFINITIONS and name not in _THROTTLES and not is_unused(name):
+                raise errors.InvalidRequestError(str(unknown_option(name, DEFINITIONS)))
+            if cluster_wide and name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER:
+                raise errors.InvalidRequestError(f"{name} can be set for a single broker only, name its id")
+        try:
+            self._config.with_properties({name: text for name, text in configs.items() if name in DEFINITIONS})
+        except errors.ConfigurationError as error:
+            raise errors.InvalidRequestError(str(error)) from None
+
+    # Changing
+
+    def alter_configs(
+        self,
+        image: MetadataImage,
+        request: AlterConfigsRequest,
+        *,
+        denied: Mapping[tuple[int, str], ItemError] | None = None,
+    ) -> Outcome[AlterConfigsResponse]:
+        """Replace the whole configuration of resources: keys that the request leaves out are deleted.
+
+        ``denied`` are resources that the client may not change, with what to answer for them.
+        """
+        records: list[Struct] = []
+        responses: list[AlterConfigsResourceResponse] = []
+        times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+        for resource in request.resources:
+            key = (resource.resource_type, resource.resource_name)
+            failure = (denied or {}).get(key) or ItemError()
+            try:
+                if not failure:
+                    self._check_resource(resource, times[key], [config.name for config in resource.configs])
+                    missing = [config.name for config in resource.configs if config.value is None]
+                    if missing:
+                        raise errors.InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
+                    wanted = {config.name: config.value or "" for config in resource.configs}
+                    self._validate(image, resource, wanted)
+                    records += _changes(image, resource, wanted)
+            except errors.BrokerResponseError as error:
+                failure = ItemError.of(error)
+            responses.append(
+                AlterConfigsResourceResponse(
+                    error_code=failure.code,
+                    error_message=failure.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return Outcome([] if request.validate_only else records, AlterConfigsResponse(responses=responses))
+
+    def incremental_alter_configs(
+        self,
+        image: MetadataImage,
+        request: IncrementalAlterConfigsRequest,
+        *,
+        denied: Mapping[tuple[int, str], ItemError] | None = None,
+    ) -> Outcome[IncrementalAlterConfigsResponse]:
+        """Set, delete, append to or subtract from single keys of resources; ``denied`` as in `alter_configs`."""
+        records: list[Struct] = []
+        responses: list[IncrementalResourceResponse] = []
+        times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+        for resource in request.resources:
+            key = (resource.resource_type, resource.resource_name)
+            failure = (denied or {}).get(key) or ItemError()
+            try:
+                if not failure:
+                    self._check_resource(resource, times[key], [config.name for config in resource.configs])
+                    wanted = dict(image.configs.get(key, {}))
+                    touched = [config.name for config in resource.configs]
+                    _apply_operations(resource.resource_type, wanted, resource.configs)
+                    self._validate(image, resource, wanted)
+                    records += _changes(image, resource, wanted, touched)
+            except errors.BrokerResponseError as error:
+                failure = ItemError.of(error)
+            responses.append(
+                IncrementalResourceResponse(
+                    error_code=failure.code,
+                    error_message=failure.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return Outcome([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses))
+
+    def _check_resource(self, resource: _Resource, times: int, names: Sequence[str]) -> None:
+        if times > 1:
+            raise errors.InvalidRequestError("Each resource must appear at most once.")
+        if len(set(names)) < len(names):
+            raise errors.InvalidRequestError("Error due to duplicate config keys")
+        if resource.resource_type == ResourceType.BROKER and resource.resource_name:
+            check_broker_name(resource.resource_name, self._config.node_id)
+
+
+def check_broker_name(name: str, node_id: int) -> None:
+    """Refuse a broker resource that is not this node: every broker answers for itself. Raises `InvalidRequestError`."""
+    if not name.lstrip("-").isdigit():
+        raise errors.InvalidRequestError(f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise errors.InvalidRequestError(f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def not_configurable(resource_type: int) -> errors.BrokerResponseError:
+    """The error for a resource whose configuration this broker does not keep."""
+    try:
+        name = ResourceType(resource_type).name.lower().replace("_", " ")
+    except ValueError:
+        return errors.InvalidRequestError(f"Unknown resource type {resource_type}")
+    return errors.InvalidRequestError(f"Unknown resource type {resource_type}: a {name} has no configuration here")
+
+
+def _log_config(topic: str, configs: Mapping[str, str], base: LogConfig, *, strict: bool = False) -> LogConfig:
+    try:
+        return LogConfig.from_properties(configs, base=base)
+    except errors.InvalidConfigurationError as error:
+        if strict:
+            raise
+        # A log that Kafka wrote may have keys that this broker does not know; the others still apply.
+        logger.warning("topic %s: %s", topic, error)
+        usable = {name: text for name, text in configs.items() if _parses(name, text)}
+        return LogConfig.from_properties(usable, base=base)
+
+
+def _parses(name: str, text: str) -> bool:
+    try:
+        log_config.definition_of(name).parse(text)
+    except errors.InvalidConfigurationError:
+        return False
+    return True
+
+
+def _is_list(resource_type: int, name: str) -> bool:
+    if resource_type == ResourceType.TOPIC:
+        definition = log_config.DEFINITIONS.get(name)
+        return definition is not None and definition.type is ConfigType.LIST
+    option = DEFINITIONS.get(name)
+    return option is not None and option.type is ConfigType.LIST
+
+
+def _default_items(resource_type: int, name: str) -> Iterable[str]:
+    if resource_type == ResourceType.TOPIC:
+        return tuple(log_config.DEFINITIONS[name].default or ())
+    return tuple(DEFINITIONS[name].default or ())
+
+
+def _apply_operations(resource_type: int, values: dict[str, str], changes: Iterable[AlterableConfig]) -> None:
+    for change in changes:
+        try:
+            operation = AlterOperation(change.config_operation)
+        except ValueError:
+            raise errors.InvalidRequestError(f"Unknown operations type {change.config_operation}") from None
+        if operation is AlterOperation.DELETE:
+            values.pop(change.name, None)
+            continue
+        if change.value is None:
+            raise errors.InvalidRequestError(f"Null value not supported for : {change.name}")
+        if operation is AlterOperation.SET:
+            values[change.name] = change.value
+            continue
+        if not _is_list(resource_type, change.name):
+            raise errors.InvalidConfigurationError(
+                f"Can't {operation.name} to key {change.name} because its type is not LIST."
+            )
+        given = change.value.split(",")
+        now = values.get(change.name)
+        items = list(_default_items(resource_type, change.name)) if now is None else [i for i in now.split(",") if i]
+        if operation is AlterOperation.APPEND:
+            items += [item for item in dict.fromkeys(given) if item not in items]
+        else:
+            items = [item for item in items if item not in given]
+        values[change.name] = ",".join(items)
+
+
+def _changes(
+    image: MetadataImage, resource: _Resource, wanted: Mapping[str, str], touched: Iterable[str] = ()
+) -> list[Struct]:
+    """The records from what is to what is wanted. A broker's keys are written again when ``touched``, even unchanged."""
+    key = (resource.resource_type, resource.resource_name)
+    now = image.configs.get(key, {})
+    changed = [name for name, value in wanted.items() if now.get(name) != value]
+    if resource.resource_type == ResourceType.BROKER:
+        # Setting a value anew makes the broker read the files behind it again.
+        again = set(touched) or set(wanted)
+        changed = [name for name in wanted if name in again or now.get(name) != wanted[name]]
+    gone = [name for name in now if name not in wanted]
+    for name in changed:
+        logger.info("%s %s: %s=%s", *key, name, "[hidden]" if is_secret(name) else wanted[name])
+    return [
+        ConfigRecord(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            name=name,
+            value=wanted.get(name),
+        )
+        for name in [*changed, *gone]
+    ]

@@ -1,0 +1,71 @@
+"""The features of the cluster: what this software can do, and what new clusters are set to.
+
+A level is part of the metadata (``FeatureLevelRecord``), except for ``kraft.version``, which the metadata log itself
+carries in a control record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from triokafka.broker_stub.controller.image import MetadataImage
+from triokafka.errors import UnsupportedVersionError
+from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+GROUP_VERSION: Final = "group.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, 31),
+    KRAFT_VERSION: (0, 1),
+    # Raised together with the APIs behind them: the consumer group protocol of KIP-848, transactions of KIP-890.
+    GROUP_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+}
+"""Every level that a metadata log may have to be opened here."""
+
+SERVED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, 25), KRAFT_VERSION: (0, 1)}
+"""What clients are told: levels whose APIs this broker answers."""
+
+INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25}
+"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read."""
+
+INITIAL_KRAFT_VERSION: Final = 1
+
+
+def initial_records() -> list[FeatureLevelRecord]:
+    """The first records of a new metadata log."""
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
+
+
+def check(image: MetadataImage) -> None:
+    """Refuse a metadata log whose features are beyond this software.
+
+    Raises:
+        UnsupportedVersionError: a level, or a feature, that nobody here knows.
+    """
+    for name, level in image.features.items():
+        low, high = SUPPORTED.get(name, _IGNORED.get(name, (0, 0)))
+        if not low <= level <= high:
+            raise UnsupportedVersionError(
+                f"the metadata log has {name} at level {level}; levels {low} to {high} are supported"
+            )
+
+
+def finalized(image: MetadataImage, kraft_version: int) -> dict[str, int]:
+    """The levels that ApiVersions tells clients: those of the image that this broker serves, and the quorum's own."""
+    levels = {name: min(level, SERVED[name][1]) for name, level in image.features.items() if name in SERVED}
+    if kraft_version:
+        levels[KRAFT_VERSION] = kraft_version
+    return levels
+
+
+_IGNORED: Final[Mapping[str, tuple[int, int]]] = {
+    "eligible.leader.replicas.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+}
+"""Features that a log written by Kafka may have, without an effect here."""

@@ -1,0 +1,157 @@
+"""The metadata image: everything the cluster knows, as one immutable value.
+
+An image is what replaying the committed metadata records up to ``offset`` gives. Readers take one reference and use it
+for a whole operation; nobody changes it. The next image shares every topic, broker and configuration that stayed as it
+was (`MetadataDelta` builds it), so a change costs a shallow copy of the tables it touches.
+"""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from triokafka.structs import TopicPartition
+
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
+
+UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=0)
+"""The directory of a replica whose broker has not said yet where it keeps it."""
+
+
+class ResourceType(enum.IntEnum):
+    """What a configuration belongs to, as the protocol numbers it."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+ConfigResource = tuple[int, str]
+"""A `ResourceType` value and a name; the name of the cluster-wide broker default is the empty string."""
+
+EMPTY_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition: who holds it, who leads it, and since which change.
+
+    ``leader_epoch`` grows whenever the leader is named anew, ``partition_epoch`` with every change.
+    """
+
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[uuid.UUID, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def preferred_leader(self) -> int:
+        """The first assigned replica."""
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic: its name, its id, and its partitions by number."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: Mapping[int, PartitionImage]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointImage:
+    """Where a broker listens: the listener's name, the advertised host and port, the security protocol's number."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One registered broker. ``broker_epoch`` is the offset of its registration; a fenced broker leads nothing."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: uuid.UUID
+    endpoints: tuple[EndpointImage, ...] = ()
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    directories: tuple[uuid.UUID, ...] = ()
+    cordoned_directories: tuple[uuid.UUID, ...] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead and be placed in an in-sync set: neither fenced nor shutting down."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def default_directory(self) -> uuid.UUID:
+        """Where a new replica on this broker goes, if that is known: its only directory."""
+        return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """The state of the cluster after the metadata record at ``offset`` (-1: nothing yet), written in ``epoch``."""
+
+    offset: int = -1
+    epoch: int = 0
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[uuid.UUID, TopicImage] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    producer_ids: int = 0
+    """The first producer id of the next block."""
+    colliding_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Topics whose name has a ``.`` or ``_``, by the name with every ``.`` made ``_``."""
+
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        """One partition by name and number, or None."""
+        found = self.topics.get(topic)
+        return found.partitions.get(partition) if found else None
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """The overrides of one topic."""
+        return self.configs.get((ResourceType.TOPIC, topic), EMPTY_CONFIGS)
+
+    def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
+        """The dynamic configuration of one broker; with None the cluster-wide default."""
+        name = "" if broker_id is None else str(broker_id)
+        return self.configs.get((ResourceType.BROKER, name), EMPTY_CONFIGS)
+
+    def partitions(self) -> Iterator[tuple[TopicImage, PartitionImage]]:
+        """Every partition of every topic."""
+        for topic in self.topics.values():
+            for partition in topic.partitions.values():
+                yield topic, partition
+
+    def replicas_on(self, broker_id: int) -> Iterator[TopicPartition]:
+        """Every partition that has a replica on a broker."""
+        for topic, partition in self.partitions():
+            if broker_id in partition.replicas:
+                yield TopicPartition(topic.name, partition.partition)
+
+
+EMPTY_IMAGE: Final = MetadataImage()
+"""The image before the first record."""

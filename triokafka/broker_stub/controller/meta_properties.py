@@ -1,0 +1,119 @@
+"""``meta.properties``: to which cluster and node a data directory belongs, and which directory it is."""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from triokafka.broker_stub.config import format_properties, parse_properties
+from triokafka.errors import ConfigurationError
+from triokafka.world import Storage
+
+FILE_NAME: Final = "meta.properties"
+_VERSION: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdentity:
+    """What the data directories of a node agree on, and the id of each by path."""
+
+    cluster_id: str
+    node_id: int
+    directory_ids: Mapping[str, uuid.UUID]
+
+
+def encode_uuid(value: uuid.UUID) -> str:
+    """An id as Kafka writes it in files: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def decode_uuid(text: str) -> uuid.UUID:
+    """The id that `encode_uuid` wrote. Raises `ValueError`."""
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except (ValueError, TypeError):
+        raise ValueError(f"{text!r} is not an id of 22 base64 characters") from None
+
+
+def open_directories(
+    storage: Storage,
+    directories: Sequence[str],
+    node_id: int,
+    *,
+    new_id: Callable[[], uuid.UUID],
+    cluster_id: str | None = None,
+) -> ClusterIdentity:
+    """Read the directories' ``meta.properties``; make the directory, the file and the ids where there are none yet.
+
+    Args:
+        cluster_id: the cluster that a new directory joins; by default that of the other directories, or a new one.
+
+    Raises:
+        ConfigurationError: a directory cannot be made or read, its file is malformed, or it belongs to another cluster
+            or node. Says which directory.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for directory in directories:
+        path = os.path.join(directory, FILE_NAME)
+        try:
+            storage.make_dirs(directory)
+            if storage.exists(path):
+                found[directory] = parse_properties(storage.read_file(path).decode("utf-8"), source=path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"the data directory {directory} cannot be used: {error}") from error
+    for directory, values in found.items():
+        _check(directory, values, node_id)
+        theirs = values["cluster.id"]
+        if cluster_id is not None and theirs != cluster_id:
+            raise ConfigurationError(
+                f"the data directory {directory} belongs to the cluster {theirs}, not to {cluster_id}"
+            )
+        cluster_id = theirs
+    if cluster_id is None:
+        cluster_id = encode_uuid(new_id())
+    ids: dict[str, uuid.UUID] = {}
+    for directory in directories:
+        values = found.get(directory, {})
+        known = values.get("directory.id")
+        ids[directory] = decode_uuid(known) if known else new_id()
+        if known is None:
+            _write(storage, directory, {**values, "cluster.id": cluster_id}, node_id, ids[directory])
+    if len(set(ids.values())) < len(ids):
+        raise ConfigurationError(f"two data directories have the same directory.id: {', '.join(directories)}")
+    return ClusterIdentity(cluster_id, node_id, ids)
+
+
+def _check(directory: str, values: Mapping[str, str], node_id: int) -> None:
+    where = os.path.join(directory, FILE_NAME)
+    if values.get("version") != _VERSION:
+        raise ConfigurationError(f"{where} has version {values.get('version')}; only version {_VERSION} can be read")
+    if "cluster.id" not in values:
+        raise ConfigurationError(f"{where} has no cluster.id")
+    if values.get("node.id") != str(node_id):
+        raise ConfigurationError(
+            f"the data directory {directory} belongs to the node {values.get('node.id')}, this is {node_id} (node.id)"
+        )
+    if "directory.id" in values:
+        try:
+            decode_uuid(values["directory.id"])
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: directory.id: {error}") from None
+
+
+def _write(storage: Storage, directory: str, values: Mapping[str, str], node_id: int, directory_id: uuid.UUID) -> None:
+    content = format_properties(
+        {
+            "version": _VERSION,
+            "cluster.id": values["cluster.id"],
+            "node.id": str(node_id),
+            "directory.id": encode_uuid(directory_id),
+        }
+    )
+    try:
+        storage.replace_file(os.path.join(directory, FILE_NAME), content.encode("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"the data directory {directory} cannot be written: {error}") from error

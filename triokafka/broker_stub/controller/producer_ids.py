@@ -1,0 +1,45 @@
+"""Blocks of producer ids: each is handed out once in the life of the cluster."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from triokafka import errors
+from triokafka.broker_stub.controller.image import MetadataImage
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.protocol.stored.cluster_metadata import ProducerIdsRecord
+
+BLOCK_SIZE: Final = 1000
+_LAST: Final = 2**63 - 1
+
+
+class ProducerIdBlock(NamedTuple):
+    """The producer ids ``first`` to ``first + size - 1``, which belong to one broker."""
+
+    first: int
+    size: int = BLOCK_SIZE
+
+    @property
+    def ids(self) -> range:
+        """Every id of the block."""
+        return range(self.first, self.first + self.size)
+
+
+class ProducerIdControl:
+    """Decides about producer ids."""
+
+    def allocate(self, image: MetadataImage, broker_id: int, broker_epoch: int) -> Outcome[ProducerIdBlock]:
+        """The next block, for a broker.
+
+        Raises:
+            StaleBrokerEpochError: the broker is not registered with this epoch.
+            UnknownError: there are no ids left.
+        """
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker.broker_epoch != broker_epoch:
+            raise errors.StaleBrokerEpochError(f"broker {broker_id} is not registered with epoch {broker_epoch}")
+        first = image.producer_ids
+        if first > _LAST - BLOCK_SIZE:
+            raise errors.UnknownError("all producer ids were handed out")
+        record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE)
+        return Outcome([record], ProducerIdBlock(first))

@@ -1,0 +1,137 @@
+"""Metadata records between the image and the log: which version of each is written, and whole batches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from triokafka.protocol.message import Struct
+from triokafka.protocol.stored.cluster_metadata import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+from triokafka.protocol.stored.control_records import (
+    ControlRecordType,
+    Endpoint,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    Voter,
+    VotersRecord,
+    VotersRecordVoter,
+    decode_control_key,
+    encode_control_key,
+)
+from triokafka.protocol.stored.metadata_record import MetadataRecord, decode_record
+from triokafka.records import RecordDecoder, encode_batch, iter_batches
+from triokafka.structs import Buffer
+
+# Per record, (metadata.version, version of the record) from the newest on; others have version 0 only.
+_VERSIONS: Final[dict[type[Struct], tuple[tuple[int, int], ...]]] = {
+    RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (0, 1)),
+    BrokerRegistrationChangeRecord: ((30, 3), (17, 2), (0, 1)),
+    PartitionRecord: ((23, 2), (17, 1), (0, 0)),
+    PartitionChangeRecord: ((23, 2), (17, 1), (0, 0)),
+}
+_CONTROL_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """One batch of the metadata log, decoded: records, or what a control batch says of ``kraft.version``."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    records: Sequence[MetadataRecord]
+    kraft_version: int | None = None
+
+
+def version_of(record: Struct, metadata_version: int) -> int:
+    """The version in which a record is written at a level of ``metadata.version``."""
+    for level, version in _VERSIONS.get(type(record), ()):
+        if metadata_version >= level:
+            return version
+    return 0
+
+
+def encode_records(
+    records: Sequence[Struct], *, base_offset: int, epoch: int, timestamp_ms: int, metadata_version: int
+) -> bytes:
+    """One batch of metadata records: all of them are in the log, or none."""
+    values = []
+    for record in records:
+        if not isinstance(record, MetadataRecord):
+            raise TypeError(f"{type(record).__name__} is not a metadata record")
+        values.append(record.encode_record(version_of(record, metadata_version)))
+    return encode_batch(
+        [(timestamp_ms, None, value, ()) for value in values], base_offset=base_offset, leader_epoch=epoch
+    )
+
+
+def encode_leader_change(
+    node_id: int,
+    directory_id: UUID,
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    kraft_version: int = 0,
+    endpoints: Sequence[tuple[str, str, int]] = (),
+) -> bytes:
+    """The control batch that opens an epoch: who leads; with a ``kraft_version``, also that and who votes."""
+    voter = Voter(voter_id=node_id)
+    change = LeaderChangeMessage(leader_id=node_id, voters=[voter], granting_voters=[voter])
+    controls: list[tuple[ControlRecordType, bytes]] = [
+        (ControlRecordType.LEADER_CHANGE, change.encode(_CONTROL_VERSION))
+    ]
+    if kraft_version:
+        voters = VotersRecord(
+            voters=[
+                VotersRecordVoter(
+                    voter_id=node_id,
+                    voter_directory_id=directory_id,
+                    endpoints=[Endpoint(name=name, host=host, port=port) for name, host, port in endpoints],
+                    kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+                )
+            ]
+        )
+        controls += [
+            (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=kraft_version).encode(_CONTROL_VERSION)),
+            (ControlRecordType.KRAFT_VOTERS, voters.encode(_CONTROL_VERSION)),
+        ]
+    return encode_batch(
+        [(timestamp_ms, encode_control_key(kind), value, ()) for kind, value in controls],
+        base_offset=base_offset,
+        leader_epoch=epoch,
+        control=True,
+    )
+
+
+def decode_batches(data: Buffer) -> Iterator[LogBatch]:
+    """The batches in a stretch of the metadata log; an incomplete one at the end is left out.
+
+    Raises:
+        CorruptRecordError, ProtocolError: the bytes are not such batches.
+        UnsupportedVersionError: a record of a kind or version that is not known here.
+    """
+    view = memoryview(data)
+    for info in iter_batches(view, check_crc=True):
+        found = RecordDecoder(
+            view[info.position : info.position + info.size], from_offset=info.base_offset, include_control=True
+        ).take()
+        kraft_version: int | None = None
+        records: list[MetadataRecord] = []
+        if info.is_control:
+            for control in found:
+                if control.key is None or control.value is None:
+                    continue
+                if decode_control_key(control.key) == ControlRecordType.KRAFT_VERSION:
+                    kraft_version = KRaftVersionRecord.decode(control.value, _CONTROL_VERSION).kraft_version
+        else:
+            records = [decode_record(record.value) for record in found if record.value is not None]
+        yield LogBatch(info.base_offset, info.last_offset, info.partition_leader_epoch, records, kraft_version)

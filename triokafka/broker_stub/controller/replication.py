@@ -1,0 +1,407 @@
+"""Topics and partitions: creating, growing and deleting them.
+
+`ReplicationControl` is pure: it looks at an image and says which records a request causes and what to answer. Every
+item of a request succeeds or fails on its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller import placement, topic_names
+from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.image import (
+    UNASSIGNED_DIRECTORY,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
+from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, ItemError, Outcome
+from triokafka.protocol.api.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from triokafka.protocol.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from triokafka.protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from triokafka.protocol.message import Struct
+from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+
+_NO_ID: Final = uuid.UUID(int=0)
+_DEFAULT: Final = -1
+
+
+class ReplicationControl:
+    """Decides about topics and partitions.
+
+    Args:
+        config: gives the defaults of new topics and whether topics may be deleted.
+        configuration: validates and shows topic configuration.
+        pick: chooses below a number, where placement starts.
+        new_id: makes topic ids.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        configuration: ConfigurationControl,
+        *,
+        pick: Callable[[int], int],
+        new_id: Callable[[], uuid.UUID],
+    ) -> None:
+        self._config = config
+        self._configuration = configuration
+        self._pick = pick
+        self._new_id = new_id
+
+    # CreateTopics
+
+    def create_topics(
+        self, image: MetadataImage, request: CreateTopicsRequest, *, hidden_configs: frozenset[str] = frozenset()
+    ) -> Outcome[CreateTopicsResponse]:
+        """Create topics; with ``validate_only`` the answer is the same and nothing is created.
+
+        The configuration of topics in ``hidden_configs`` is left out of the answer: the client may not see it.
+        """
+        names = Counter(topic.name for topic in request.topics)
+        records: list[Struct] = []
+        results: list[CreatableTopicResult] = []
+        claimed: dict[str, str] = {}
+        for topic in request.topics:
+            try:
+                if names[topic.name] > 1:
+                    raise errors.InvalidRequestError("Duplicate topic name.")
+                self._check_name(image, topic.name, claimed)
+                made, result = self._create_topic(image, topic, topic.name in hidden_configs)
+                _check_size(records, made)
+            except errors.BrokerResponseError as error:
+                failure = ItemError.of(error)
+                results.append(
+                    CreatableTopicResult(
+                        name=topic.name, error_code=failure.code, error_message=failure.message, configs=[]
+                    )
+                )
+                continue
+            if topic_names.has_collision_characters(topic.name):
+                claimed[topic_names.collision_key(topic.name)] = topic.name
+            records += made
+            results.append(result)
+        return Outcome([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+    def _check_name(self, image: MetadataImage, name: str, claimed: Mapping[str, str]) -> None:
+        topic_names.validate(name)
+        if name == topic_names.CLUSTER_METADATA_TOPIC:
+            raise errors.InvalidRequestError(f"Creation of internal topic {name} is prohibited.")
+        if name in image.topics:
+            raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
+        if topic_names.has_collision_characters(name):
+            key = topic_names.collision_key(name)
+            other = claimed.get(key) or next(iter(image.colliding_names.get(key, ())), None)
+            if other is not None:
+                raise errors.InvalidTopicError(
+                    f"Topic '{name}' collides with existing topic '{other}': metrics show both as '{key}'"
+                )
+
+    def _create_topic(
+        self, image: MetadataImage, topic: CreatableTopic, hide_configs: bool
+    ) -> tuple[list[Struct], CreatableTopicResult]:
+        missing = [config.name for config in topic.configs if config.value is None]
+        if missing:
+            raise errors.InvalidConfigurationError(f"Null value not supported for topic configs: {','.join(missing)}")
+        configs = {config.name: config.value or "" for config in topic.configs}
+        if len(configs) < len(topic.configs):
+            raise errors.InvalidRequestError("Error due to duplicate config keys")
+        self._configuration.validate_topic(configs)
+        if topic.assignments:
+            assignments = self._manual_assignments(image, topic)
+        else:
+            assignments = self._automatic_assignments(image, topic)
+        topic_id = self._new_id()
+        records: list[Struct] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+        # Configuration comes before the partitions, so that a log is never opened with the wrong one.
+        records += [
+            ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+            for name, value in configs.items()
+        ]
+        records += [
+            _partition_record(image, topic_id, number, assignments[number]) for number in range(len(assignments))
+        ]
+        result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None, configs=[])
+        if hide_configs:
+            result.topic_config_error_code = errors.TopicAuthorizationFailedError.code
+        else:
+            result.num_partitions = len(assignments)
+            result.replication_factor = len(assignments[0])
+            result.configs = [
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.sensitive,
+                )
+                for entry in self._configuration.topic_entries(image, configs)
+            ]
+        return records, result
+
+    def _automatic_assignments(self, image: MetadataImage, topic: CreatableTopic) -> Sequence[tuple[int, ...]]:
+        if topic.replication_factor < _DEFAULT or topic.replication_factor == 0:
+            raise errors.InvalidReplicationFactorError(
+                "Replication factor must be larger than 0, or -1 to use the default value."
+            )
+        if topic.num_partitions < _DEFAULT or topic.num_partitions == 0:
+            raise errors.InvalidPartitionsError(
+                "Number of partitions must be larger than 0, or -1 to use the default value."
+            )
+        partitions = self._config.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+        if partitions > MAX_RECORDS_PER_OPERATION:
+            raise _too_large()
+        factor = topic.replication_factor
+        if factor == _DEFAULT:
+            factor = self._config.default_replication_factor
+        return self._place(image, partitions, factor)
+
+    def _place(self, image: MetadataImage, partitions: int, factor: int, **grow: int) -> Sequence[tuple[int, ...]]:
+        usable = [
+            placement.UsableBroker(broker.broker_id, broker.rack, fenced=not broker.active)
+            for broker in image.brokers.values()
+        ]
+        try:
+            return placement.place(usable, partitions, factor, pick=self._pick, **grow)
+        except errors.InvalidReplicationFactorError as error:
+            raise errors.InvalidReplicationFactorError(
+                f"Unable to replicate the partition {factor} time(s): {error}"
+            ) from None
+
+    def _manual_assignments(self, image: MetadataImage, topic: CreatableTopic) -> Sequence[tuple[int, ...]]:
+        if topic.replication_factor != _DEFAULT:
+            raise errors.InvalidRequestError(
+                "A manual partition assignment was specified, but replication factor was not set to -1."
+            )
+        if topic.num_partitions != _DEFAULT:
+            raise errors.InvalidRequestError(
+                "A manual partition assignment was specified, but numPartitions was not set to -1."
+            )
+        assigned: dict[int, tuple[int, ...]] = {}
+        factor: int | None = None
+        for assignment in topic.assignments:
+            number = assignment.partition_index
+            if number in assigned:
+                raise errors.InvalidReplicationAssignmentError(
+                    f"Found multiple manual partition assignments for partition {number}"
+                )
+            _check_manual(image, number, assignment.broker_ids, factor)
+            assigned[number] = tuple(assignment.broker_ids)
+            factor = len(assignment.broker_ids)
+        if set(assigned) != set(range(len(assigned))):
+            raise errors.InvalidReplicationAssignmentError(
+                "partitions should be a consecutive 0-based integer sequence"
+            )
+        return [assigned[number] for number in range(len(assigned))]
+
+    # CreatePartitions
+
+    def create_partitions(
+        self, image: MetadataImage, request: CreatePartitionsRequest
+    ) -> Outcome[CreatePartitionsResponse]:
+        """Add partitions to topics; ``count`` is the new total. Old partitions stay as they are."""
+        names = Counter(topic.name for topic in request.topics)
+        records: list[Struct] = []
+        results: list[CreatePartitionsTopicResult] = []
+        for topic in request.topics:
+            failure = ItemError()
+            try:
+                if names[topic.name] > 1:
+                    raise errors.InvalidRequestError("Duplicate topic name.")
+                made = self._grow(image, topic)
+                _check_size(records, made)
+                records += made
+            except errors.BrokerResponseError as error:
+                failure = ItemError.of(error)
+            results.append(
+                CreatePartitionsTopicResult(name=topic.name, error_code=failure.code, error_message=failure.message)
+            )
+        return Outcome([] if request.validate_only else records, CreatePartitionsResponse(results=results))
+
+    def _grow(self, image: MetadataImage, wanted: CreatePartitionsTopic) -> list[Struct]:
+        topic = image.topics.get(wanted.name)
+        if topic is None:
+            raise errors.UnknownTopicOrPartitionError(f"Topic '{wanted.name}' does not exist.")
+        current = len(topic.partitions)
+        if wanted.count == current:
+            raise errors.InvalidPartitionsError(f"Topic already has {current} partition(s).")
+        if wanted.count < current:
+            raise errors.InvalidPartitionsError(
+                f"The topic {wanted.name} currently has {current} partition(s); {wanted.count} would not be an increase."
+            )
+        additional = wanted.count - current
+        if additional > MAX_RECORDS_PER_OPERATION:
+            raise _too_large()
+        first = topic.partitions[min(topic.partitions)]
+        factor = len(first.replicas)
+        if wanted.assignments is None:
+            added = self._place(image, additional, factor, first_partition=current, leader_of_first=first.leader)
+        else:
+            if len(wanted.assignments) != additional:
+                raise errors.InvalidReplicationAssignmentError(
+                    f"Attempted to add {additional} additional partition(s), "
+                    f"but only {len(wanted.assignments)} assignment(s) were specified."
+                )
+            for index, assignment in enumerate(wanted.assignments):
+                _check_manual(image, current + index, assignment.broker_ids, factor)
+            added = [tuple(assignment.broker_ids) for assignment in wanted.assignments]
+        return [
+            _partition_record(image, topic.topic_id, current + index, replicas) for index, replicas in enumerate(added)
+        ]
+
+    # DeleteTopics
+
+    def delete_topics(
+        self, image: MetadataImage, request: DeleteTopicsRequest, *, version: int = 6
+    ) -> Outcome[DeleteTopicsResponse]:
+        """Delete topics by name or id: they vanish from the metadata at once, their replicas as brokers learn of it.
+
+        Raises:
+            TopicDeletionDisabledError: ``delete.topic.enable`` is false (before ``version`` 3, `InvalidRequestError`).
+        """
+        if not self._config.delete_topic_enable:
+            disabled = errors.TopicDeletionDisabledError if version >= 3 else errors.InvalidRequestError
+            raise disabled("Topic deletion is disabled.")
+        asked: list[tuple[str | None, uuid.UUID]] = [(name, _NO_ID) for name in request.topic_names]
+        asked += [(topic.name, topic.topic_id) for topic in request.topics]
+        found = [_find(image, name, topic_id) for name, topic_id in asked]
+        times = Counter(topic.topic_id for topic in found if topic is not None)
+        times_asked = Counter(asked)
+        records: list[Struct] = []
+        results: list[DeletableTopicResult] = []
+        for (name, topic_id), topic in zip(asked, found, strict=True):
+            failure = ItemError()
+            try:
+                _check_deletable(name, topic_id, topic, times_asked[name, topic_id], times)
+                assert topic is not None
+                name, topic_id = topic.name, topic.topic_id
+                records.append(RemoveTopicRecord(topic_id=topic_id))
+            except errors.BrokerResponseError as error:
+                failure = ItemError.of(error)
+            results.append(
+                DeletableTopicResult(
+                    name=name, topic_id=topic_id, error_code=failure.code, error_message=failure.message
+                )
+            )
+        return Outcome(records, DeleteTopicsResponse(responses=results))
+
+
+def _find(image: MetadataImage, name: str | None, topic_id: uuid.UUID) -> TopicImage | None:
+    if name is not None:
+        return image.topics.get(name) if topic_id == _NO_ID else None
+    return image.topics_by_id.get(topic_id)
+
+
+def _check_deletable(
+    name: str | None,
+    topic_id: uuid.UUID,
+    topic: TopicImage | None,
+    times_asked: int,
+    times_found: Mapping[uuid.UUID, int],
+) -> None:
+    if name is None and topic_id == _NO_ID:
+        raise errors.InvalidRequestError("Neither topic name nor id were specified.")
+    if name is not None and topic_id != _NO_ID:
+        raise errors.InvalidRequestError("You may not specify both topic name and topic id.")
+    if times_asked > 1:
+        raise errors.InvalidRequestError("Duplicate topic name." if name is not None else "Duplicate topic id.")
+    if topic is None:
+        if name is None:
+            raise errors.UnknownTopicIdError(f"There is no topic with the id {topic_id}.")
+        raise errors.UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
+    if times_found[topic.topic_id] > 1:
+        raise errors.InvalidRequestError("The provided topic name maps to an ID that was already supplied.")
+
+
+def _check_manual(image: MetadataImage, number: int, replicas: Iterable[int], factor: int | None) -> None:
+    replicas = list(replicas)
+    if not replicas:
+        raise errors.InvalidReplicationAssignmentError(
+            "The manual partition assignment includes an empty replica list."
+        )
+    for broker_id in sorted(replicas):
+        if broker_id not in image.brokers:
+            raise errors.InvalidReplicationAssignmentError(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            )
+        if replicas.count(broker_id) > 1:
+            raise errors.InvalidReplicationAssignmentError(
+                f"The manual partition assignment includes the broker {broker_id} more than once."
+            )
+    if factor is not None and len(replicas) != factor:
+        raise errors.InvalidReplicationAssignmentError(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
+    if not any(image.brokers[broker_id].active for broker_id in replicas):
+        raise errors.InvalidReplicationAssignmentError(
+            f"All brokers specified in the manual partition assignment for partition {number} are fenced or in "
+            "controlled shutdown."
+        )
+
+
+def _partition_record(
+    image: MetadataImage, topic_id: uuid.UUID, number: int, replicas: Sequence[int]
+) -> PartitionRecord:
+    """A new partition: everyone who is up is in sync, and the first of them leads."""
+    isr = [broker_id for broker_id in replicas if image.brokers[broker_id].active]
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=isr,
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[image.brokers[broker_id].default_directory() for broker_id in replicas],
+    )
+
+
+def partition_record(topic_id: uuid.UUID, partition: PartitionImage) -> PartitionRecord:
+    """The record that makes this partition from nothing."""
+    return PartitionRecord(
+        partition_id=partition.partition,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories) or [UNASSIGNED_DIRECTORY] * len(partition.replicas),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )
+
+
+def _check_size(records: Sequence[Struct], more: Sequence[Struct]) -> None:
+    if len(records) + len(more) > MAX_RECORDS_PER_OPERATION:
+        raise _too_large()
+
+
+def _too_large() -> errors.PolicyViolationError:
+    return errors.PolicyViolationError(
+        f"This would take more than {MAX_RECORDS_PER_OPERATION} metadata records; ask for less at once."
+    )

@@ -1,0 +1,94 @@
+"""The controller's state: the image, and those who decide about changes to it. No task, no disk, no clock.
+
+An operation looks at ``image`` and yields an outcome; `ControllerState.stage` replays its records into the next image,
+on which the next operation already builds. Only `ControllerState.commit` makes a staged image the committed one; a failure
+goes back to the committed image with `ControllerState.roll_back`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.cluster import ClusterControl
+from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.delta import MetadataDelta
+from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage
+from triokafka.broker_stub.controller.producer_ids import ProducerIdControl
+from triokafka.broker_stub.controller.replication import ReplicationControl
+from triokafka.errors import IllegalStateError
+from triokafka.protocol.message import Struct
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChange:
+    """Records that are replayed but not committed: where they begin, and the image and delta they give."""
+
+    base_offset: int
+    records: Sequence[Struct]
+    delta: MetadataDelta
+    image: MetadataImage
+
+
+class ControllerState:
+    """What the controller knows and decides.
+
+    Args:
+        pick: chooses a number below its argument: where placement starts.
+        new_id: makes topic ids.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, cluster_id: str, *, pick: Callable[[int], int], new_id: Callable[[], uuid.UUID]
+    ) -> None:
+        self.committed: MetadataImage = EMPTY_IMAGE
+        self._staged: deque[StagedChange] = deque()
+        self.epoch = 0
+        self.configuration = ConfigurationControl(config)
+        self.replication = ReplicationControl(config, self.configuration, pick=pick, new_id=new_id)
+        self.producer_ids = ProducerIdControl()
+        self.cluster = ClusterControl(
+            cluster_id,
+            config.broker_session_timeout_ms / 1000,
+            unclean=lambda image, topic: self.configuration.topic_config(image, topic).unclean_leader_election_enable,
+        )
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image, with what is staged: what the next operation is to look at."""
+        return self._staged[-1].image if self._staged else self.committed
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.image.offset + 1
+
+    def stage(self, records: Sequence[Struct]) -> StagedChange:
+        """Replay the records of an operation. Raises `ValueError` if they do not fit; then nothing has changed."""
+        delta = MetadataDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        base_offset = self.next_offset
+        change = StagedChange(base_offset, records, delta, delta.image(base_offset + len(records) - 1, self.epoch))
+        self._staged.append(change)
+        return change
+
+    def commit(self, change: StagedChange) -> None:
+        """The oldest staged change is committed."""
+        if not self._staged or self._staged[0] is not change:
+            raise IllegalStateError("metadata changes are committed in the order in which they were staged")
+        self._staged.popleft()
+        self.committed = change.image
+
+    def roll_back(self) -> None:
+        """Forget everything that is staged."""
+        self._staged.clear()
+
+    def load(self, image: MetadataImage) -> None:
+        """Start from an image that was replayed from the log."""
+        self._staged.clear()
+        self.committed = image
+        self.epoch = image.epoch

@@ -1,0 +1,53 @@
+"""What a topic may be called, and which topics are the broker's own."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from triokafka.errors import InvalidTopicError
+
+MAX_LENGTH: Final = 249
+GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+def validate(name: str) -> None:
+    """Check a name against Kafka's rules.
+
+    Raises:
+        InvalidTopicError: it is empty, ``.`` or ``..``, longer than 249 characters, or has a character other than ASCII
+            letters and digits, ``.``, ``_`` and ``-``.
+    """
+    if not name:
+        raise InvalidTopicError("a topic name may not be empty")
+    if name in (".", ".."):
+        raise InvalidTopicError(f"a topic may not be called {name!r}")
+    if len(name) > MAX_LENGTH:
+        raise InvalidTopicError(
+            f"the topic name has {len(name)} characters, at most {MAX_LENGTH} are allowed: {name!r}"
+        )
+    if not _LEGAL.fullmatch(name):
+        raise InvalidTopicError(
+            f"the topic name {name!r} has a character other than ASCII letters and digits, '.', '_' and '-'"
+        )
+
+
+def has_collision_characters(name: str) -> bool:
+    """Whether another legal name could become the same metric name."""
+    return "." in name or "_" in name
+
+
+def collision_key(name: str) -> str:
+    """The name as metrics show it: two topics with the same key cannot live side by side."""
+    return name.replace(".", "_")
+
+
+def is_internal(name: str) -> bool:
+    """Whether the broker keeps its own state in this topic."""
+    return name in INTERNAL_TOPICS
