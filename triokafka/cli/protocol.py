@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from triokafka.protocol.message import Field, Message, Struct
 
 
 @click.group("protocol")
@@ -15,16 +19,62 @@ def command() -> None:
 @command.command("show")
 @click.argument("message")
 @click.option("--version", "message_version", type=int, help="Version to show; the highest when left out.")
-@click.option("--code", is_flag=True, help="Print the generated encoder and decoder as well.")
+@click.option("--code", is_flag=True, help="Print the generated decoder and encoder as well.")
 def show(message: str, message_version: int | None, code: bool) -> None:
     """Print the fields of MESSAGE (for example ProduceRequest) in one version."""
-    from triokafka.protocol.inspect import describe_message, message_names
+    from triokafka.protocol import compiler
 
-    names = message_names()
-    if message not in names:
-        near = difflib.get_close_matches(message, names, n=1)
-        raise click.UsageError(f"There is no message {message!r}." + (f" Did you mean {near[0]}?" if near else ""))
-    try:
-        click.echo(describe_message(message, message_version, code=code))
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+    cls = _find(message)
+    version = cls.versions.max if message_version is None else message_version
+    if version not in cls.all_versions:
+        raise click.UsageError(f"{message} has versions {cls.all_versions}, not {version}.")
+    flexible = ", flexible" if version in cls.flexible else ""
+    click.echo(f"{message} version {version} of {cls.all_versions}{flexible}")
+    click.echo(f"{(cls.__doc__ or '').strip()}\n")
+    _print_fields(cls, version, "  ")
+    if code:
+        click.echo(f"\n{compiler.source_of(cls, version)}")
+
+
+def _find(name: str) -> type[Message]:
+    from triokafka.protocol import api
+
+    known: dict[str, int] = {}
+    for key, api_name in api.API_NAMES.items():
+        known[f"{api_name}Request"] = known[f"{api_name}Response"] = key
+    key_of = known.get(name)
+    if key_of is None:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise click.UsageError(f"There is no message {name!r}." + (f" Did you mean {near[0]}?" if near else ""))
+    return api.request_type(key_of) if name.endswith("Request") else api.response_type(key_of)
+
+
+def _print_fields(struct: type[Struct], version: int, indent: str) -> None:
+    for field in struct.__fields__:
+        if version not in field.versions:
+            continue
+        click.echo(f"{indent}{field.name}: {_type_of(field, version)}")
+        click.echo(f"{indent}    {field.doc}" + (f" Errors: {', '.join(field.errors)}." if field.errors else ""))
+        if field.struct is not None:
+            _print_fields(field.struct, version, indent + "    ")
+
+
+def _type_of(field: Field, version: int) -> str:
+    inner = field.type.element if field.is_array else field.type
+    name = field.struct.__name__ if field.struct is not None else type(inner).__name__.removesuffix("Type")
+    if name == "Number":
+        name = {
+            "b": "int8",
+            "h": "int16",
+            "H": "uint16",
+            "i": "int32",
+            "I": "uint32",
+            "q": "int64",
+            "d": "float64",
+        }.get(inner.fmtstr[1:], "boolean")
+    text = f"[{name}]" if field.is_array else name
+    if version in field.nullable:
+        text += " or null"
+    if field.tag is not None and version in field.tagged:
+        text += f", tag {field.tag}"
+    return text
