@@ -1,0 +1,33 @@
+"""DeleteGroups (API key 42): empty groups are removed with their positions.
+
+Versions 0-2. v2: flexible.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def _failed(request: DeleteGroupsRequest, context: RequestContext, code: int, message: str) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names]
+    )
+
+
+@handles(
+    DeleteGroupsRequest,
+    versions=range(0, 3),
+    accesses=[Access(Operation.DELETE, ResourceType.GROUP, lambda request: request.groups_names)],
+    waits=True,
+    on_error=_failed,
+)
+async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+    """Remove the groups that the caller may remove and that have no members."""
+    denied = [name for name in request.groups_names if context.denied(Operation.DELETE, ResourceType.GROUP, name)]
+    allowed = DeleteGroupsRequest(groups_names=[name for name in request.groups_names if name not in denied])
+    response = await context.broker.group_coordinator.delete_groups(allowed)
+    code = denial(ResourceType.GROUP).code
+    response.results.extend(DeletableGroupResult(group_id=name, error_code=code) for name in denied)
+    return response

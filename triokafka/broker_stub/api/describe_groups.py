@@ -1,0 +1,33 @@
+"""DescribeGroups (API key 15): state and members of groups.
+
+Versions 0-6. v1: throttle time. v3: what the caller may do with them. v4: static members. v5: flexible. v6:
+GROUP_ID_NOT_FOUND with a message for groups that are not there (KIP-1043); before that they are shown as Dead.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+
+def _failed(request: DescribeGroupsRequest, context: RequestContext, code: int, message: str) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[DescribedGroup(group_id=name, error_code=code) for name in request.groups])
+
+
+@handles(
+    DescribeGroupsRequest,
+    versions=range(0, 7),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.GROUP, lambda request: request.groups)],
+    on_error=_failed,
+)
+async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    """Describe the groups that the caller may see."""
+    response = await context.broker.group_coordinator.describe_groups(request, version=context.version)
+    response.groups = [
+        DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)
+        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        else group
+        for group in response.groups
+    ]
+    return response

@@ -1,0 +1,21 @@
+"""Heartbeat (API key 12): a member of a classic group says that it is alive.
+
+Versions 0-4. v1: throttle time. v3: static members (KIP-345). v4: flexible.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+@handles(
+    HeartbeatRequest,
+    versions=range(0, 5),
+    accesses=[Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
+    waits=True,
+)
+async def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    """Extend the member's session; the error code says whether it has to rejoin."""
+    return await context.broker.group_coordinator.heartbeat(request)

@@ -1,0 +1,17 @@
+"""ListGroups (API key 16): the groups that this broker coordinates.
+
+Versions 0-5. v1: throttle time. v3: flexible. v4: filter by state, and the state (KIP-518). v5: filter by type, and the
+type (KIP-848).
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+@handles(ListGroupsRequest, versions=range(0, 6), accesses=[cluster(Operation.DESCRIBE)])
+async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """List the groups that pass the filters."""
+    return await context.broker.group_coordinator.list_groups(request)

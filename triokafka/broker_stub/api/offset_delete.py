@@ -1,0 +1,21 @@
+"""OffsetDelete (API key 47): positions of a group on topics that no member reads are removed (KIP-496).
+
+Version 0.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+
+
+@handles(
+    OffsetDeleteRequest,
+    versions=range(0, 1),
+    accesses=[Access(Operation.DELETE, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
+    waits=True,
+)
+async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    """Remove the positions, and answer when the removal is committed."""
+    return await context.broker.group_coordinator.delete_offsets(request)

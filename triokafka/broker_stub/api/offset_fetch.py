@@ -1,0 +1,45 @@
+"""OffsetFetch (API key 9): the committed positions of groups.
+
+Versions 1-10. v2: null topics for all of them, and an error of the whole group. v3: throttle time. v5: leader epochs.
+v6: flexible. v7: ``require_stable`` (KIP-447). v8: several groups (KIP-709). v9: member id and epoch (KIP-848). v10:
+topic ids instead of names.
+
+Without transactions nothing is ever unstable, so ``require_stable`` changes nothing.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.coordinator.offsets.fetch import as_response, asked_groups
+from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+
+
+def _group_ids(request: OffsetFetchRequest) -> list[str]:
+    return [group.group_id for group in request.groups] or [request.group_id]
+
+
+def _failed(request: OffsetFetchRequest, context: RequestContext, code: int, message: str) -> OffsetFetchResponse:
+    groups = [
+        OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
+        for asked in asked_groups(request, context.version)
+    ]
+    return as_response(request, groups, context.version)
+
+
+@handles(
+    OffsetFetchRequest,
+    versions=range(1, 11),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.GROUP, _group_ids)],
+    on_error=_failed,
+)
+async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    """Look the positions up."""
+    response = await context.broker.group_coordinator.fetch_offsets(request, version=context.version)
+    refused = denial(ResourceType.GROUP)
+    if not request.groups and context.denied(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+        return _failed(request, context, refused.code, "")
+    for group in response.groups:
+        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            group.error_code, group.topics = refused.code, []
+    return response

@@ -1,0 +1,44 @@
+"""What an operator can set about groups and offsets, with Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from triokafka.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCoordinatorConfig:
+    """Limits and delays of the group coordinator. Names are Kafka's broker properties in snake_case.
+
+    Raises:
+        ConfigurationError: at construction, when the values contradict each other.
+    """
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2_147_483_647
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_commit_timeout_ms: int = 5_000
+    offsets_topic_num_partitions: int = 50
+    new_member_join_timeout_ms: int = 300_000
+    """How long a joining member that does not know its id yet may stay parked. Fixed in Kafka."""
+
+    def __post_init__(self) -> None:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigurationError(
+                f"group_min_session_timeout_ms ({self.group_min_session_timeout_ms}) is larger than "
+                f"group_max_session_timeout_ms ({self.group_max_session_timeout_ms})"
+            )
+        for name in ("group_max_size", "offsets_topic_num_partitions", "offsets_retention_minutes"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("group_initial_rebalance_delay_ms", "offset_metadata_max_bytes", "group_min_session_timeout_ms"):
+            if getattr(self, name) < 0:
+                raise ConfigurationError(f"{name} must not be negative, but is {getattr(self, name)}")
+        for name in ("offsets_retention_check_interval_ms", "offset_commit_timeout_ms"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be at least 1 millisecond, not {getattr(self, name)}")

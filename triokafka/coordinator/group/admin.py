@@ -1,0 +1,101 @@
+"""What tools ask about groups: describe, list, delete (cluster/GMD-28, cluster/GMD-29)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from triokafka.coordinator.group import rounds
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.group.stored import group_removal
+from triokafka.coordinator.stored import GroupTurn, OffsetChange
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import GroupIdNotFoundError, NonEmptyGroupError
+from triokafka.protocol.api.delete_groups import DeletableGroupResult
+from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember
+from triokafka.protocol.api.list_groups import ListedGroup
+
+if TYPE_CHECKING:
+    from triokafka.coordinator.shard import GroupShard
+
+CLASSIC: Final = "classic"
+_FIRST_WITH_NOT_FOUND: Final = 6
+
+
+def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
+    """One group with its members; what they were assigned is shown while the group is stable.
+
+    A group that is not there is Dead, and since v6 also an error (KIP-1043).
+    """
+    if not shard.exists_committed(group_id):
+        described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if version >= _FIRST_WITH_NOT_FOUND:
+            described.error_code = GroupIdNotFoundError.code
+            described.error_message = f"Group {group_id} not found."
+        return described
+    group = shard.groups.get(group_id)
+    if group is None:  # its removal is not committed yet
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=GroupState.EMPTY.value,
+            protocol_type=shard.committed_protocol_type(group_id) or "",
+        )
+    protocol = group.protocol if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if protocol is not None else b"",
+                member_assignment=member.assignment if protocol is not None else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def list_groups(shard: GroupShard, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+    """The groups of one shard, of these states and types (in lower case; none given: all)."""
+    if types and CLASSIC not in types:
+        return []
+    listed = []
+    for group_id in shard.committed_groups():
+        group = shard.groups.get(group_id)
+        state = group.state if group is not None else GroupState.EMPTY
+        if states and state.value.lower() not in states:
+            continue
+        protocol_type = group.protocol_type if group is not None else shard.committed_protocol_type(group_id)
+        listed.append(
+            ListedGroup(
+                group_id=group_id, protocol_type=protocol_type or "", group_state=state.value, group_type=CLASSIC
+            )
+        )
+    return listed
+
+
+def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult], turn: GroupTurn) -> None:
+    """Remove an empty group and its offsets.
+
+    Raises:
+        GroupIdNotFoundError: there is no such group.
+        NonEmptyGroupError: it has members.
+    """
+    group = shard.groups.get(group_id)
+    if group is None or group.state is GroupState.DEAD:
+        raise GroupIdNotFoundError(f"there is no group {group_id!r}")
+    if group.state is not GroupState.EMPTY:
+        raise NonEmptyGroupError(f"group {group_id!r} is {group.state.value} and has {len(group.members)} members")
+    for member_id in list(group.pending_members):
+        # An id that was only promised does not keep a group alive; its join will make the group anew or be refused.
+        group.remove(member_id)
+        turn.timers.cancel(rounds.session_timer(group, member_id))
+    for key, _ in shard.offsets.newest(group_id):
+        turn.write(OffsetChange(key, None))
+    turn.write(group_removal(group_id))
+    turn.answer(reply, DeletableGroupResult(group_id=group_id))

@@ -1,0 +1,99 @@
+"""One member of a classic group."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import NamedTuple
+
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import IllegalStateError
+from triokafka.protocol.api.join_group import JoinGroupResponse
+from triokafka.protocol.api.sync_group import SyncGroupResponse
+
+
+class MemberProtocol(NamedTuple):
+    """One assignment strategy that a member supports, with what it wants to tell the leader about itself."""
+
+    name: str
+    metadata: bytes
+
+
+class Member:
+    """A member: who it is, how long it may be silent, what it supports and what it was assigned.
+
+    ``join_reply`` and ``sync_reply`` are the requests that it waits on. A pending join is also the mark that the member
+    has rejoined in this round (cluster/GJN-09). Both are soft state; the rest is stored with the group.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join_reply",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_reply",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        *,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocols: tuple[MemberProtocol, ...],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.join_reply: Reply[JoinGroupResponse] | None = None
+        self.sync_reply: Reply[SyncGroupResponse] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Member {self.member_id}>"
+
+    @property
+    def awaits_join(self) -> bool:
+        """Whether it has rejoined in this round."""
+        return self.join_reply is not None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it keeps its place over a restart (KIP-345)."""
+        return self.instance_id is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the coordinator owes it an answer, so that silence is not its fault (cluster/GHB-04).
+
+        A new member is on its own clock: it has no id yet with which it could show that it is alive.
+        """
+        return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
+
+    def metadata(self, protocol: str) -> bytes:
+        """What the member said about itself for one protocol."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise IllegalStateError(f"member {self.member_id} does not support {protocol!r}")
+
+    def vote(self, candidates: Container[str]) -> str:
+        """The first of its protocols that everybody supports (cluster/GMD-12)."""
+        for protocol in self.protocols:
+            if protocol.name in candidates:
+                return protocol.name
+        raise IllegalStateError(f"member {self.member_id} supports none of the candidates")

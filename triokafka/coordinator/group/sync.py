@@ -1,0 +1,99 @@
+"""SyncGroup: the leader brings the assignment, everybody gets their part of it (cluster/GSY-01 to GSY-06)."""
+
+from __future__ import annotations
+
+from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.group import rounds
+from triokafka.coordinator.group.append_errors import group_append_error
+from triokafka.coordinator.group.classic import ClassicGroup
+from triokafka.coordinator.group.member import Member
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.group.stored import group_change
+from triokafka.coordinator.stored import GroupTurn
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import (
+    BrokerResponseError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def sync(
+    group: ClassicGroup,
+    request: SyncGroupRequest,
+    reply: Reply[SyncGroupResponse],
+    *,
+    config: GroupCoordinatorConfig,
+    turn: GroupTurn,
+) -> None:
+    """A member of the new generation asks for its assignment; the leader's request carries everybody's."""
+    try:
+        member = _checked(group, request)
+    except BrokerResponseError as error:
+        turn.answer(reply, SyncGroupResponse(error_code=error.code))
+        return
+    rounds.start_session(group, member, turn)
+    rounds.sync_arrived(group, member.member_id, turn)
+    if group.state is GroupState.STABLE:
+        turn.answer(reply, _assigned(group, member))
+        return
+    older, member.sync_reply = member.sync_reply, reply
+    if older is not None:
+        turn.answer(older, SyncGroupResponse(error_code=RebalanceInProgressError.code))
+    # A leader that lost patience repeats itself. Its second assignment may differ from the first, of which nobody
+    # knows yet whether it is committed; only one per generation goes to the log.
+    if member.member_id == group.leader_id and group.storing_generation != group.generation:
+        _store(group, request, config, turn)
+
+
+def _checked(group: ClassicGroup, request: SyncGroupRequest) -> Member:
+    """The member that syncs. Raises the error that refuses it, in Kafka's order."""
+    if group.state is GroupState.DEAD:
+        raise UnknownMemberIdError(f"group {group.group_id!r} is gone")
+    member = group.member_of_generation(request.member_id, request.group_instance_id, request.generation_id)
+    for asked, actual in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)):
+        if asked is not None and asked != actual:
+            raise InconsistentGroupProtocolError(
+                f"group {group.group_id!r} uses {actual!r}, the request says {asked!r}"
+            )
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise RebalanceInProgressError(f"group {group.group_id!r} is joining again")
+    return member
+
+
+def _store(group: ClassicGroup, request: SyncGroupRequest, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
+    """Append the assignment; members that the leader left out get an empty one (cluster/GSY-04)."""
+    assignments = {a.member_id: bytes(a.assignment) for a in request.assignments if a.member_id in group.members}
+    generation = group.generation
+    group.storing_generation = generation
+
+    def still_wanted() -> bool:
+        return group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation
+
+    def committed(later: GroupTurn) -> None:
+        if not still_wanted():
+            return
+        group.storing_generation = None
+        group.transition_to(GroupState.STABLE, later.at.wall_ms)
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            rounds.answer_sync(group, member, _assigned(group, member), later)
+
+    def failed(error: KafkaError, later: GroupTurn) -> None:
+        if not still_wanted():
+            return
+        group.storing_generation = None
+        rounds.fail_syncs(group, group_append_error(error), later)
+        rounds.prepare_rebalance(group, f"the assignment could not be stored: {error}", config, later)
+
+    turn.write(group_change(group, assignments))
+    turn.on_committed, turn.on_failed = committed, failed
+
+
+def _assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )

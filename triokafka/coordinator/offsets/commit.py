@@ -1,0 +1,139 @@
+"""OffsetCommit: who may commit what, and what is stored (cluster/GOC-01 to GOC-03, GMD-15, GMD-18)."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from triokafka.coordinator.group import rounds
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, GroupTurn, OffsetChange, OffsetKey
+from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import (
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+FIRST_WITH_TOPIC_IDS: Final = 10
+_FIRST_WITHOUT_LEGACY_ERROR: Final = 9
+
+
+def resolve_topics(
+    request: OffsetCommitRequest, version: int, topics: TopicsView
+) -> tuple[list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]], OffsetCommitResponse]:
+    """Look the topics up: those that exist, with names and ids both filled in, and the response with places for all.
+
+    Partitions of topics that do not exist are answered already. Order is that of the request.
+    """
+    response = OffsetCommitResponse()
+    known = []
+    for asked in request.topics:
+        name: str | None
+        topic_id: UUID | None
+        if version >= FIRST_WITH_TOPIC_IDS:
+            name, topic_id = topics.topic_name(asked.topic_id), asked.topic_id
+            error: type[UnknownTopicIdError] | type[UnknownTopicOrPartitionError] = UnknownTopicIdError
+        else:
+            name, topic_id = asked.name, topics.topic_id(asked.name)
+            error = UnknownTopicOrPartitionError
+        if name is None or topic_id is None:
+            refused = OffsetCommitResponseTopic(
+                name=name or "", topic_id=topic_id or NO_TOPIC_ID, partitions=_all_failed(asked, error.code)
+            )
+            response.topics.append(refused)
+            continue
+        answered = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
+        response.topics.append(answered)
+        known.append((OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=asked.partitions), answered))
+    return known, response
+
+
+def commit(
+    shard: GroupShard,
+    request: OffsetCommitRequest,
+    known: list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]],
+    response: OffsetCommitResponse,
+    reply: Reply[OffsetCommitResponse],
+    *,
+    version: int,
+    turn: GroupTurn,
+) -> None:
+    """Store the positions of the topics that exist. A group that is not there is made when no member speaks for it.
+
+    Raises:
+        IllegalGenerationError: a member speaks for a group that is not there; since v9 GroupIdNotFoundError.
+        UnknownMemberIdError, FencedInstanceIdError, RebalanceInProgressError: see `ClassicGroup.check_commit`.
+    """
+    group = shard.groups.get(request.group_id)
+    generation = request.generation_id_or_member_epoch
+    if group is not None:
+        member = group.check_commit(request.member_id, request.group_instance_id, generation)
+        if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            rounds.start_session(group, member, turn)
+    elif generation >= 0:
+        error = GroupIdNotFoundError if version >= _FIRST_WITHOUT_LEGACY_ERROR else IllegalGenerationError
+        raise error(f"there is no group {request.group_id!r}")
+    expire_timestamp = turn.at.wall_ms + request.retention_time_ms if request.retention_time_ms >= 0 else -1
+    limit = shard.config.offset_metadata_max_bytes
+    for topic, answered in known:
+        for partition in topic.partitions:
+            error_code = 0
+            if _java_length(partition.committed_metadata or "") > limit:
+                error_code = OffsetMetadataTooLargeError.code
+            else:
+                key = OffsetKey(request.group_id, topic.name, partition.partition_index)
+                turn.write(OffsetChange(key, _committed(topic, partition, turn.at.wall_ms, expire_timestamp)))
+            answered.partitions.append(
+                OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error_code)
+            )
+    turn.answer(reply, response)
+
+
+def commit_failed(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:
+    """The answer when nothing of a request could be done."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=_all_failed(topic, error_code)
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _committed(
+    topic: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, wall_ms: int, expire_timestamp: int
+) -> CommittedOffset:
+    return CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=wall_ms,
+        expire_timestamp=expire_timestamp,
+        topic_id=topic.topic_id,
+    )
+
+
+def _all_failed(topic: OffsetCommitRequestTopic, error_code: int) -> list[OffsetCommitResponsePartition]:
+    return [
+        OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error_code)
+        for partition in topic.partitions
+    ]
+
+
+def _java_length(text: str) -> int:
+    """Length as Kafka's limit counts it, in UTF-16 code units."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

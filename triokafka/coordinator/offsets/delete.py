@@ -1,0 +1,67 @@
+"""Removing committed positions: OffsetDelete, and what follows from a deleted topic."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import GroupTurn, OffsetChange, OffsetKey
+from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import (
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    NonEmptyGroupError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def delete_offsets(
+    shard: GroupShard,
+    request: OffsetDeleteRequest,
+    reply: Reply[OffsetDeleteResponse],
+    topics: TopicsView,
+    turn: GroupTurn,
+) -> None:
+    """Remove positions, except of topics that a member wants. What was never committed is removed successfully.
+
+    Raises:
+        GroupIdNotFoundError: there is no such group.
+        NonEmptyGroupError: it has members whose subscriptions nobody can know, not being consumers.
+    """
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is GroupState.DEAD:
+        raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
+    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+        raise NonEmptyGroupError(f"group {request.group_id!r} has members of type {group.protocol_type!r}")
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        error_code = 0
+        if topics.topic_id(topic.name) is None:
+            error_code = UnknownTopicOrPartitionError.code
+        elif group.subscribes_to(topic.name):
+            error_code = GroupSubscribedToTopicError.code
+        there = shard.offsets.newest_partitions(request.group_id, topic.name)
+        answered = OffsetDeleteResponseTopic(name=topic.name)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if not error_code and index in there:
+                turn.write(OffsetChange(OffsetKey(request.group_id, topic.name, index), None))
+            answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error_code))
+        response.topics.append(answered)
+    turn.answer(reply, response)
+
+
+def forget_topics(shard: GroupShard, names: Collection[str], turn: GroupTurn) -> None:
+    """Topics were deleted: positions on them mean nothing any more."""
+    for group_id in list(shard.offsets.groups()):
+        for key, _ in shard.offsets.newest(group_id):
+            if key.topic in names:
+                turn.write(OffsetChange(key, None))

@@ -1,0 +1,139 @@
+"""OffsetFetch: committed positions of groups, as of the high watermark (cluster/GMD-26).
+
+Positions can be read whether or not the group has members, or ever had any. What was never committed is offset -1 and
+no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, OffsetKey
+from triokafka.coordinator.topics import TopicsView
+from triokafka.errors import UnknownTopicIdError
+from triokafka.protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+FIRST_BATCHED: Final = 8
+FIRST_WITH_TOPIC_IDS: Final = 10
+_FIRST_WITH_TOP_ERROR: Final = 2
+
+
+def asked_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
+    """The groups of a request; before v8 there is one."""
+    if version >= FIRST_BATCHED:
+        return request.groups
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+
+
+def fetch_group(
+    shard: GroupShard, asked: OffsetFetchRequestGroup, version: int, topics: TopicsView
+) -> OffsetFetchResponseGroup:
+    """The committed positions of one group: the partitions that were asked for, or all of them."""
+    by_id = version >= FIRST_WITH_TOPIC_IDS
+    if asked.topics is None:
+        found = []
+        for topic_name, committed in shard.offsets.read_group(asked.group_id).items():
+            topic_id = topics.topic_id(topic_name)
+            if by_id and topic_id is None:
+                continue  # deleted meanwhile; there is no way to name it
+            found.append(_all_of_topic(topic_name, topic_id or NO_TOPIC_ID, committed))
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
+    answers = []
+    for topic in asked.topics:
+        name = topics.topic_name(topic.topic_id) or "" if by_id else topic.name
+        if by_id and not name:
+            partitions = [_missing(index, UnknownTopicIdError.code) for index in topic.partition_indexes]
+        else:
+            partitions = [_one(shard, asked.group_id, name, index, topic) for index in topic.partition_indexes]
+        answers.append(OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions))
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers)
+
+
+def as_response(
+    request: OffsetFetchRequest, groups: list[OffsetFetchResponseGroup], version: int
+) -> OffsetFetchResponse:
+    """Put the answers into the shape of the version. In v1 an error of the group stands with every partition."""
+    if version >= FIRST_BATCHED:
+        return OffsetFetchResponse(groups=groups)
+    group = groups[0]
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=partition.partition_index,
+                    committed_offset=partition.committed_offset,
+                    committed_leader_epoch=partition.committed_leader_epoch,
+                    metadata=partition.metadata,
+                    error_code=partition.error_code,
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    if group.error_code and version < _FIRST_WITH_TOP_ERROR:
+        topics = [
+            OffsetFetchResponseTopic(
+                name=asked.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=-1, metadata="", error_code=group.error_code
+                    )
+                    for index in asked.partition_indexes
+                ],
+            )
+            for asked in request.topics or []
+        ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def _all_of_topic(name: str, topic_id: UUID, partitions: Mapping[int, CommittedOffset]) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=name, topic_id=topic_id, partitions=[_found(index, value) for index, value in sorted(partitions.items())]
+    )
+
+
+def _one(
+    shard: GroupShard, group_id: str, name: str, index: int, topic: OffsetFetchRequestTopics
+) -> OffsetFetchResponsePartitions:
+    committed = shard.offsets.read(OffsetKey(group_id, name, index))
+    if committed is None:
+        return _missing(index, 0)
+    if NO_TOPIC_ID not in (topic.topic_id, committed.topic_id) and topic.topic_id != committed.topic_id:
+        return _missing(index, 0)  # committed for an older topic of the same name
+    return _found(index, committed)
+
+
+def _found(index: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _missing(index: int, error_code: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=error_code
+    )

@@ -1,0 +1,94 @@
+"""Committed offsets of one shard: the newest value of each, and the committed one that readers see.
+
+Changes only by replay. Validation, expiry and answers are elsewhere in this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from triokafka.coordinator.journal import Journal
+from triokafka.coordinator.stored import CommittedOffset, OffsetKey
+
+_EMPTY: Mapping[str, Mapping[int, CommittedOffset]] = {}
+
+
+class OffsetStore:
+    """Offsets by group, topic and partition."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self._journal: Journal[OffsetKey, CommittedOffset] = Journal()
+
+    def replay(self, key: OffsetKey, value: CommittedOffset | None, offset: int, *, committed: bool) -> None:
+        """Apply the record at ``offset``; ``committed`` when the high watermark is past it already."""
+        if committed:
+            previous = None
+        else:
+            previous = self._groups.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
+            self._journal.note(offset, key, previous)
+        if value is not None:
+            self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
+            return
+        topics = self._groups.get(key.group_id)
+        partitions = topics.get(key.topic) if topics is not None else None
+        if topics is None or partitions is None:
+            return
+        partitions.pop(key.partition, None)
+        if not partitions:
+            del topics[key.topic]
+            if not topics:
+                del self._groups[key.group_id]
+
+    def commit(self, high_watermark: int) -> None:
+        """Readers may see everything below ``high_watermark``."""
+        self._journal.commit(high_watermark)
+
+    def groups(self) -> Iterable[str]:
+        """Groups with offsets, by the newest state."""
+        return self._groups.keys()
+
+    def changing_groups(self) -> Iterable[str]:
+        """Groups with uncommitted changes, which the newest state may have forgotten."""
+        return {key.group_id: None for key in self._journal}
+
+    def has(self, group_id: str) -> bool:
+        """Whether the group has offsets, by the newest state."""
+        return group_id in self._groups
+
+    def newest(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Everything of a group, by the newest state: what an operation that writes must go by."""
+        for topic, partitions in self._groups.get(group_id, _EMPTY).items():
+            for partition, value in partitions.items():
+                yield OffsetKey(group_id, topic, partition), value
+
+    def newest_partitions(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
+        """A group's offsets on one topic, by the newest state."""
+        return self._groups.get(group_id, _EMPTY).get(topic, {})
+
+    def read(self, key: OffsetKey) -> CommittedOffset | None:
+        """The committed value of one offset."""
+        newest = self._groups.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
+        return self._journal.committed(key, newest)
+
+    def read_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
+        """All committed offsets of a group by topic and partition."""
+        result = {topic: dict(partitions) for topic, partitions in self._groups.get(group_id, _EMPTY).items()}
+        for key in self._journal:
+            if key.group_id != group_id:
+                continue
+            value = self.read(key)
+            if value is not None:
+                result.setdefault(key.topic, {})[key.partition] = value
+            else:
+                result.get(key.topic, {}).pop(key.partition, None)
+        return {topic: partitions for topic, partitions in result.items() if partitions}
+
+    def read_has(self, group_id: str) -> bool:
+        """Whether the group has committed offsets."""
+        if not len(self._journal):
+            return group_id in self._groups
+        return bool(self.read_group(group_id))
+
+    def __len__(self) -> int:
+        return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())

@@ -1,0 +1,403 @@
+"""Coordinator shards over the partitions of a log: append, replay, and hold the answer until the records are committed.
+
+One shard owns the state of one partition of a coordinator's topic (``__consumer_offsets``). An operation runs on it
+without waiting and writes what it decided into a `Turn`. The runtime appends the records, replays them into the
+shard, and gives the answers once the high watermark has passed them; answers of turns without records wait for what
+they may have seen. A failed append changes nothing; what cannot be kept (leadership lost) is dropped and read again
+from the log.
+
+All methods but `CoordinatorRuntime.run` are plain calls: the broker tells what happened, from one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from math import inf
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import trio
+
+from triokafka.coordinator.timers import Moment, TimerKey, TimerQueue
+from triokafka.coordinator.turn import CoordinatorRecord, Reply, Turn
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+)
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+_RECORDS_PER_LOAD_STEP: Final = 5_000  # a few milliseconds of work between two chances for other tasks
+
+
+class CoordinatorLog(Protocol):
+    """The log under a coordinator's topic, as the broker provides it."""
+
+    def append(self, partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
+        """Append all records as one batch and return the offset after the last one.
+
+        Raises:
+            NotLeaderForPartitionError: this broker does not lead the partition.
+            KafkaError: anything else; then nothing was appended.
+        """
+
+    def read_all(self, partition: int) -> Iterator[Sequence[tuple[int, bytes | None, bytes | None]]]:
+        """Offset, key and value of all records up to the log end, in pieces."""
+
+    def high_watermark(self, partition: int) -> int:
+        """The offset below which everything is committed."""
+
+
+class Shard(Protocol[C]):
+    """The state of one partition. Durable state changes by `replay` only; the rest is soft and lost on unload."""
+
+    timers: TimerQueue
+
+    def encode(self, change: C) -> CoordinatorRecord:
+        """The record that keeps a change."""
+
+    def decode(self, key: bytes | None, value: bytes | None) -> C | None:
+        """The change that a record keeps; None to skip it. Raises `ProtocolError`."""
+
+    def replay(self, change: C, offset: int, *, committed: bool) -> None:
+        """Apply a change. ``committed`` is False while readers must not see it yet."""
+
+    def commit(self, high_watermark: int) -> None:
+        """Everything below ``high_watermark`` is committed."""
+
+    def loaded(self, turn: Turn[C]) -> None:
+        """All records of the log are replayed: build the soft state and set the timers."""
+
+    def timer_fired(self, key: TimerKey, turn: Turn[C]) -> None:
+        """A deadline passed."""
+
+    def unload(self) -> list[Reply[Any]]:
+        """The shard moves elsewhere: drop the soft state and return whoever waits."""
+
+
+S = TypeVar("S", bound=Shard[Any])
+
+
+class ShardState(Enum):
+    """Where a shard is between log and service."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class _Held(Generic[C]):
+    """A turn whose outcome waits for the high watermark to reach ``end``."""
+
+    end: int
+    deadline: float
+    turn: Turn[C]
+
+
+@dataclass(slots=True)
+class _Context(Generic[S, C]):
+    partition: int
+    leader_epoch: int
+    shard: S
+    state: ShardState = ShardState.LOADING
+    end: int = 0
+    held: deque[_Held[C]] = field(default_factory=deque)
+    appending: bool = False
+
+
+class CoordinatorRuntime(Generic[S, C]):
+    """The shards of one coordinator on one broker.
+
+    Args:
+        new_shard: makes the empty shard of a partition.
+        commit_timeout_ms: how long an answer is held for its records to be committed; then it is
+            `RequestTimedOutError`, while the records may still be committed later.
+    """
+
+    def __init__(
+        self, world: World, log: CoordinatorLog, new_shard: Callable[[int], S], *, commit_timeout_ms: int
+    ) -> None:
+        self._world = world
+        self._log = log
+        self._new_shard = new_shard
+        self._commit_timeout = commit_timeout_ms / 1000
+        self._contexts: dict[int, _Context[S, C]] = {}
+        self._loads: deque[tuple[_Context[S, C], Iterator[None]]] = deque()
+        self._wake = trio.Event()
+        self._sleeps_until = -inf
+
+    # --- moving shards ---
+
+    def load(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads ``partition`` since ``leader_epoch``: read its log, in the background task.
+
+        Requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. An epoch that is not newer than the one known is
+        ignored, so that a late call cannot undo a later one (cluster/GMD-21, cluster/GMD-22).
+        """
+        known = self._contexts.get(partition)
+        if known is not None:
+            if known.leader_epoch >= leader_epoch:
+                return
+            self._drop(known)
+        context: _Context[S, C] = _Context(partition, leader_epoch, self._new_shard(partition))
+        self._contexts[partition] = context
+        self._loads.append((context, self._load_steps(context)))
+        self._wake.set()
+
+    def unload(self, partition: int, leader_epoch: int | None = None) -> None:
+        """This broker does not lead ``partition`` any more, as of ``leader_epoch`` (None: in any case).
+
+        Whoever waits is answered NOT_COORDINATOR. Nothing is written: the next leader needs the records
+        (cluster/GMD-24).
+        """
+        known = self._contexts.get(partition)
+        if known is None or (leader_epoch is not None and leader_epoch < known.leader_epoch):
+            return
+        self._drop(known)
+
+    def unload_all(self) -> None:
+        """The broker stops: as `unload` of every partition."""
+        for context in list(self._contexts.values()):
+            self._drop(context)
+
+    def state(self, partition: int) -> ShardState | None:
+        """How far the shard of ``partition`` is; None when it is not here."""
+        context = self._contexts.get(partition)
+        return None if context is None else context.state
+
+    def high_watermark_changed(self, partition: int, offset: int) -> None:
+        """Everything below ``offset`` is committed: give the answers that waited for it."""
+        context = self._contexts.get(partition)
+        # During an append the records are not replayed yet; the append looks at the high watermark itself afterwards.
+        if context is not None and context.state is ShardState.ACTIVE and not context.appending:
+            self._advance(context, offset)
+            self._wake_for(context)
+
+    # --- operations ---
+
+    def write(self, partition: int, operation: Callable[[S, Turn[C]], None]) -> None:
+        """Run an operation on a shard and carry out what it decided. Answers arrive in the operation's own replies.
+
+        Raises:
+            NotCoordinatorError: the shard is not here.
+            CoordinatorLoadInProgressError: it is still loading.
+            KafkaError: the operation refused, before it changed anything.
+        """
+        context = self._active(partition)
+        turn = self._new_turn(context)
+        operation(context.shard, turn)
+        self._carry_out(context, turn)
+        self._wake_for(context)
+
+    def read(self, partition: int, operation: Callable[[S], T]) -> T:
+        """Look at a shard's committed state. Raises as `write`."""
+        return operation(self._active(partition).shard)
+
+    def active_partitions(self) -> list[int]:
+        """Partitions whose shards serve requests, in order."""
+        return sorted(p for p, context in self._contexts.items() if context.state is ShardState.ACTIVE)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any shard is still loading."""
+        return any(context.state is ShardState.LOADING for context in self._contexts.values())
+
+    def _active(self, partition: int) -> _Context[S, C]:
+        context = self._contexts.get(partition)
+        if context is None or context.state is ShardState.FAILED:
+            raise NotCoordinatorError(f"this broker does not coordinate partition {partition}")
+        if context.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgressError(f"partition {partition} is still being read")
+        return context
+
+    # --- time ---
+
+    async def run(self) -> None:
+        """Load shards and fire deadlines until cancelled. The only task of a coordinator."""
+        while True:
+            if self._loads:
+                self.load_step()
+                self.fire_due()
+                await trio.lowlevel.checkpoint()
+                continue
+            self.fire_due()
+            self._wake = trio.Event()
+            self._sleeps_until = self.next_deadline()
+            with trio.CancelScope(deadline=self._world.deadline(self._sleeps_until)):
+                await self._wake.wait()
+            self._sleeps_until = -inf
+
+    def next_deadline(self) -> float:
+        """When `fire_due` has something to do next, in seconds on the world's clock; infinity for never."""
+        return min(map(self._deadline_of, self._contexts.values()), default=inf)
+
+    def fire_due(self) -> None:
+        """Fire every deadline that has passed: the shards' own, and those of commits that take too long."""
+        now = self._world.now()
+        for context in list(self._contexts.values()):
+            while self._contexts.get(context.partition) is context and context.state is ShardState.ACTIVE:
+                key = context.shard.timers.pop_due(now)
+                if key is None:
+                    break
+                turn = self._new_turn(context)
+                self._guarded(context, partial(context.shard.timer_fired, key, turn))
+                self._carry_out(context, turn)
+            while context.held and context.held[0].deadline <= now:
+                self._time_out(context, context.held.popleft())
+
+    def _deadline_of(self, context: _Context[S, C]) -> float:
+        if context.state is not ShardState.ACTIVE:
+            return inf
+        timer = context.shard.timers.next_deadline()
+        commit = context.held[0].deadline if context.held else inf
+        return commit if timer is None else min(timer, commit)
+
+    def _wake_for(self, context: _Context[S, C]) -> None:
+        if self._deadline_of(context) < self._sleeps_until:
+            self._wake.set()
+
+    def _new_turn(self, context: _Context[S, C]) -> Turn[C]:
+        return Turn(Moment(self._world.now(), self._world.wall_ms()), context.shard.timers)
+
+    # --- loading ---
+
+    def load_step(self) -> None:
+        """Do a bounded part of the loading that is due."""
+        if not self._loads:
+            return
+        context, steps = self._loads[0]
+        if self._contexts.get(context.partition) is not context:
+            self._loads.popleft()
+            return
+        try:
+            next(steps)
+        except StopIteration:
+            self._loads.popleft()
+        except Exception:
+            logger.exception("partition %d (leader epoch %d) cannot be read", context.partition, context.leader_epoch)
+            self._loads.popleft()
+            context.state = ShardState.FAILED
+
+    def load_all(self) -> None:
+        """Do all the loading that is due, at once: for brokers that start with little, and for tests."""
+        while self._loads:
+            self.load_step()
+
+    def _load_steps(self, context: _Context[S, C]) -> Iterator[None]:
+        shard, partition = context.shard, context.partition
+        count = 0
+        for piece in self._log.read_all(partition):
+            committed_below = self._log.high_watermark(partition)
+            for offset, key, value in piece:
+                change = shard.decode(key, value)
+                if change is not None:
+                    shard.replay(change, offset, committed=offset < committed_below)
+                context.end = offset + 1
+                count += 1
+                if count % _RECORDS_PER_LOAD_STEP == 0:
+                    yield
+        context.state = ShardState.ACTIVE
+        shard.commit(self._log.high_watermark(partition))
+        turn = self._new_turn(context)
+        shard.loaded(turn)
+        self._carry_out(context, turn)
+        logger.info("partition %d (leader epoch %d): %d records read", partition, context.leader_epoch, count)
+
+    def _drop(self, context: _Context[S, C]) -> None:
+        del self._contexts[context.partition]
+        error = NotCoordinatorError(f"partition {context.partition} moved to another broker")
+        waiting = context.shard.unload()
+        context.shard.timers.clear()
+        held, context.held = context.held, deque()
+        for item in held:
+            waiting.extend(reply for reply, _ in item.turn.answers)
+        for reply in waiting:
+            reply.fail(error)
+
+    # --- carrying out ---
+
+    def _carry_out(self, context: _Context[S, C], turn: Turn[C], *, committed: bool = False) -> None:
+        """Append and replay the turn's records, and give or hold its answers.
+
+        ``committed``: the turn follows from something committed, so that without records it need not wait.
+        """
+        for note in turn.notes:
+            logger.info("%s", note)
+        if turn.records:
+            records = [context.shard.encode(change) for change in turn.records]
+            context.appending = True
+            try:
+                end = self._log.append(context.partition, records, turn.at.wall_ms)
+            except (KafkaError, OSError) as error:
+                self._append_failed(context, turn, error)
+                return
+            finally:
+                context.appending = False
+            first = end - len(records)
+            for i, change in enumerate(turn.records):
+                context.shard.replay(change, first + i, committed=False)
+            context.end = end
+        elif committed or context.end <= self._log.high_watermark(context.partition):
+            self._give(turn)
+            return
+        context.held.append(_Held(context.end, turn.at.now + self._commit_timeout, turn))
+        self._advance(context, self._log.high_watermark(context.partition))
+
+    def _append_failed(self, context: _Context[S, C], turn: Turn[C], cause: KafkaError | OSError) -> None:
+        if isinstance(cause, KafkaError):
+            error = cause
+        else:
+            error = KafkaStorageError(f"partition {context.partition} cannot be written: {cause}")
+        logger.warning("partition %d: %d records were not appended: %r", context.partition, len(turn.records), error)
+        self._fail(context, turn, error)
+
+    def _fail(self, context: _Context[S, C], turn: Turn[C], error: KafkaError) -> None:
+        for reply, _ in turn.answers:
+            reply.fail(error)
+        if turn.on_failed is not None:
+            later = self._new_turn(context)
+            hook, turn.on_failed = turn.on_failed, None
+            self._guarded(context, partial(hook, error, later))
+            # What follows from a failure need not wait for what is held: it tells of no uncommitted state.
+            self._carry_out(context, later, committed=True)
+
+    def _advance(self, context: _Context[S, C], high_watermark: int) -> None:
+        context.shard.commit(high_watermark)
+        while context.held and context.held[0].end <= high_watermark:
+            held = context.held.popleft()
+            self._give(held.turn)
+            if held.turn.on_committed is not None:
+                later = self._new_turn(context)
+                hook = held.turn.on_committed
+                self._guarded(context, partial(hook, later))
+                self._carry_out(context, later, committed=True)
+
+    def _time_out(self, context: _Context[S, C], held: _Held[C]) -> None:
+        seconds = self._commit_timeout
+        error = RequestTimedOutError(f"partition {context.partition}: not committed within {seconds:g} seconds")
+        self._fail(context, held.turn, error)
+
+    @staticmethod
+    def _give(turn: Turn[C]) -> None:
+        for reply, value in turn.answers:
+            reply.set(value)
+
+    @staticmethod
+    def _guarded(context: _Context[S, C], step: Callable[[], None]) -> None:
+        """A defect in one group must not stop the task that serves all of them."""
+        try:
+            step()
+        except Exception:
+            logger.exception("partition %d: a step of the coordinator failed", context.partition)

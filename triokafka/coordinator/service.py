@@ -1,0 +1,312 @@
+"""The group coordinator of one broker: one method per API, from protocol message to protocol message.
+
+Requests are checked here as far as that needs no group, sent to the shard that keeps the group, and what the shard
+could not do is turned into the API's own error answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
+
+from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.group import admin, liveness
+from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error, offsets_append_error
+from triokafka.coordinator.group.join import Joiner, join
+from triokafka.coordinator.group.sync import sync
+from triokafka.coordinator.offsets import commit as commits
+from triokafka.coordinator.offsets import delete as deletes
+from triokafka.coordinator.offsets import fetch as fetches
+from triokafka.coordinator.partitioning import coordinator_partition
+from triokafka.coordinator.runtime import CoordinatorLog, CoordinatorRuntime
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import Change, GroupTurn
+from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
+from triokafka.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from triokafka.protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from triokafka.world import World
+
+T = TypeVar("T")
+
+_FIRST_BATCHED_LEAVE: Final = 3
+_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""Read, delete, describe, describe configs and alter configs, as a bit field: everything that exists for groups."""
+
+
+class GroupCoordinator:
+    """Groups and their offsets, on the partitions of ``__consumer_offsets`` that this broker leads.
+
+    The broker calls `load` and `unload` as leadership comes and goes, `high_watermark_changed` as records are
+    committed, and runs `run` in its nursery. Every answer is held until what it rests on is committed.
+
+    Cancelling a request that waits (its client hung up) takes nothing back: a member that joined has joined, and its
+    session decides what becomes of it.
+
+    Args:
+        log: the partitions of ``__consumer_offsets``.
+        topics: names and ids of topics, as of now.
+    """
+
+    def __init__(
+        self, world: World, log: CoordinatorLog, topics: TopicsView, config: GroupCoordinatorConfig | None = None
+    ) -> None:
+        self.config = config if config is not None else GroupCoordinatorConfig()
+        self._world = world
+        self._topics = topics
+        self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
+            world,
+            log,
+            lambda partition: GroupShard(self.config, lambda: str(world.uuid())),
+            commit_timeout_ms=self.config.offset_commit_timeout_ms,
+        )
+
+    # --- the broker's side ---
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that keeps the group; its leader is the group's coordinator."""
+        return coordinator_partition(group_id, self.config.offsets_topic_num_partitions)
+
+    def load(self, partition: int, leader_epoch: int) -> None:
+        """See `CoordinatorRuntime.load`."""
+        self.runtime.load(partition, leader_epoch)
+
+    def unload(self, partition: int, leader_epoch: int | None = None) -> None:
+        """See `CoordinatorRuntime.unload`."""
+        self.runtime.unload(partition, leader_epoch)
+
+    def high_watermark_changed(self, partition: int, offset: int) -> None:
+        """See `CoordinatorRuntime.high_watermark_changed`."""
+        self.runtime.high_watermark_changed(partition, offset)
+
+    async def run(self) -> None:
+        """Load shards and fire deadlines until cancelled; then nobody who waits is left without an answer."""
+        try:
+            await self.runtime.run()
+        finally:
+            self.runtime.unload_all()
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """Topics are gone: remove all positions on them."""
+        for partition in self.runtime.active_partitions():
+            self.runtime.write(partition, lambda shard, turn: deletes.forget_topics(shard, names, turn))
+
+    # --- membership ---
+
+    async def join_group(
+        self, request: JoinGroupRequest, *, version: int, client_id: str = "", client_host: str = ""
+    ) -> JoinGroupResponse:
+        """JoinGroup. Waits until the round is complete: at most the rebalance timeout of its slowest member."""
+        try:
+            _check_group_id(request.group_id)
+            limits = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
+            if not limits[0] <= request.session_timeout_ms <= limits[1]:
+                raise InvalidSessionTimeoutError(
+                    f"a session timeout of {request.session_timeout_ms} ms is not within {limits[0]} to {limits[1]}"
+                )
+            joiner = Joiner.of(request, version=version, client_id=client_id, client_host=client_host)
+            reply: Reply[JoinGroupResponse] = Reply()
+
+            def operation(shard: GroupShard, turn: GroupTurn) -> None:
+                group = shard.groups.get(request.group_id)
+                if group is None:
+                    if request.member_id:
+                        raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
+                    group = shard.create(request.group_id, turn)
+                join(group, joiner, reply, config=self.config, new_id=shard.new_id, turn=turn)
+
+            return await self._write(request.group_id, operation, reply)
+        except KafkaError as error:
+            return JoinGroupResponse(error_code=group_append_error(error), member_id=request.member_id)
+
+    async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        """SyncGroup. Waits for the leader's assignment to be stored: at most the rebalance timeout."""
+        try:
+            _check_group_id(request.group_id)
+            reply: Reply[SyncGroupResponse] = Reply()
+
+            def operation(shard: GroupShard, turn: GroupTurn) -> None:
+                group = shard.groups.get(request.group_id)
+                if group is None:
+                    raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
+                sync(group, request, reply, config=self.config, turn=turn)
+
+            return await self._write(request.group_id, operation, reply)
+        except CoordinatorLoadInProgressError:
+            # The round was soft state and is lost: the member only needs to join again, here.
+            return SyncGroupResponse(error_code=RebalanceInProgressError.code)
+        except KafkaError as error:
+            return SyncGroupResponse(error_code=group_append_error(error))
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Heartbeat. While the shard loads it succeeds blindly, so that a failover does not make everybody rejoin."""
+        try:
+            _check_group_id(request.group_id)
+            reply: Reply[HeartbeatResponse] = Reply()
+
+            def operation(shard: GroupShard, turn: GroupTurn) -> None:
+                group = shard.groups.get(request.group_id)
+                if group is None:
+                    raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
+                turn.answer(reply, HeartbeatResponse(error_code=liveness.heartbeat(group, request, turn)))
+
+            return await self._write(request.group_id, operation, reply)
+        except CoordinatorLoadInProgressError:
+            return HeartbeatResponse()
+        except KafkaError as error:
+            return HeartbeatResponse(error_code=coordinator_error(error))
+
+    async def leave_group(self, request: LeaveGroupRequest, *, version: int) -> LeaveGroupResponse:
+        """LeaveGroup. Before v3 one member leaves, and its error is that of the response."""
+        batched = version >= _FIRST_BATCHED_LEAVE
+        leavers = request.members if batched else [MemberIdentity(member_id=request.member_id)]
+        try:
+            _check_group_id(request.group_id)
+            reply: Reply[list[MemberResponse]] = Reply()
+
+            def operation(shard: GroupShard, turn: GroupTurn) -> None:
+                group = shard.groups.get(request.group_id)
+                if group is None:
+                    raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
+                turn.answer(reply, liveness.leave(group, leavers, self.config, turn))
+
+            members = await self._write(request.group_id, operation, reply)
+        except KafkaError as error:
+            return LeaveGroupResponse(error_code=coordinator_error(error))
+        if batched:
+            return LeaveGroupResponse(members=members)
+        return LeaveGroupResponse(error_code=members[0].error_code)
+
+    # --- offsets ---
+
+    async def commit_offsets(self, request: OffsetCommitRequest, *, version: int) -> OffsetCommitResponse:
+        """OffsetCommit. Waits until the positions are committed, at most ``offset_commit_timeout_ms``."""
+        known, response = commits.resolve_topics(request, version, self._topics)
+        if not known:
+            return response
+        try:
+            reply: Reply[OffsetCommitResponse] = Reply()
+
+            def operation(shard: GroupShard, turn: GroupTurn) -> None:
+                commits.commit(shard, request, known, response, reply, version=version, turn=turn)
+
+            return await self._write(request.group_id, operation, reply)
+        except KafkaError as error:
+            return commits.commit_failed(request, offsets_append_error(error))
+
+    async def fetch_offsets(self, request: OffsetFetchRequest, *, version: int) -> OffsetFetchResponse:
+        """OffsetFetch, of one group or several. Answers at once, with committed positions only."""
+        groups = [self._fetch_group(asked, version) for asked in fetches.asked_groups(request, version)]
+        return fetches.as_response(request, groups, version)
+
+    def _fetch_group(self, asked: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponseGroup:
+        try:
+            return self.runtime.read(
+                self.partition_for(asked.group_id),
+                lambda shard: fetches.fetch_group(shard, asked, version, self._topics),
+            )
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
+
+    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """OffsetDelete. Waits until the removal is committed."""
+        try:
+            _check_group_id(request.group_id)
+            reply: Reply[OffsetDeleteResponse] = Reply()
+
+            def operation(shard: GroupShard, turn: GroupTurn) -> None:
+                deletes.delete_offsets(shard, request, reply, self._topics, turn)
+
+            return await self._write(request.group_id, operation, reply)
+        except KafkaError as error:
+            return OffsetDeleteResponse(error_code=coordinator_error(error))
+
+    # --- tools ---
+
+    async def describe_groups(self, request: DescribeGroupsRequest, *, version: int) -> DescribeGroupsResponse:
+        """DescribeGroups. Answers at once."""
+        groups = [self._describe(group_id, version) for group_id in request.groups]
+        if request.include_authorized_operations:
+            for group in groups:
+                group.authorized_operations = _GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=groups)
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        try:
+            return self.runtime.read(
+                self.partition_for(group_id), lambda shard: admin.describe(shard, group_id, version)
+            )
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=coordinator_error(error))
+
+    async def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        """ListGroups: those of the shards here. With a shard still loading the list is partial and says so."""
+        states = {state.lower() for state in request.states_filter}
+        types = {kind.lower() for kind in request.types_filter}
+        response = ListGroupsResponse()
+        for partition in self.runtime.active_partitions():
+            response.groups.extend(self.runtime.read(partition, lambda shard: admin.list_groups(shard, states, types)))
+        if self.runtime.is_loading:
+            response.error_code = CoordinatorLoadInProgressError.code
+        return response
+
+    async def delete_groups(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        """DeleteGroups. Waits until every removal is committed or refused."""
+        results: dict[str, DeletableGroupResult | Reply[DeletableGroupResult]] = {}
+        for group_id in request.groups_names:
+            reply: Reply[DeletableGroupResult] = Reply()
+            try:
+                self._start(group_id, self._deletion(group_id, reply))
+                results[group_id] = reply
+            except KafkaError as error:
+                results.setdefault(
+                    group_id, DeletableGroupResult(group_id=group_id, error_code=coordinator_error(error))
+                )
+        response = DeleteGroupsResponse()
+        for group_id, result in results.items():
+            if isinstance(result, Reply):
+                try:
+                    result = await result.wait()
+                except KafkaError as error:
+                    result = DeletableGroupResult(group_id=group_id, error_code=coordinator_error(error))
+            response.results.append(result)
+        return response
+
+    @staticmethod
+    def _deletion(group_id: str, reply: Reply[DeletableGroupResult]) -> Callable[[GroupShard, GroupTurn], None]:
+        return lambda shard, turn: admin.delete(shard, group_id, reply, turn)
+
+    # --- shards ---
+
+    def _start(self, group_id: str, operation: Callable[[GroupShard, GroupTurn], None]) -> None:
+        self.runtime.write(self.partition_for(group_id), operation)
+
+    async def _write(self, group_id: str, operation: Callable[[GroupShard, GroupTurn], None], reply: Reply[T]) -> T:
+        self._start(group_id, operation)
+        return await reply.wait()
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise InvalidGroupIdError("the group id is empty")

@@ -1,0 +1,178 @@
+"""The groups and offsets of one partition of ``__consumer_offsets``: what is replayed, and which timers fire where.
+
+Durable: which groups exist, their stored metadata, and the offsets. Soft: the `ClassicGroup` objects with the round in
+progress, the requests that wait, the timers. A group that was only ever committed to has an object but no metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.group import liveness, rounds
+from triokafka.coordinator.group.append_errors import group_append_error
+from triokafka.coordinator.group.classic import ClassicGroup
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.group.stored import new_group_change, restore_group
+from triokafka.coordinator.journal import Journal
+from triokafka.coordinator.offsets import expiry
+from triokafka.coordinator.offsets.store import OffsetStore
+from triokafka.coordinator.stored import Change, GroupTurn, OffsetChange, decode, encode
+from triokafka.coordinator.timers import TimerKey, TimerQueue
+from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.errors import KafkaError
+from triokafka.protocol.stored.group_metadata import GroupMetadataValue
+
+
+class GroupShard:
+    """State of one partition's groups.
+
+    Args:
+        new_id: the random part of a new member id.
+    """
+
+    def __init__(self, config: GroupCoordinatorConfig, new_id: Callable[[], str]) -> None:
+        self.config = config
+        self.new_id = new_id
+        self.timers = TimerQueue()
+        self.offsets = OffsetStore()
+        self.groups: dict[str, ClassicGroup] = {}
+        self._stored: dict[str, str] = {}
+        """Protocol type by group, of the groups with metadata in the log; by the newest state."""
+        self._journal: Journal[str, str] = Journal()
+        self._loading: dict[str, GroupMetadataValue] | None = {}
+
+    # --- what the runtime calls ---
+
+    def encode(self, change: Change) -> CoordinatorRecord:
+        """The record of a change."""
+        return encode(change)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Change | None:
+        """The change of a record; None for kinds that this broker does not know."""
+        return decode(key, value)
+
+    def replay(self, change: Change, offset: int, *, committed: bool) -> None:
+        """Apply a change that is in the log."""
+        if isinstance(change, OffsetChange):
+            self.offsets.replay(change.key, change.value, offset, committed=committed)
+            group_id = change.key.group_id
+            if self._loading is None:
+                if change.value is not None and group_id not in self.groups:
+                    self.groups[group_id] = ClassicGroup(group_id)
+                self._drop_if_hollow(group_id)
+            return
+        group_id, value = change
+        if not committed:
+            self._journal.note(offset, group_id, self._stored.get(group_id))
+        if value is None:
+            self._stored.pop(group_id, None)
+        else:
+            self._stored[group_id] = value.protocol_type
+        if self._loading is None:
+            self._drop_if_hollow(group_id)
+        elif value is None:
+            self._loading.pop(group_id, None)
+        else:
+            self._loading[group_id] = value
+
+    def commit(self, high_watermark: int) -> None:
+        """Readers may see everything below ``high_watermark``."""
+        self.offsets.commit(high_watermark)
+        self._journal.commit(high_watermark)
+
+    def loaded(self, turn: GroupTurn) -> None:
+        """Build the groups, give every member a full session, and set the timer of expiry (cluster/GMD-23)."""
+        loading, self._loading = self._loading or {}, None
+        for group_id, value in loading.items():
+            group = self.groups[group_id] = restore_group(group_id, value)
+            for member in group.members.values():
+                rounds.start_session(group, member, turn)
+        for group_id in self.offsets.groups():
+            if group_id not in self.groups:
+                self.groups[group_id] = ClassicGroup(group_id)
+        for group in list(self.groups.values()):
+            if len(group.members) > self.config.group_max_size:
+                rounds.prepare_rebalance(group, "it is larger than group_max_size allows", self.config, turn)
+        expiry.schedule(turn, self.config)
+
+    def timer_fired(self, key: TimerKey, turn: GroupTurn) -> None:
+        """A deadline passed: a session, a half of a round, or the time between two looks for expired offsets."""
+        if key.kind == expiry.EXPIRY:
+            expiry.expire(self, turn)
+            return
+        group = self.groups.get(key.group_id)
+        if group is None:
+            return
+        if key.kind == rounds.SESSION:
+            liveness.session_over(group, key.member_id, self.config, turn)
+        elif key.kind == rounds.JOIN:
+            rounds.join_time_over(group, self.config, turn)
+        elif key.kind == rounds.SYNC:
+            rounds.sync_time_over(group, self.config, turn)
+
+    def unload(self) -> list[Reply[Any]]:
+        """Give up all groups: they are Dead here. Returns the requests that wait (cluster/GMD-25)."""
+        waiting: list[Reply[Any]] = []
+        for group in self.groups.values():
+            for member in group.members.values():
+                if member.join_reply is not None:
+                    waiting.append(member.join_reply)
+                if member.sync_reply is not None:
+                    waiting.append(member.sync_reply)
+                member.join_reply = member.sync_reply = None
+            group.transition_to(GroupState.DEAD, group.state_timestamp_ms)
+        self.groups.clear()
+        return waiting
+
+    # --- groups ---
+
+    def create(self, group_id: str, turn: GroupTurn) -> ClassicGroup:
+        """Make a group that is not there, and store it. If it cannot be stored, it is gone again with all who wait."""
+        group = self.groups[group_id] = ClassicGroup(group_id, state_timestamp_ms=turn.at.wall_ms)
+        turn.write(new_group_change(group_id, turn.at.wall_ms))
+
+        def not_stored(error: KafkaError, later: GroupTurn) -> None:
+            if group_id not in self._stored and self.groups.get(group_id) is group:
+                self._discard(group, error, later)
+
+        turn.on_failed = not_stored
+        return group
+
+    def exists_committed(self, group_id: str) -> bool:
+        """Whether readers may know of the group."""
+        return self.committed_protocol_type(group_id) is not None or self.offsets.read_has(group_id)
+
+    def committed_protocol_type(self, group_id: str) -> str | None:
+        """The protocol type in the group's committed metadata; None when it has none."""
+        return self._journal.committed(group_id, self._stored.get(group_id))
+
+    def committed_groups(self) -> list[str]:
+        """Groups that readers may know of, in order of their names."""
+        names = {*self._stored, *self._journal, *self.offsets.groups(), *self.offsets.changing_groups()}
+        return sorted(name for name in names if self.exists_committed(name))
+
+    def is_stored(self, group_id: str) -> bool:
+        """Whether the group's metadata is in the log, committed or not."""
+        return group_id in self._stored
+
+    def _discard(self, group: ClassicGroup, error: KafkaError, turn: GroupTurn) -> None:
+        code = group_append_error(error)
+        for member_id in [*group.members, *group.pending_members]:
+            turn.timers.cancel(rounds.session_timer(group, member_id))
+            member = group.remove(member_id)
+            if member is not None:
+                rounds.answer_waiting(group, member, code, turn)
+        turn.timers.cancel(rounds.join_timer(group))
+        turn.timers.cancel(rounds.sync_timer(group))
+        del self.groups[group.group_id]
+
+    def _drop_if_hollow(self, group_id: str) -> None:
+        """Forget a group of which neither the log nor anybody alive knows any more."""
+        group = self.groups.get(group_id)
+        if group is None or group_id in self._stored or self.offsets.has(group_id):
+            return
+        if group.state is GroupState.EMPTY and not group.members and not group.pending_members:
+            group.transition_to(GroupState.DEAD, group.state_timestamp_ms)
+            del self.groups[group_id]
