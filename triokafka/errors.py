@@ -1039,6 +1039,10 @@ class CommitFailedError(KafkaError):
     """The commit came from a member that no longer owns the partitions."""
 
 
+class MaxPollIntervalExceededError(KafkaError):
+    """No records were asked for within ``max_poll_interval_ms``, so the member left its group; the next call rejoins."""
+
+
 class IllegalStateError(KafkaError):
     """The object is not in a state in which this call makes sense."""
 

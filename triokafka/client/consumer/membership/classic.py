@@ -312,7 +312,9 @@ class ClassicMember:
             return True
         error = for_code(error_code)
         if error is RebalanceInProgressError:
-            self.request_rejoin("the group is rebalancing")
+            # While joining already, the answer to an earlier heartbeat is no news.
+            if self.heartbeats:
+                self.request_rejoin("the group is rebalancing")
         elif error is IllegalGenerationError:
             self.forget_membership("the generation is over", keep_member_id=True)
         elif error is UnknownMemberIdError:

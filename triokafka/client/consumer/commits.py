@@ -1,0 +1,142 @@
+"""Commits in order, one at a time, and those that happen by themselves.
+
+Auto-commit sends only what the user has finished: a record or batch counts as finished when the next is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import trio
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.listener import intercept_commit
+from triokafka.client.consumer.membership.group import GroupMembership
+from triokafka.client.consumer.offsets import GroupIdentity, OffsetClient
+from triokafka.client.consumer.trouble import Troubles
+from triokafka.errors import CommitFailedError, KafkaError
+from triokafka.network.tasks import BackgroundTasks
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class Committer:
+    """All commits of one consumer.
+
+    ``finished`` gives the offsets of what the user has finished, given what was committed last; ``membership`` is None
+    when partitions are assigned by hand.
+    """
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        world: World,
+        offsets: OffsetClient,
+        tasks: BackgroundTasks,
+        troubles: Troubles,
+        *,
+        finished: Callable[[Mapping[TopicPartition, int]], Offsets],
+        on_done: Callable[[], None],
+    ) -> None:
+        self.membership: GroupMembership | None = None
+        self.automatic = options.enable_auto_commit and options.group_id is not None
+        self.last_commit_at: float | None = None
+        self._options = options
+        self._world = world
+        self._offsets = offsets
+        self._tasks = tasks
+        self._troubles = troubles
+        self._finished = finished
+        self._on_done = on_done
+        # A late retry must not overwrite a newer commit with an older offset (`client/OFF-6`).
+        self._one_at_a_time = trio.Lock()
+        self._committed: dict[TopicPartition, int] = {}
+        self._flushing = False
+        self._restart = trio.Event()
+
+    async def commit(self, offsets: Offsets, *, deadline: float) -> None:
+        """Commit ``offsets`` after all commits that were asked for before.
+
+        Raises:
+            CommitFailedError, KafkaTimeoutError, KafkaError: see `OffsetClient.commit`.
+        """
+        if not offsets:
+            return
+        async with self._one_at_a_time:
+            await self._send(offsets, deadline)
+
+    async def _send(self, offsets: Offsets, deadline: float) -> None:
+        membership = self.membership
+        identity = GroupIdentity() if membership is None else membership.identity
+        if membership is not None and identity.generation < 0:
+            raise CommitFailedError(
+                f"the offsets were not committed: this consumer is not a member of group {membership.group_id!r} now"
+                " (it has not joined yet, or was put out); records since the last commit will be read again"
+            )
+        try:
+            await self._offsets.commit(offsets, identity, deadline=deadline)
+        except CommitFailedError as error:
+            if membership is not None:
+                membership.commit_failed(error)
+            raise
+        self.last_commit_at = self._world.now()
+        self._committed.update((partition, offset.offset) for partition, offset in offsets.items())
+        intercept_commit(self._options.interceptors, offsets)
+
+    # ---------------------------------------------------------------- by itself
+
+    def assignment_changed(self) -> None:
+        """What was committed before is of no interest; the interval starts anew (`client/CO-9`)."""
+        self._committed.clear()
+        self._restart.set()
+
+    def flush(self) -> None:
+        """Start to commit in the background what is finished; see `flushing`."""
+        if self.automatic and not self._flushing:
+            self._flushing = True
+            self._tasks.start(self._flush, name="kafka commit before a rebalance")
+
+    @property
+    def flushing(self) -> bool:
+        """Whether such a commit is under way."""
+        return self._flushing
+
+    async def _flush(self) -> None:
+        try:
+            await self.commit_finished(self._options.request_timeout_ms / 1000)
+        finally:
+            self._flushing = False
+            self._on_done()
+
+    async def run(self) -> None:
+        """Commit what is finished every ``auto_commit_interval_ms``, until cancelled."""
+        while True:
+            self._restart = trio.Event()
+            with trio.move_on_after(self._options.auto_commit_interval_ms / 1000):
+                await self._restart.wait()
+                continue
+            membership = self.membership
+            # With a rejoin ahead, the commit is part of its preparation (`client/OFF-8`).
+            if membership is None or (membership.member.needs_rejoin is None and not membership.joining):
+                await self.commit_finished(self._options.request_timeout_ms / 1000)
+            await trio.lowlevel.checkpoint()
+
+    async def commit_finished(self, limit: float) -> None:
+        """Commit what is finished now; failures are logged, because the next commit makes up for them."""
+        what = "auto-commit"
+        async with self._one_at_a_time:
+            offsets = self._finished(self._committed)
+            if not offsets:
+                return
+            try:
+                await self._send(offsets, self._world.now() + limit)
+                self._troubles.succeeded(what)
+            except KafkaError as error:
+                logger.warning("auto-commit of %d partitions failed: %s", len(offsets), error)
+                if error.retriable:
+                    self._troubles.failed(what, error, self._world.now())

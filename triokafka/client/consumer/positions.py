@@ -1,0 +1,185 @@
+"""The task that finds a position for every assigned partition that has none: committed, or reset, and validated.
+
+It works in the background, so that a `poll` with a short timeout, or a cancelled one, does not start over each time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.offsets import OffsetClient
+from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
+from triokafka.client.consumer.trouble import Troubles
+from triokafka.errors import (
+    KafkaError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    UnsupportedVersionError,
+)
+from triokafka.network.backoff import Backoff
+from triokafka.network.cluster import NetworkClient
+from triokafka.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_WHAT: Final = "looking up the positions of the assigned partitions"
+RESET_POLICIES: Final[dict[str, int | None]] = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+
+class PositionFinder:
+    """Resolves positions whenever there is something to resolve.
+
+    ``on_progress`` is called after each round. ``error`` is what the user must know; the finder rests until it was
+    taken with `take_error`.
+    """
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        network: NetworkClient,
+        subscription: SubscriptionState,
+        offsets: OffsetClient,
+        troubles: Troubles,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._options = options
+        self._network = network
+        self._world = network.world
+        self._subscription = subscription
+        self._offsets = offsets
+        self._troubles = troubles
+        self._on_progress = on_progress
+        self._error: KafkaError | None = None
+        self._wake = trio.Event()
+
+    def wake(self) -> None:
+        """Look again: the assignment, a position or the metadata has changed."""
+        self._wake.set()
+
+    def take_error(self) -> KafkaError | None:
+        """What stops a partition from having a position, once; afterwards it is tried again."""
+        error, self._error = self._error, None
+        if error is not None:
+            self._wake.set()
+        return error
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        backoff = Backoff(self._options.retry_backoff_ms / 1000, self._options.retry_backoff_max_ms / 1000)
+        failures = 0
+        while True:
+            if self._error is not None or not self._has_work():
+                self._troubles.succeeded(_WHAT)
+                await self._wake.wait()
+                self._wake = trio.Event()
+                continue
+            try:
+                await self._round()
+                failures = 0
+                self._troubles.succeeded(_WHAT)
+            except KafkaError as error:
+                if error.retriable:
+                    failures += 1
+                    self._troubles.failed(_WHAT, error, self._world.now())
+                    logger.debug("%s failed, trying again: %s", _WHAT, error)
+                else:
+                    self._error = error
+            self._on_progress()
+            if failures:
+                await trio.sleep(backoff.delay(failures, self._world.random.random()))
+
+    def _has_work(self) -> bool:
+        self._subscription.check_epochs(self._network.cluster.leader_epoch_for)
+        return not self._subscription.all_positions_known
+
+    async def _round(self) -> None:
+        """Committed offsets first, then resets, then validation; each in one request per broker (`client/FET-25`)."""
+        deadline = self._world.now() + self._options.request_timeout_ms / 1000
+        unknown = self._subscription.without_position()
+        if unknown:
+            await self._from_committed(dict(unknown), deadline)
+        resets = self._subscription.awaiting_reset()
+        if resets:
+            await self._reset(resets, deadline)
+        suspects = self._subscription.awaiting_validation()
+        if suspects:
+            await self._validate(suspects, deadline)
+
+    async def _from_committed(self, versions: dict[TopicPartition, int], deadline: float) -> None:
+        committed = await self._offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
+        lost: list[TopicPartition] = []
+        for partition, version in versions.items():
+            found = committed.get(partition)
+            if found is not None:
+                self._subscription.resolve(partition, version, found.offset, found.leader_epoch)
+                continue
+            state = self._subscription.get(partition)
+            if state is None or state.version != version:
+                continue
+            reset = self._subscription.default_reset
+            if reset is None:
+                lost.append(partition)
+            else:
+                self._subscription.request_reset(partition, reset)
+        self._subscription.check_epochs(self._network.cluster.leader_epoch_for)
+        if lost:
+            raise NoOffsetForPartitionError(
+                f"no committed offset for {', '.join(map(str, lost))}, and auto_offset_reset is 'none': seek, or set it"
+            )
+
+    async def _reset(self, resets: list[tuple[TopicPartition, int, int]], deadline: float) -> None:
+        found = await self._offsets.list_offsets({partition: to for partition, _, to in resets}, deadline=deadline)
+        late: dict[TopicPartition, int] = {}
+        for partition, version, to in resets:
+            offset = found[partition]
+            if offset is not None:
+                self._subscription.resolve(partition, version, offset.offset, offset.leader_epoch)
+                logger.info("position of %s reset to %d", partition, offset.offset)
+            elif to >= 0:
+                late[partition] = version  # nothing is that young: what comes next is
+            else:
+                raise NoOffsetForPartitionError(f"the leader of {partition} knows no such offset")
+        if late:
+            ends = await self._offsets.list_offsets(dict.fromkeys(late, LATEST), deadline=deadline)
+            for partition, version in late.items():
+                end = ends[partition]
+                if end is not None:
+                    self._subscription.resolve(partition, version, end.offset, end.leader_epoch)
+
+    async def _validate(self, suspects: list[tuple[TopicPartition, int, int]], deadline: float) -> None:
+        """Ask the new leaders whether their logs still contain what was read under the old ones (KIP-320)."""
+        cluster = self._network.cluster
+        current = {partition: cluster.leader_epoch_for(partition) for partition, _, _ in suspects}
+        try:
+            ends = await self._offsets.epoch_ends(
+                {partition: epoch for partition, _, epoch in suspects}, deadline=deadline
+            )
+        except UnsupportedVersionError:
+            for partition, version, _ in suspects:
+                self._subscription.validated(partition, version, current[partition])
+            return
+        truncated: list[str] = []
+        for partition, version, _ in suspects:
+            state = self._subscription.get(partition)
+            if state is None or state.version != version or state.position is None:
+                continue
+            end = ends[partition]
+            if 0 <= end.end_offset < state.position or end.end_offset < 0:
+                reset = self._subscription.default_reset
+                if reset is None:
+                    truncated.append(f"{partition} (position {state.position}, the log now ends at {end.end_offset})")
+                    self._subscription.validated(partition, version, current[partition])
+                elif end.end_offset >= 0:
+                    logger.warning("%s was truncated below the position %d", partition, state.position)
+                    self._subscription.seek(partition, end.end_offset, end.epoch)
+                else:
+                    self._subscription.request_reset(partition, reset)
+            else:
+                self._subscription.validated(partition, version, current[partition])
+        if truncated:
+            raise LogTruncationError("the log was truncated below the position: " + "; ".join(truncated))
