@@ -67,8 +67,8 @@ def _type_of(field: Field, version: int) -> str:
             "b": "int8",
             "h": "int16",
             "H": "uint16",
-            "i": "int32",
-            "I": "uint32",
+            "l": "int32",
+            "L": "uint32",
             "q": "int64",
             "d": "float64",
         }.get(inner.fmtstr[1:], "boolean")
