@@ -223,7 +223,7 @@ class ClusterControl:
         return session.incarnation_id == broker.incarnation_id and session.last_contact + self._session_timeout >= now
 
     def oldest_session(self, image: MetadataImage) -> tuple[int, float] | None:
-        """The broker that is not fenced and was silent for longest, and when its session ends; None without one."""
+        """The broker that is not fenced and was silent for longest, and when its session ends."""
         ends = [
             (session.last_contact + self._session_timeout, broker_id)
             for broker_id, session in self._sessions.items()

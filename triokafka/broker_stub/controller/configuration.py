@@ -299,7 +299,7 @@ def _apply_operations(resource_type: int, values: dict[str, str], changes: Itera
 def _changes(
     image: MetadataImage, resource: _Resource, wanted: Mapping[str, str], touched: Iterable[str] = ()
 ) -> list[Struct]:
-    """The records from what is to what is wanted. A broker's keys are written again when ``touched``, even unchanged."""
+    """The records from what is to what is wanted. A broker's keys are written when ``touched``, even unchanged."""
     key = (resource.resource_type, resource.resource_name)
     now = image.configs.get(key, {})
     changed = [name for name, value in wanted.items() if now.get(name) != value]

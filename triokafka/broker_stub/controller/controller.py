@@ -2,8 +2,8 @@
 
 One task takes operations off a bounded queue. Each looks at the newest image and yields records and a response; the
 records of all that were waiting are appended to the metadata log and synced together, which commits them; then they
-become the image, publishers are told, and only then do the answers go out. A failed append leaves the committed image as
-it is, takes the batches back and answers with an error.
+become the image, publishers are told, and only then do the answers go out. A failed append leaves the committed image
+as it is, takes the batches back and answers with an error.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ class ReplicationControl:
     def delete_topics(
         self, image: MetadataImage, request: DeleteTopicsRequest, *, version: int = 6
     ) -> Outcome[DeleteTopicsResponse]:
-        """Delete topics by name or id: they vanish from the metadata at once, their replicas as brokers learn of it.
+        """Delete topics by name or id: they vanish from the metadata at once, the replicas as brokers learn of it.
 
         Raises:
             TopicDeletionDisabledError: ``delete.topic.enable`` is false (before ``version`` 3, `InvalidRequestError`).

@@ -1,8 +1,8 @@
 """The controller's state: the image, and those who decide about changes to it. No task, no disk, no clock.
 
 An operation looks at ``image`` and yields an outcome; `ControllerState.stage` replays its records into the next image,
-on which the next operation already builds. Only `ControllerState.commit` makes a staged image the committed one; a failure
-goes back to the committed image with `ControllerState.roll_back`.
+on which the next operation already builds. Only `ControllerState.commit` makes a staged image the committed one; a
+failure goes back to the committed image with `ControllerState.roll_back`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,41 @@
+"""AlterConfigs (API key 33): replaces the whole configuration of topics and brokers.
+
+Versions 0-2. v1: answers before throttling. v2: flexible. IncrementalAlterConfigs (44) is what clients should use.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
+from triokafka.broker_stub.authorizer import Operation
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def _failed(request: AlterConfigsRequest, context: RequestContext, code: int, message: str) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+@handles(
+    AlterConfigsRequest,
+    versions=range(0, 3),
+    accesses=config_accesses(Operation.ALTER_CONFIGS),
+    on_error=_failed,
+)
+async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    """Hand the request to the controller; as many answers as resources."""
+    denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
+    return await context.broker.controller.alter_configs(request, denied=denied)

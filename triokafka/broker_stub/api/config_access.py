@@ -1,0 +1,53 @@
+"""Which permission the configuration of a resource needs, for the three APIs that show and change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType, denial
+from triokafka.broker_stub.controller import ResourceType as ConfigResourceType
+from triokafka.broker_stub.controller.outcome import ItemError
+from triokafka.broker_stub.handlers import RequestContext
+
+_NOT_ALLOWED = "Authorization failed."
+
+
+def _of(resource_type: int) -> ResourceType:
+    """Topics and groups have permissions of their own; all else is the cluster's."""
+    match resource_type:
+        case ConfigResourceType.TOPIC:
+            return ResourceType.TOPIC
+        case ConfigResourceType.GROUP:
+            return ResourceType.GROUP
+        case _:
+            return ResourceType.CLUSTER
+
+
+def config_accesses(operation: Operation) -> list[Access]:
+    """The accesses of a request with ``resources``."""
+
+    def names(resource_type: ResourceType) -> Access:
+        def of_request(request: Any) -> Iterable[str]:
+            return [
+                CLUSTER_NAME if resource_type is ResourceType.CLUSTER else resource.resource_name
+                for resource in request.resources
+                if _of(resource.resource_type) is resource_type
+            ]
+
+        return Access(operation, resource_type, of_request)
+
+    return [names(kind) for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)]
+
+
+def denied_resources(
+    resources: Iterable[Any], operation: Operation, context: RequestContext
+) -> dict[tuple[int, str], ItemError]:
+    """The resources of a request that the client has no permission for, with what to answer for them."""
+    denied = {}
+    for resource in resources:
+        kind = _of(resource.resource_type)
+        name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+        if context.denied(operation, kind, name):
+            denied[resource.resource_type, resource.resource_name] = ItemError(denial(kind).code, _NOT_ALLOWED)
+    return denied

@@ -1,0 +1,54 @@
+"""CreatePartitions (API key 37): topics grow.
+
+Versions 0-3. v1: answers before throttling. v2: flexible. v3: may be throttled by quota.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def _names(request: CreatePartitionsRequest) -> list[str]:
+    return [topic.name for topic in request.topics]
+
+
+def _refusal(topic: CreatePartitionsTopic, code: int, message: str) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+
+
+def _failed(
+    request: CreatePartitionsRequest, context: RequestContext, code: int, message: str
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_refusal(topic, code, message) for topic in request.topics])
+
+
+@handles(
+    CreatePartitionsRequest,
+    versions=range(0, 4),
+    accesses=[Access(Operation.ALTER, ResourceType.TOPIC, _names)],
+    on_error=_failed,
+)
+async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    """Hand the topics that the client may alter to the controller; as many results as topics, in their order."""
+    refused = {name for name in _names(request) if context.denied(Operation.ALTER, ResourceType.TOPIC, name)}
+    allowed = CreatePartitionsRequest(
+        topics=[topic for topic in request.topics if topic.name not in refused],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    response = await context.broker.controller.create_partitions(allowed)
+    results = iter(response.results)
+    code = errors.TopicAuthorizationFailedError.code
+    response.results = [
+        _refusal(topic, code, "Authorization failed.") if topic.name in refused else next(results)
+        for topic in request.topics
+    ]
+    return response

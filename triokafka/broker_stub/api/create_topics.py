@@ -1,0 +1,57 @@
+"""CreateTopics (API key 19): new topics, with their partitions and configuration.
+
+Versions 2-7. v4: partitions and replication factor may be left to the broker (-1). v5: flexible, the answer tells the
+configuration. v6: may be throttled by quota. v7: the answer tells the topic's id.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+def _names(request: CreateTopicsRequest) -> list[str]:
+    return [topic.name for topic in request.topics]
+
+
+def _refusal(topic: CreatableTopic, code: int, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, error_code=code, error_message=message, configs=[])
+
+
+def _failed(request: CreateTopicsRequest, context: RequestContext, code: int, message: str) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_refusal(topic, code, message) for topic in request.topics])
+
+
+@handles(
+    CreateTopicsRequest,
+    versions=range(2, 8),
+    accesses=[
+        Access(Operation.CREATE, ResourceType.TOPIC, _names),
+        Access(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, _names),
+    ],
+    on_error=_failed,
+)
+async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """Hand the topics that the client may create to the controller; as many results as topics, in their order."""
+    refused = {name for name in _names(request) if context.denied(Operation.CREATE, ResourceType.TOPIC, name)}
+    hidden = {name for name in _names(request) if context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)}
+    allowed = CreateTopicsRequest(
+        topics=[topic for topic in request.topics if topic.name not in refused],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    response = await context.broker.controller.create_topics(allowed, hidden_configs=frozenset(hidden))
+    results = iter(response.topics)
+    code = errors.TopicAuthorizationFailedError.code
+    response.topics = [
+        _refusal(topic, code, "Authorization failed.") if topic.name in refused else next(results)
+        for topic in request.topics
+    ]
+    return response

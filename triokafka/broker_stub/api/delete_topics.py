@@ -1,0 +1,73 @@
+"""DeleteTopics (API key 20): topics vanish with their records.
+
+Versions 1-6. v3: says so when deletion is switched off. v4: flexible. v5: error messages. v6: topics by id as well.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.controller import MetadataImage
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+
+def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    return [*(DeleteTopicState(name=name) for name in request.topic_names), *request.topics]
+
+
+def _names(request: DeleteTopicsRequest) -> list[str]:
+    return [topic.name if topic.name is not None else str(topic.topic_id) for topic in _asked(request)]
+
+
+def _failed(request: DeleteTopicsRequest, context: RequestContext, code: int, message: str) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message)
+            for topic in _asked(request)
+        ]
+    )
+
+
+@handles(
+    DeleteTopicsRequest,
+    versions=range(1, 7),
+    accesses=[
+        Access(Operation.DELETE, ResourceType.TOPIC, _names),
+        Access(Operation.DESCRIBE, ResourceType.TOPIC, _names),
+    ],
+    on_error=_failed,
+)
+async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    """Hand the topics that the client may delete to the controller; as many results as topics, in their order."""
+    asked = _asked(request)
+    refused = [_denied(topic, context.broker.controller.image, context) for topic in asked]
+    allowed = DeleteTopicsRequest(
+        topics=[topic for topic, refusal in zip(asked, refused, strict=True) if refusal is None],
+        timeout_ms=request.timeout_ms,
+    )
+    response = await context.broker.controller.delete_topics(allowed, version=context.version)
+    results = iter(response.responses)
+    response.responses = [refusal if refusal is not None else next(results) for refusal in refused]
+    return response
+
+
+def _denied(topic: DeleteTopicState, image: MetadataImage, context: RequestContext) -> DeletableTopicResult | None:
+    """The answer for a topic that the client may not delete; it must not tell one who may not see it that it exists."""
+    name = topic.name if topic.name is not None else str(topic.topic_id)
+    if not context.denied(Operation.DELETE, ResourceType.TOPIC, name):
+        return None
+    visible = not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    if visible and topic.name is not None and topic.name not in image.topics:
+        return None
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=errors.TopicAuthorizationFailedError.code,
+        error_message="Authorization failed.",
+    )
