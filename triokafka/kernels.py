@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 TWINS: Final[dict[str, str]] = {
     "triokafka.records._appender": "triokafka.records.plain_appender",
+    "triokafka.records._columns": "triokafka.records.plain_columns",
     "triokafka.records._kernel": "triokafka.records.plain_kernel",
 }
 """Module to compile -> its plain twin."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED, decompress
 from triokafka.records.corruption import corrupt_batch
-from triokafka.records.kernel import ConsumerRecord, RecordOrigin, decode_payload, open_payload
+from triokafka.records.kernel import (
+    ColumnAppender,
+    ConsumerRecord,
+    RecordAppender,
+    RecordOrigin,
+    decode_payload,
+    open_payload,
+)
 from triokafka.records.legacy import decode_legacy
 from triokafka.structs import Buffer
 
@@ -26,7 +33,7 @@ class RecordDecoder:
     whole batches of aborted transactions are left out. Control batches are never handed out unless ``include_control``.
 
     ``next_offset`` is the position to fetch from next: after the last record handed out, and past what was left out.
-    ``leader_epoch`` is that of the last batch looked at, -1 when unknown.
+    ``leader_epoch`` and ``timestamp_type`` are those of the last batch looked at, -1 when unknown or without one.
     """
 
     __slots__ = (
@@ -49,6 +56,7 @@ class RecordDecoder:
         "leader_epoch",
         "next_offset",
         "partition",
+        "timestamp_type",
         "topic",
     )
 
@@ -68,6 +76,7 @@ class RecordDecoder:
         self.partition = partition
         self.next_offset = from_offset
         self.leader_epoch = -1
+        self.timestamp_type = -1
         self._view = memoryview(buffer)
         self._walked = 0
         self._check_crc = check_crc
@@ -91,60 +100,123 @@ class RecordDecoder:
                 it were handed out by earlier calls, and ``next_offset`` stands at the bad batch or record.
         """
         out: list[ConsumerRecord] = []
-        if self._failure is not None:
-            raise self._failure
         try:
-            while len(out) < limit:
-                info = self._batch
-                if info is None:
-                    info = self._open_batch()
-                    if info is None:
-                        break
+            while len(out) < limit and (info := self._current(rows=True)) is not None:
                 if self._legacy is not None:
                     self._take_legacy(info, out, limit)
-                else:
-                    self._take_current(info, out, limit)
+                    continue
+                self._position, self._index, self._previous_delta = decode_payload(
+                    out,
+                    limit,
+                    self._data,
+                    self._position,
+                    self._end,
+                    self._index,
+                    info.record_count,
+                    self._previous_delta,
+                    info.base_offset,
+                    info.last_offset_delta,
+                    info.base_timestamp,
+                    info.max_timestamp,
+                    self._origin,
+                    self.next_offset,
+                )
+                self._advance(info)
         except CorruptRecordError as failure:
             self._failure = failure
             if not out:
                 raise
-        if out and self._batch is not None:
-            self.next_offset = out[-1].offset + 1
+            self.next_offset = max(self.next_offset, out[-1].offset + 1)
         return out
 
-    def _take_current(self, info: BatchInfo, out: list[ConsumerRecord], limit: int) -> None:
-        before = len(out)
-        try:
-            self._position, self._index, self._previous_delta = decode_payload(
-                out,
-                limit,
-                self._data,
-                self._position,
-                self._end,
-                self._index,
-                info.record_count,
-                self._previous_delta,
-                info.base_offset,
-                info.last_offset_delta,
-                info.base_timestamp,
-                info.max_timestamp,
-                self._origin,
-                self.next_offset,
-            )
-        except CorruptRecordError:
-            if len(out) > before:
-                self.next_offset = out[-1].offset + 1
-            raise
-        if self._index == info.record_count:
-            self._finish(info)
+    def take_columns(self, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int]) -> int:
+        """Put the next records of *one* batch, at most ``limit``, into ``columns``.
 
-    def _take_legacy(self, info: BatchInfo, out: list[ConsumerRecord], limit: int) -> None:
+        ``number_of`` numbers the data buffers that views point into: it is given each one, and keeps it alive. Returns
+        how many records: 0 when there are no more, or ``columns`` has no more room.
+
+        Raises:
+            CorruptRecordError: as ``take``; the records of the batch before the bad one are in ``columns``.
+        """
+        before = columns.rows
+        info = self._current(rows=False)
+        if info is None:
+            return 0
+        try:
+            if self._legacy is not None:
+                self._legacy_columns(info, columns, limit, number_of)
+            elif columns.has_room(self._end - self._position):
+                self._position, self._index, self._previous_delta = columns.append(
+                    limit,
+                    self._data,
+                    self._position,
+                    self._end,
+                    self._index,
+                    info.record_count,
+                    self._previous_delta,
+                    info.base_offset,
+                    info.last_offset_delta,
+                    info.base_timestamp,
+                    info.max_timestamp,
+                    info.timestamp_type,
+                    self.next_offset,
+                    number_of(self._data),
+                    0,
+                )
+                self._advance(info)
+        except CorruptRecordError as failure:
+            self._failure = self._located(failure)
+            raise self._failure from None
+        return columns.rows - before
+
+    def _legacy_columns(
+        self, info: BatchInfo, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int]
+    ) -> None:
+        """v0/v1 messages, each put into format v2 for the columnar kernel: old data is rare, and need not be fast."""
         assert self._legacy is not None
-        wanted = limit - len(out)
-        out += self._legacy[:wanted]
-        del self._legacy[:wanted]
+        for record in self._legacy[:limit]:
+            encoded = RecordAppender(0)
+            encoded.append(record.timestamp, record.key, record.value)
+            data = encoded.buffer
+            if not columns.has_room(encoded.size):
+                break
+            columns.append(
+                1,
+                data,
+                HEADER_SIZE,
+                encoded.size,
+                0,
+                1,
+                -1,
+                record.offset,
+                0,
+                record.timestamp,
+                0,
+                0,
+                0,
+                number_of(data),
+                0,
+            )
+            self.next_offset = record.offset + 1
+            del self._legacy[0]
         if not self._legacy:
             self._finish(info)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is nothing left to take: no records, and no error to raise."""
+        return self._failure is None and self._current(rows=False) is None
+
+    def _current(self, rows: bool) -> BatchInfo | None:
+        if self._failure is not None:
+            raise self._failure
+        return self._batch or self._open_batch(rows)
+
+    def _advance(self, info: BatchInfo) -> None:
+        if self._index == info.record_count:
+            self._finish(info)
+        else:
+            self.next_offset = max(self.next_offset, info.base_offset + self._previous_delta + 1)
 
     def _finish(self, info: BatchInfo) -> None:
         self._batch = self._legacy = None
@@ -152,8 +224,8 @@ class RecordDecoder:
         if info.next_offset > self.next_offset:
             self.next_offset = info.next_offset
 
-    def _open_batch(self) -> BatchInfo | None:
-        """Go to the next batch that has records to hand out; None at the end."""
+    def _open_batch(self, rows: bool) -> BatchInfo | None:
+        """Go to the next batch that has records to hand out, by row or by column; None at the end."""
         while True:
             try:
                 info = parse_batch(self._view, self._walked)
@@ -162,17 +234,18 @@ class RecordDecoder:
                 if info.last_offset >= self.next_offset:
                     if self._check_crc:
                         check_batch_crc(self._view, info)
-                    if self._opened(info):
+                    if self._opened(info, rows):
                         return info
             except CorruptRecordError as failure:
                 raise self._located(failure) from None
             self._walked += info.size
             self._finish(info)
 
-    def _opened(self, info: BatchInfo) -> bool:
+    def _opened(self, info: BatchInfo, rows: bool) -> bool:
         self.leader_epoch = info.partition_leader_epoch
+        self.timestamp_type = info.timestamp_type
         if info.magic < 2:
-            self._open_legacy(info)
+            self._legacy = self._read_legacy(info)
         elif self._left_out(info):
             return False
         else:
@@ -180,15 +253,17 @@ class RecordDecoder:
             if info.codec:
                 payload = decompress(info.codec, self._view[start : info.end], max_size=self._max_decompressed)
                 self._data, self._position, self._end = payload, 0, len(payload)
-            else:
+            elif rows:
                 self._data, self._position, self._end = open_payload(self._view, start, info.end)
+            else:
+                self._data, self._position, self._end = self._view, start, info.end
             if not info.record_count:
                 if self._position != self._end:
                     raise corrupt_batch("", 0, info.base_offset, "it has bytes, but no records")
                 return False
             self._index = 0
             self._previous_delta = -1
-            self._origin = RecordOrigin(self.topic, self.partition, self.leader_epoch, info.timestamp_type)
+            self._origin = RecordOrigin(self.topic, self.partition, self.leader_epoch, self.timestamp_type)
         self._walked += info.size
         self._batch = info
         return True
@@ -227,9 +302,18 @@ class RecordDecoder:
         key = markers[0].key if markers else None
         return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT
 
-    def _open_legacy(self, info: BatchInfo) -> None:
+    def _take_legacy(self, info: BatchInfo, out: list[ConsumerRecord], limit: int) -> None:
+        assert self._legacy is not None
+        wanted = limit - len(out)
+        out += self._legacy[:wanted]
+        del self._legacy[:wanted]
+        self.next_offset = out[-1].offset + 1
+        if not self._legacy:
+            self._finish(info)
+
+    def _read_legacy(self, info: BatchInfo) -> list[ConsumerRecord]:
         messages = decode_legacy(self._view, info, check_crc=self._check_crc, max_size=self._max_decompressed)
-        self._legacy = [
+        return [
             ConsumerRecord(
                 self.topic,
                 self.partition,

@@ -1,0 +1,259 @@
+"""Records by column: the bytes of fetches as one ``pyarrow.RecordBatch``, without a Python object per record.
+
+pyarrow is imported when the first batch is built, never with the package.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from triokafka.errors import ConfigurationError, CorruptRecordError
+from triokafka.records import plain_columns
+from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED
+from triokafka.records.decoder import RecordDecoder
+from triokafka.records.kernel import ColumnAppender
+from triokafka.records.plain_columns import BinaryBuffers, ColumnBuffers, HeaderBuffers
+from triokafka.structs import Buffer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Values = Literal["binary", "view"]
+Fetched = tuple[Buffer, str, int, int]
+"""What one partition returned to a fetch: records, topic, partition, the offset that was fetched from."""
+
+ARROW_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+_BITS: Final = {
+    "key": plain_columns.KEY,
+    "value": plain_columns.VALUE,
+    "offset": plain_columns.OFFSET,
+    "timestamp": plain_columns.TIMESTAMP,
+    "headers": plain_columns.HEADERS,
+}
+_ALL: Final = sys.maxsize
+
+
+def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns asked for, all of ``ARROW_COLUMNS`` when None.
+
+    Raises:
+        ConfigurationError: there is no such column, or it is asked for twice.
+    """
+    if columns is None:
+        return ARROW_COLUMNS
+    for name in columns:
+        if name not in ARROW_COLUMNS:
+            near = difflib.get_close_matches(name, ARROW_COLUMNS, 1)
+            hint = f", did you mean {near[0]!r}?" if near else f": use some of {', '.join(ARROW_COLUMNS)}"
+            raise ConfigurationError(f"there is no column {name!r}{hint}")
+    if len(set(columns)) != len(columns):
+        raise ConfigurationError(f"a column is named twice in {', '.join(columns)}")
+    return tuple(columns)
+
+
+def arrow_schema(columns: Sequence[str] | None = None, *, values: Values = "binary") -> pa.Schema:
+    """The schema of the batches that ``ArrowBuilder`` makes."""
+    return _types().schema(check_columns(columns), values == "view")
+
+
+class ArrowBuilder:
+    """Gathers the records of several fetches and partitions into one ``pyarrow.RecordBatch``.
+
+    ``columns`` chooses and orders; what is not asked for is not decoded. ``values="view"`` makes ``key`` and ``value``
+    of type ``binary_view`` that point into the fetched (or decompressed) bytes without a copy and keep them alive as
+    long as any part of the batch lives; ``"binary"`` copies them together.
+
+    ``headers`` is null for a record without headers, as in Spark's Kafka source.
+    """
+
+    def __init__(self, columns: Sequence[str] | None = None, *, values: Values = "binary") -> None:
+        if values not in ("binary", "view"):
+            raise ConfigurationError(f"values={values!r}: use 'binary' or 'view'")
+        self._names = check_columns(columns)
+        self._views = values == "view"
+        self._appender = ColumnAppender(sum(_BITS.get(name, 0) for name in self._names), self._views)
+        self._runs: list[tuple[str, int, int, int]] = []  # topic, partition, timestamp type, rows
+        self._data: list[Buffer] = []
+
+    @property
+    def rows(self) -> int:
+        """How many records there are so far."""
+        return self._appender.rows
+
+    def add(self, decoder: RecordDecoder, limit: int = _ALL) -> int:
+        """Add what ``decoder`` has left, at most ``limit`` records; returns how many.
+
+        Fewer than ``limit`` means that the decoder has no more, that it met corrupt bytes (the next call raises), or
+        that a column has reached Arrow's 2 GiB: finish this batch and go on with a new one.
+
+        Raises:
+            CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset.
+        """
+        before = self._appender.rows
+        while (taken := self._appender.rows - before) < limit:
+            start = self._appender.rows
+            try:
+                if not decoder.take_columns(self._appender, limit - taken, self._number_of):
+                    break
+            except CorruptRecordError:
+                if self._appender.rows == before:
+                    raise
+                break
+            finally:
+                self._add_run(decoder, self._appender.rows - start)
+        return self._appender.rows - before
+
+    def _add_run(self, decoder: RecordDecoder, rows: int) -> None:
+        if not rows:
+            return
+        run = (decoder.topic, decoder.partition, decoder.timestamp_type)
+        if self._runs and self._runs[-1][:3] == run:
+            rows += self._runs.pop()[3]
+        self._runs.append((*run, rows))
+
+    def _number_of(self, data: Buffer) -> int:
+        if not self._views:
+            return 0
+        if not self._data or self._data[-1] is not data:
+            self._data.append(data)
+        return len(self._data) - 1
+
+    def finish(self) -> pa.RecordBatch:
+        """The batch; the builder is not to be used any more."""
+        types = _types()
+        buffers: ColumnBuffers = self._appender.finish()
+        rows = buffers.rows
+        arrays = []
+        for name in self._names:
+            if name == "key":
+                arrays.append(self._binary(types, rows, buffers.key))
+            elif name == "value":
+                arrays.append(self._binary(types, rows, buffers.value))
+            elif name == "offset":
+                arrays.append(types.fixed(types.int64, rows, buffers.offset))
+            elif name == "timestamp":
+                arrays.append(types.fixed(types.timestamp, rows, buffers.timestamp))
+            elif name == "headers":
+                arrays.append(_headers(types, rows, buffers.headers))
+            elif name == "topic":
+                arrays.append(types.repeated(types.string, [(run[0], run[3]) for run in self._runs]))
+            elif name == "partition":
+                arrays.append(types.repeated(types.int32, [(run[1], run[3]) for run in self._runs]))
+            else:
+                arrays.append(types.repeated(types.int32, [(run[2], run[3]) for run in self._runs]))
+        return types.pa.RecordBatch.from_arrays(arrays, schema=types.schema(self._names, self._views))
+
+    def _binary(self, types: _Types, rows: int, buffers: BinaryBuffers | None) -> pa.Array:
+        assert buffers is not None
+        if not self._views:
+            return types.binary_array(types.binary, rows, buffers)
+        variadic = [types.pa.py_buffer(data) for data in self._data]
+        layout = [_validity(types, buffers), types.pa.py_buffer(buffers.offsets), *variadic]
+        return types.pa.Array.from_buffers(types.view, rows, layout, buffers.nulls)
+
+
+def to_arrow(
+    fetched: Iterable[Fetched],
+    *,
+    columns: Sequence[str] | None = None,
+    values: Values = "binary",
+    check_crc: bool = True,
+    max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
+) -> pa.RecordBatch:
+    """The records of several fetches, each (bytes, topic, partition, offset fetched from), as one record batch.
+
+    Columns: key, value, topic, partition, offset, timestamp (microseconds, UTC), timestampType, headers. Control
+    batches are left out, and so is a partial batch at the end of each.
+
+    Raises:
+        CorruptRecordError: something is wrong anywhere in them; names topic, partition and offset.
+        OverflowError: a column would hold more than 2 GiB. Use ``ArrowBuilder``, which stops there.
+    """
+    builder = ArrowBuilder(columns, values=values)
+    for buffer, topic, partition, from_offset in fetched:
+        decoder = RecordDecoder(
+            buffer,
+            topic=topic,
+            partition=partition,
+            from_offset=from_offset,
+            check_crc=check_crc,
+            max_decompressed=max_decompressed,
+        )
+        builder.add(decoder)
+        if not decoder.exhausted:
+            raise OverflowError(f"{topic}-{partition}: at offset {decoder.next_offset} a column has reached 2 GiB")
+    return builder.finish()
+
+
+def _headers(types: _Types, rows: int, buffers: HeaderBuffers | None) -> pa.Array:
+    assert buffers is not None
+    if buffers.nulls == rows:
+        return types.pa.nulls(rows, types.headers)
+    names = types.binary_array(types.string, buffers.total, buffers.names)
+    values = types.binary_array(types.binary, buffers.total, buffers.values)
+    pairs = types.pa.StructArray.from_arrays([names, values], fields=list(types.header))
+    validity = types.pa.py_buffer(buffers.validity) if buffers.nulls else None
+    layout = [validity, types.pa.py_buffer(buffers.offsets)]
+    return types.pa.Array.from_buffers(types.headers, rows, layout, buffers.nulls, children=[pairs])
+
+
+def _validity(types: _Types, buffers: BinaryBuffers) -> Any:
+    return types.pa.py_buffer(buffers.validity) if buffers.nulls else None
+
+
+class _Types:
+    """pyarrow, imported once, and the types of the columns."""
+
+    def __init__(self) -> None:
+        import pyarrow as pa
+
+        self.pa = pa
+        self.binary = pa.binary()
+        self.string = pa.string()
+        self.int32 = pa.int32()
+        self.int64 = pa.int64()
+        self.timestamp = pa.timestamp("us", tz="UTC")
+        self.header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+        self.headers = pa.list_(pa.field("element", self.header, nullable=False))
+        self.schema = functools.cache(self._schema)
+
+    @functools.cached_property
+    def view(self) -> Any:
+        return self.pa.binary_view()
+
+    def _schema(self, columns: tuple[str, ...], views: bool) -> Any:
+        binary = self.view if views else self.binary
+        types = {
+            "key": binary,
+            "value": binary,
+            "topic": self.string,
+            "partition": self.int32,
+            "offset": self.int64,
+            "timestamp": self.timestamp,
+            "timestampType": self.int32,
+            "headers": self.headers,
+        }
+        return self.pa.schema([(name, types[name]) for name in columns])
+
+    def fixed(self, of: Any, rows: int, data: Buffer | None) -> Any:
+        return self.pa.Array.from_buffers(of, rows, [None, self.pa.py_buffer(data)], 0)
+
+    def binary_array(self, of: Any, rows: int, buffers: BinaryBuffers) -> Any:
+        layout = [_validity(self, buffers), self.pa.py_buffer(buffers.offsets), self.pa.py_buffer(buffers.data)]
+        return self.pa.Array.from_buffers(of, rows, layout, buffers.nulls)
+
+    def repeated(self, of: Any, runs: list[tuple[Any, int]]) -> Any:
+        """A column made of runs of equal values."""
+        parts = [self.pa.repeat(self.pa.scalar(value, of), rows) for value, rows in runs]
+        if len(parts) == 1:
+            return parts[0]
+        return self.pa.concat_arrays(parts) if parts else self.pa.array([], of)
+
+
+@functools.cache
+def _types() -> _Types:
+    return _Types()

@@ -1,0 +1,269 @@
+"""The columnar kernel in plain Python: records to Arrow buffers. Twin and oracle of ``_columns``.
+
+The same interface as ``_columns`` with equal results and equal errors; picked by ``triokafka.kernels`` when that one is
+not compiled. Makes plain buffers in Arrow's layout and does not know pyarrow.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from triokafka.records.corruption import corrupt_batch, corrupt_record
+from triokafka.records.plain_kernel import read_headers, read_varint
+from triokafka.structs import Buffer
+
+OFFSET: Final = 1
+TIMESTAMP: Final = 2
+KEY: Final = 4
+VALUE: Final = 8
+HEADERS: Final = 16
+
+MAX_COLUMN_BYTES: Final = (1 << 31) - 1
+_INLINE: Final = 12
+_TWO_63: Final = 1 << 63
+_TWO_64: Final = 1 << 64
+
+
+class BinaryBuffers(NamedTuple):
+    """One nullable binary column: ``offsets`` are 32-bit, or 16-byte views when ``data`` is None."""
+
+    validity: Buffer
+    nulls: int
+    offsets: Buffer
+    data: Buffer | None
+
+
+class HeaderBuffers(NamedTuple):
+    """The headers column: a list, null for a record without headers, of (name, value)."""
+
+    validity: Buffer
+    nulls: int
+    offsets: Buffer
+    total: int
+    names: BinaryBuffers
+    values: BinaryBuffers
+
+
+class ColumnBuffers(NamedTuple):
+    """What ``ColumnAppender.finish`` returns; a column that was not asked for is None."""
+
+    rows: int
+    offset: Buffer | None
+    timestamp: Buffer | None
+    key: BinaryBuffers | None
+    value: BinaryBuffers | None
+    headers: HeaderBuffers | None
+
+
+class _Binary:
+    """A nullable binary column in the making."""
+
+    def __init__(self, views: bool) -> None:
+        self.views = views
+        self.valid = array("B")
+        self.nulls = 0
+        self.parts: list[bytes] = []
+        self.offsets = array("i", () if views else (0,))
+        self.used = 0
+
+    def add(self, row: int, data: Buffer | None, number: int, position: int) -> None:
+        """Add the value of ``row``, which lies at ``position`` of the data buffer ``number``."""
+        if row & 7 == 0:
+            self.valid.append(0xFF)
+        size = 0
+        if data is None:
+            self.valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self.nulls += 1
+        else:
+            size = len(data)
+        if not self.views:
+            if data:
+                self.parts.append(bytes(data))
+            self.used += size
+            self.offsets.append(self.used)
+        elif size <= _INLINE:
+            inline = bytes(data or b"").ljust(_INLINE, b"\0")
+            self.parts.append(size.to_bytes(4, sys.byteorder) + inline)
+        else:
+            assert data is not None
+            self.parts.append(
+                size.to_bytes(4, sys.byteorder)
+                + bytes(data[:4])
+                + number.to_bytes(4, sys.byteorder)
+                + position.to_bytes(4, sys.byteorder)
+            )
+
+    def finish(self) -> BinaryBuffers:
+        joined = b"".join(self.parts)
+        if self.views:
+            return BinaryBuffers(self.valid.tobytes(), self.nulls, joined, None)
+        return BinaryBuffers(self.valid.tobytes(), self.nulls, self.offsets.tobytes(), joined)
+
+
+class ColumnAppender:
+    """Records of many batches gathered into columns.
+
+    ``columns`` is a sum of ``OFFSET``, ``TIMESTAMP``, ``KEY``, ``VALUE`` and ``HEADERS``; what is not asked for is not
+    looked at. With ``views`` keys and values stay where they are and the columns point to them.
+    """
+
+    def __init__(self, columns: int, views: bool) -> None:
+        self.rows = 0
+        self._columns = columns
+        self._offset = array("q")
+        self._timestamp = array("q")
+        self._key = _Binary(views)
+        self._value = _Binary(views)
+        self._header_offsets = array("i", (0,))
+        self._header_valid = array("B")
+        self._header_nulls = 0
+        self._header_count = 0
+        self._header_names = _Binary(False)
+        self._header_values = _Binary(False)
+
+    def has_room(self, size: int) -> bool:
+        """Whether ``size`` more bytes fit every column: Arrow's offsets have 32 bits."""
+        # An invalid byte of a header name becomes a replacement character of three.
+        used = max(self._key.used, self._value.used, self._header_names.used + 2 * size)
+        return used + size <= MAX_COLUMN_BYTES
+
+    def append(
+        self,
+        limit: int,
+        data: Buffer,
+        position: int,
+        end: int,
+        index: int,
+        count: int,
+        previous_delta: int,
+        base_offset: int,
+        last_delta: int,
+        base_timestamp: int,
+        append_time: int,
+        timestamp_type: int,
+        from_offset: int,
+        number: int,
+        shift: int,
+    ) -> tuple[int, int, int]:
+        """Add records ``index`` to ``count - 1`` of ``data`` from ``position`` on, at most ``limit``.
+
+        Records below ``from_offset`` are checked but not added. With ``timestamp_type`` 1 every record gets
+        ``append_time``. Views point into the data buffer ``number``, in which ``data[0]`` is at ``shift``. Returns
+        (position, index, previous_delta) to go on with.
+
+        Raises:
+            CorruptRecordError: a length, count or offset does not fit; the records before are there.
+        """
+        raw = memoryview(data)
+        wanted = limit
+        columns = self._columns
+        try:
+            while index < count and wanted > 0:
+                size, position = read_varint(raw[:end], position, 32)
+                record_end = position + (size >> 1)
+                if size & 1 or record_end > end:
+                    raise ValueError("its length is more than the batch holds")
+                record = raw[:record_end]
+                record[position]  # attributes: unused, but they have to be there
+                raw_timestamp, position = read_varint(record, position + 1, 64)
+                raw_delta, position = read_varint(record, position, 32)
+                delta = raw_delta >> 1
+                if raw_delta & 1 or delta <= previous_delta or delta > last_delta:
+                    raise ValueError("its offset is out of order")
+                key, key_position, position = _read_field(record, position, "key")
+                value, value_position, position = _read_field(record, position, "value")
+                if base_offset + delta >= from_offset:
+                    if columns & HEADERS:
+                        self._add_headers(_read_header_list(record, position))
+                    timestamp = append_time if timestamp_type == 1 else base_timestamp + _zigzag(raw_timestamp)
+                    row = self.rows
+                    if columns & OFFSET:
+                        self._offset.append(base_offset + delta)
+                    if columns & TIMESTAMP:
+                        self._timestamp.append(_microseconds(timestamp))
+                    if columns & KEY:
+                        self._key.add(row, key, number, shift + key_position)
+                    if columns & VALUE:
+                        self._value.add(row, value, number, shift + value_position)
+                    self.rows = row + 1
+                    wanted -= 1
+                position = record_end
+                previous_delta = delta
+                index += 1
+        except IndexError:
+            raise corrupt_record("", 0, base_offset, index, "it ends too early") from None
+        except ValueError as wrong:
+            raise corrupt_record("", 0, base_offset, index, str(wrong)) from None
+        if index == count and position != end:
+            raise corrupt_batch("", 0, base_offset, f"{end - position} bytes follow its {count} records")
+        return position, index, previous_delta
+
+    def _add_headers(self, headers: Sequence[tuple[str, bytes | None]]) -> None:
+        row = self.rows
+        if row & 7 == 0:
+            self._header_valid.append(0xFF)
+        if not headers:
+            self._header_valid[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+            self._header_nulls += 1
+        for name, value in headers:
+            self._header_names.add(self._header_count, name.encode(), 0, 0)
+            self._header_values.add(self._header_count, value, 0, 0)
+            self._header_count += 1
+        self._header_offsets.append(self._header_count)
+
+    def finish(self) -> ColumnBuffers:
+        """The columns; the appender is not to be used any more."""
+        columns = self._columns
+        headers = None
+        if columns & HEADERS:
+            headers = HeaderBuffers(
+                self._header_valid.tobytes(),
+                self._header_nulls,
+                self._header_offsets.tobytes(),
+                self._header_count,
+                self._header_names.finish(),
+                self._header_values.finish(),
+            )
+        return ColumnBuffers(
+            self.rows,
+            self._offset.tobytes() if columns & OFFSET else None,
+            self._timestamp.tobytes() if columns & TIMESTAMP else None,
+            self._key.finish() if columns & KEY else None,
+            self._value.finish() if columns & VALUE else None,
+            headers,
+        )
+
+
+def _read_field(record: memoryview, position: int, name: str) -> tuple[memoryview | None, int, int]:
+    """A nullable byte string: (itself, where it starts, where it ends)."""
+    raw, position = read_varint(record, position, 32)
+    if raw == 1:
+        return None, position, position
+    stop = position + (raw >> 1)
+    if raw & 1 or stop > len(record):
+        raise ValueError(f"its {name} has a wrong length")
+    return record[position:stop], position, stop
+
+
+def _read_header_list(record: memoryview, position: int) -> tuple[tuple[str, bytes | None], ...]:
+    raw, position = read_varint(record, position, 32)
+    if raw & 1 or raw >> 2 > len(record) - position:
+        raise ValueError("its header count is more than it holds")
+    rest = bytes(record[position:])
+    headers, position = read_headers(rest, 0, len(rest), raw >> 1)
+    if position != len(rest):
+        raise ValueError("its fields do not fill its length")
+    return headers
+
+
+def _zigzag(raw: int) -> int:
+    return (raw >> 1) ^ -(raw & 1)
+
+
+def _microseconds(milliseconds: int) -> int:
+    """Milliseconds to microseconds; what does not fit 64 bits wraps, as it does in the compiled kernel."""
+    wrapped = (milliseconds + _TWO_63) % _TWO_64 - _TWO_63
+    return (wrapped * 1000 + _TWO_63) % _TWO_64 - _TWO_63
