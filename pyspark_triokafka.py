@@ -1,0 +1,45 @@
+"""Lets Spark find ``format("triokafka")``: Spark imports every top-level module named ``pyspark_*``.
+
+It imports nothing of triokafka until the source is used, because a failing import here would break every Python source
+of the session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """Kafka topics as DataFrames, with the options and columns of Spark's own Kafka connector."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "triokafka"
+
+    def schema(self) -> StructType:
+        """The connector's columns; ``headers`` only with ``includeHeaders``."""
+        from triokafka.spark.options import ReadOptions
+        from triokafka.spark.schema import spark_schema
+
+        return spark_schema(ReadOptions.parse(self._options()))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The batch reader. A schema of the user's is refused."""
+        from triokafka.spark.reader import TopicReader
+
+        from triokafka.spark.options import ReadOptions
+        from triokafka.spark.schema import check_schema
+
+        options = ReadOptions.parse(self._options())
+        check_schema(schema, options)
+        return TopicReader(options)
+
+    def _options(self) -> dict[str, Any]:
+        return dict(self.options)

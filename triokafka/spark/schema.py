@@ -1,0 +1,57 @@
+"""The columns: the same names, types and order as Spark's own Kafka source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from triokafka.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from triokafka.spark.options import ReadOptions
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+
+def columns(options: ReadOptions) -> list[str]:
+    """The names of the columns of a read, in order."""
+    return [*COLUMNS, "headers"] if options.include_headers else list(COLUMNS)
+
+
+def spark_schema(options: ReadOptions) -> StructType:
+    """The schema as Spark has it; every column may be null."""
+    from pyspark.sql import types
+
+    header = types.StructType(
+        [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
+    )
+    kinds = {
+        "key": types.BinaryType(),
+        "value": types.BinaryType(),
+        "topic": types.StringType(),
+        "partition": types.IntegerType(),
+        "offset": types.LongType(),
+        "timestamp": types.TimestampType(),
+        "timestampType": types.IntegerType(),
+        "headers": types.ArrayType(header),
+    }
+    return types.StructType([types.StructField(name, kinds[name]) for name in columns(options)])
+
+
+def arrow_schema(options: ReadOptions) -> pyarrow.Schema:
+    """The schema of the record batches that the reader yields; Spark compares it to the letter."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(spark_schema(options), timezone="UTC")
+
+
+def check_schema(schema: StructType, options: ReadOptions) -> None:
+    """Refuse a schema given by the user.
+
+    Raises:
+        ConfigurationError: it is not the source's own.
+    """
+    if schema != spark_schema(options):
+        raise ConfigurationError("Kafka source has a fixed schema and cannot be set with a custom one")
