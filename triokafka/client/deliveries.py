@@ -102,7 +102,8 @@ class Delivery:
 
 
 class FilteredDelivery(Delivery):
-    """The delivery of a record that an interceptor dropped: nothing was sent, and awaiting it says so with offset -1."""
+    """The delivery of a record that an interceptor dropped: nothing was sent, and awaiting it says so with offset
+    -1."""
 
     __slots__ = ("_topic",)
 
@@ -145,9 +146,8 @@ class OffsetRange(NamedTuple):
 class _Span(NamedTuple):
     batch: ProducerBatch
     first: int
-    count: int
-    timestamps: Any
-    start: int
+    records: int
+    timestamp: int
 
 
 class Deliveries:
@@ -157,64 +157,80 @@ class Deliveries:
     failures are one, else an `ExceptionGroup` of them. Iterating gives one `Delivery` per record, in order.
     """
 
-    __slots__ = ("_count", "_spans")
+    __slots__ = ("_count", "_singles", "_spans")
 
     def __init__(self) -> None:
         self._spans: list[_Span] = []
+        self._singles: list[Delivery] = []
         self._count = 0
 
-    def add(self, batch: ProducerBatch, first: int, count: int, timestamps: Any, start: int) -> None:
-        """Note that ``count`` records were put into ``batch`` from its index ``first`` on (the producer's business).
-
-        ``timestamps`` is one for all, or a sequence in which the first of them has the index ``start``.
-        """
-        self._spans.append(_Span(batch, first, count, timestamps, start))
+    def add(self, batch: ProducerBatch, first: int, count: int, timestamp: int) -> None:
+        """Note ``count`` records that were put into ``batch`` from its index ``first`` on (the producer's business)."""
+        self._spans.append(_Span(batch, first, count, timestamp))
         self._count += count
+
+    def add_one(self, delivery: Delivery) -> None:
+        """Note one record that was sent by itself (the producer's business)."""
+        self._singles.append(delivery)
+        self._count += 1
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Delivery]:
-        for batch, first, count, timestamps, start in self._spans:
-            for i in range(count):
-                timestamp = timestamps if isinstance(timestamps, int) else timestamps[start + i]
-                yield Delivery(batch, first + i, timestamp, -1, -1)
+        for batch, first, records, timestamp in self._spans:
+            for index in range(first, first + records):
+                yield Delivery(batch, index, timestamp, -1, -1)
+        yield from self._singles
 
     @property
     def done(self) -> bool:
         """Whether all records are acknowledged or have failed."""
-        return all(piece.done for span in self._spans for piece, _, _ in span.batch.pieces_of(span.first, span.count))
+        return all(piece.done for span in self._spans for piece, _, _ in _pieces(span)) and all(
+            delivery.done for delivery in self._singles
+        )
 
     async def _wait(self) -> dict[TopicPartition, OffsetRange]:
         found: dict[TopicPartition, OffsetRange] = {}
         errors: list[Exception] = []
         for span in self._spans:
-            pending = True
-            while pending:
-                pending = False
-                for piece, _, _ in span.batch.pieces_of(span.first, span.count):
-                    if not piece.done:
-                        await piece.wait()
-                        pending = True
-                        break
-            for piece, first, count in span.batch.pieces_of(span.first, span.count):
-                for index in range(first, first + count) if piece.failed else ():
-                    error = piece.error_for(index)
-                    if error is not None:
-                        piece.note_observed(index)
-                        if not errors or errors[-1] is not error:
-                            errors.append(error)
+            while (waiting := next((piece for piece, _, _ in _pieces(span) if not piece.done), None)) is not None:
+                await waiting.wait()
+            for piece, first, count in _pieces(span):
                 if piece.failed:
-                    continue
-                base = piece.base_offset
-                low, high = (base + first, base + first + count - 1) if base >= 0 else (-1, -1)
-                before = found.get(piece.topic_partition)
-                if before is not None:
-                    low, high = min(before.first, low), max(before.last, high)
-                found[piece.topic_partition] = OffsetRange(low, high)
+                    for index in range(first, first + count):
+                        piece.note_observed(index)
+                        _add_error(errors, piece.error_for(index))
+                else:
+                    base = piece.base_offset
+                    offsets = (base + first, base + first + count - 1) if base >= 0 else (-1, -1)
+                    _add_range(found, piece.topic_partition, *offsets)
+        for delivery in self._singles:
+            try:
+                metadata = await delivery
+            except Exception as error:
+                _add_error(errors, error)
+            else:
+                _add_range(found, metadata.topic_partition, metadata.offset, metadata.offset)
         if errors:
             raise errors[0] if len(errors) == 1 else ExceptionGroup("records were not delivered", errors)
         return found
 
     def __await__(self) -> Generator[Any, Any, dict[TopicPartition, OffsetRange]]:
         return self._wait().__await__()
+
+
+def _pieces(span: _Span) -> Iterator[tuple[ProducerBatch, int, int]]:
+    return span.batch.pieces_of(span.first, span.records)
+
+
+def _add_error(errors: list[Exception], error: Exception | None) -> None:
+    if error is not None and not any(known is error for known in errors):
+        errors.append(error)
+
+
+def _add_range(found: dict[TopicPartition, OffsetRange], partition: TopicPartition, low: int, high: int) -> None:
+    before = found.get(partition)
+    if before is not None:
+        low, high = min(before.first, low), max(before.last, high)
+    found[partition] = OffsetRange(low, high)

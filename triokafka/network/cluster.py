@@ -551,8 +551,8 @@ class NetworkClient:
             self._rebootstrap_if_stale()
             return
         if getattr(response, "error_code", 0):
-            error = for_code(response.error_code)("the broker asks to start over")
-            self.metadata.failed_update(self.world.now(), error)
+            refusal = for_code(response.error_code)("the broker asks to start over")
+            self.metadata.failed_update(self.world.now(), refusal)
             self._use_bootstrap = True
             return
         if self.metadata.update(response, topics, self.world.now()):

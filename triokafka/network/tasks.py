@@ -4,6 +4,7 @@ body."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVarTuple, Unpack
 
 import trio
@@ -20,7 +21,7 @@ class BackgroundTasks:
 
     def __init__(self, on_failure: Callable[[Exception], None]) -> None:
         self._on_failure = on_failure
-        self._manager: trio._core._run.NurseryManager | None = None
+        self._manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -30,8 +31,8 @@ class BackgroundTasks:
 
     async def open(self) -> None:
         """Open the nursery; starts nothing."""
-        self._manager = trio.open_nursery()
-        self._nursery = await self._manager.__aenter__()
+        manager = self._manager = trio.open_nursery()
+        self._nursery = await manager.__aenter__()
 
     def start(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *args: *Ts, name: str) -> None:
         """Start a task. Raises `RuntimeError` when closed."""

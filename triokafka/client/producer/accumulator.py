@@ -7,10 +7,9 @@ bytes a batch holds until it is settled and off the wire.
 
 from __future__ import annotations
 
-
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from triokafka.client.producer.batch import ProducerBatch
@@ -42,32 +41,46 @@ class AccumulatorSettings:
     one_in_flight: bool = False
     idempotent: bool = False
 
+    @property
+    def batch_limit(self) -> int:
+        """Bytes that a finished batch should have at most; only a single large record makes one larger."""
+        return max(min(self.batch_size, self.max_request_size), _BATCH_HEADER + 1)
+
+    @staticmethod
+    def record_bound(key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:
+        """The most bytes that a record can take in a batch, before compression."""
+        size = _RECORD_OVERHEAD + (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
+        for name, content in headers:
+            size += 10 + 3 * len(name) + (len(content) if content is not None else 0)
+        return size
+
 
 class PartitionQueue:
     """The batches of one partition that are to be sent, the oldest first; the last may still be open.
 
-    ``on_wire`` counts batches in unanswered requests.
+    ``on_wire`` counts batches in unanswered requests; ``filled`` the bytes of all batches that were closed.
     """
 
-    __slots__ = ("_next_number", "batches", "on_wire", "open", "sequences", "topic_partition")
+    __slots__ = ("_next_number", "batches", "filled", "on_wire", "open", "sequences", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
         self.on_wire = 0
+        self.filled = 0
         self.sequences = PartitionSequences()
         self._next_number = 0
 
-    def take_number(self) -> int:
-        """The number of the next batch, or piece of a batch."""
-        number = self._next_number
+    def take_number(self) -> tuple[int, ...]:
+        """The number of the next batch."""
         self._next_number += 1
-        return number
+        return (self._next_number,)
 
     def close_open(self) -> None:
         """Close the batch that is being filled; later records cannot slip into it (`client/ACC-6`)."""
         if self.open is not None:
+            self.filled += self.open.size
             self.open.close()
             self.open = None
 
@@ -137,50 +150,31 @@ class Accumulator:
             queue = self.queues[topic_partition] = PartitionQueue(topic_partition)
         return queue
 
-    def buffer_size_for(self, topic: str, key: Buffer | None, value: Buffer | None, headers: Sequence[object]) -> int:
-        """Bytes to borrow for a new batch that begins with this record: what batches take, or what the record does."""
-        return max(self._limit(topic), self.record_bound(key, value, headers) + _BATCH_HEADER)
-
-    def _limit(self, topic: str) -> int:
-        size = max(min(self.settings.batch_size, self.settings.max_request_size), _BATCH_HEADER + 1)
-        if self.settings.compression_type == "none":
-            return size
-        return _BATCH_HEADER + int((size - _BATCH_HEADER) / self._ratios.expected(topic))
-
-    @staticmethod
-    def record_bound(key: Buffer | None, value: Buffer | None, headers: Sequence[object]) -> int:
-        """The most bytes that a record can take in a batch, before compression."""
-        size = _RECORD_OVERHEAD + (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
-        for header in headers:
-            name, content = header  # type: ignore[misc]
-            size += 10 + 3 * len(name) + (len(content) if content is not None else 0)
-        return size
+    def buffer_size_for(self, topic: str, record_size: int) -> int:
+        """Bytes to borrow for a new batch that begins with a record of this size: what batches take, or what it
+        does."""
+        size = self.settings.batch_limit
+        if self.settings.compression_type != "none":
+            size = _BATCH_HEADER + int((size - _BATCH_HEADER) / self._ratios.expected(topic))
+        return max(size, record_size + _BATCH_HEADER)
 
     def open_batch(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
         """Start a batch in a borrowed buffer, at the end of a queue. The caller appends to it at once."""
         queue.close_open()
         settings = self.settings
         builder = BatchBuilder(
-            max(min(settings.batch_size, settings.max_request_size), _BATCH_HEADER + 1),
+            settings.batch_limit,
             compression=settings.compression_type,
             level=settings.compression_level,
             expected_ratio=self._ratios.expected(queue.topic_partition.topic),
             buffer=buffer,
         )
-        batch = ProducerBatch(
-            queue.topic_partition, queue.take_number(), builder, reserved=len(buffer), created_at=now
-        )
+        batch = ProducerBatch(queue.topic_partition, queue.take_number(), builder, reserved=len(buffer), created_at=now)
         queue.batches.append(batch)
         queue.open = batch
         self._active[queue.topic_partition] = queue
         self._incomplete[batch] = None
         return batch
-
-    def drop_empty(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Take back a batch whose first record could not be encoded."""
-        self._unqueue(batch)
-        self._settled(batch)
-        self._release(batch)
 
     # ---------------------------------------------------------------- what is ready
 
@@ -198,8 +192,13 @@ class Accumulator:
         """Whether any batch waits in a queue."""
         return bool(self._active)
 
+    def waiting_topics(self) -> list[str]:
+        """Topics with batches in a queue."""
+        return list(dict.fromkeys(topic for topic, _ in self._active))
+
     def ready(self, cluster: Cluster, now: float) -> Ready:
-        """The nodes that have something sendable, decided by the head of each queue alone (`client/ACC-9` to `ACC-20`)."""
+        """The nodes that have something sendable, decided by the head of each queue alone (`client/ACC-9` to
+        `ACC-20`)."""
         settings = self.settings
         hurry = self.flushes > 0 or self.closing or self.pool.waiting > 0
         nodes: dict[int, None] = {}
@@ -320,7 +319,8 @@ class Accumulator:
         return told
 
     def late_answer(self, batch: ProducerBatch, *, written: bool) -> None:
-        """The request of a batch that had been given up on the wire has ended: only now may its memory be lent again."""
+        """The request of a batch that had been given up on the wire has ended: only now may its memory be lent
+        again."""
         queue = self.queues[batch.topic_partition]
         if self.settings.idempotent:
             if written:
@@ -401,6 +401,10 @@ class Accumulator:
             self.pool.release(buffer, reserved)
 
     # ---------------------------------------------------------------- idempotence
+
+    def disable_idempotence(self) -> None:
+        """Go on without sequence numbers: the brokers do not know them."""
+        self.settings = replace(self.settings, idempotent=False)
 
     def note_trouble(self, queue: PartitionQueue) -> None:
         """A partition's sequence was disturbed: `take_restarts` is to look at it."""

@@ -22,9 +22,10 @@ NO_SEQUENCE = -1
 class ProducerBatch:
     """Records of one partition that are sent and settled together.
 
-    ``number`` counts the batches of the partition and is the order in which they are to be written. ``reserved`` is
-    what the buffer pool lent for it, in bytes. ``attempts`` counts requests that carried it. Settled exactly once
-    (`client/BAT-3`), as a whole; when it was split, its pieces are settled instead and `piece_for` leads to them.
+    ``number`` is the order in which the partition's batches are to be written; pieces of a split one extend its
+    number. ``reserved`` is what the buffer pool lent for it, in bytes. ``attempts`` counts requests that carried it.
+    Settled exactly once (`client/BAT-3`), as a whole; when it was split, its pieces are settled instead and
+    `piece_for` leads to them.
     """
 
     __slots__ = (
@@ -54,7 +55,13 @@ class ProducerBatch:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, number: int, builder: BatchBuilder, *, reserved: int, created_at: float
+        self,
+        topic_partition: TopicPartition,
+        number: tuple[int, ...],
+        builder: BatchBuilder,
+        *,
+        reserved: int,
+        created_at: float,
     ) -> None:
         self.topic_partition = topic_partition
         self.number = number
@@ -159,7 +166,8 @@ class ProducerBatch:
         error: Exception | None = None,
         record_errors: dict[int, Exception] | None = None,
     ) -> bool:
-        """End with an offset or an error: run the callbacks in record order, then wake who waits. False if it had ended.
+        """End with an offset or an error: run the callbacks in record order, then wake who waits. False if it had
+        ended.
 
         ``record_errors`` are the errors of single records, where the broker named them (KIP-467).
         """

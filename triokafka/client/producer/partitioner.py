@@ -66,10 +66,10 @@ class Partitioner(ABC):
         It must not block. What it raises, ``send`` raises.
         """
 
-    def on_new_batch(self, topic: str, partition: int) -> None:
+    def on_new_batch(self, topic: str, partition: int) -> None:  # noqa: B027 - not every partitioner cares
         """A batch was begun for this partition: a sticky partitioner may now choose another."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Called when the producer's block is left."""
 
 

@@ -50,9 +50,7 @@ def build_request(
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
 
 
-def read_response(
-    response: ProduceResponse, names: Mapping[uuid.UUID, str]
-) -> dict[TopicPartition, ProduceAnswer]:
+def read_response(response: ProduceResponse, names: Mapping[uuid.UUID, str]) -> dict[TopicPartition, ProduceAnswer]:
     """The answers by partition; ``names`` are topic names by id, for versions that know topics by id only."""
     nodes = {n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints}
     answers: dict[TopicPartition, ProduceAnswer] = {}

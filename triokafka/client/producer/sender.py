@@ -1,7 +1,7 @@
 """The one task that empties the accumulator: which batches go out now, and what their answers mean.
 
-It never waits for a broker: requests are handed to the network client, and answers come back as calls. Every wake-up runs
-`Sender.step`, which is all there is to it; between wake-ups it sleeps until linger, back-off or a timeout ends.
+It never waits for a broker: requests are handed to the network client, and answers come back as calls. Every wake-up
+runs `Sender.step`, which is all there is to it; between wake-ups it sleeps until linger, back-off or a timeout ends.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _FIRST_ZSTD_VERSION: Final = 7
 class Sender:
     """Drives one producer's accumulator over one network client.
 
-    ``start_task`` starts a background task of the producer; ``on_fatal`` is told of errors after which the producer cannot
-    go on. ``counters`` are totals since the start.
+    ``start_identity_task`` starts `fetch_identity` as a task of the producer; ``on_fatal`` is told of errors after
+    which the producer cannot go on. ``counters`` are totals since the start.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Sender:
         acks: int,
         retries: int,
         idempotence_required: bool,
-        start_task: Callable[[], None],
+        start_identity_task: Callable[[], None],
         on_fatal: Callable[[Exception], None],
     ) -> None:
         self.identity = ProducerIdentity()
@@ -74,12 +74,11 @@ class Sender:
         self._acks = acks
         self._retries = retries
         self._idempotence_required = idempotence_required
-        self._start_identity_task = start_task
+        self._start_identity_task = start_identity_task
         self._on_fatal = on_fatal
         self._identity_wanted = False
         self._task: trio.lowlevel.Task | None = None
         self._woken = False
-        self._max_version = 7 if accumulator.settings.compression_type == "zstd" else None
 
     # ---------------------------------------------------------------- the task
 
@@ -114,7 +113,8 @@ class Sender:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def step(self, now: float) -> float:
-        """Do all that can be done now (`client/SND-1`); returns seconds until there may be more, unless woken before."""
+        """Do all that can be done now (`client/SND-1`); returns seconds until there may be more, unless woken
+        before."""
         accumulator, client = self._accumulator, self._client
         self._restart_partitions()
         accumulator.take_expired(now)
@@ -168,7 +168,9 @@ class Sender:
             request = build_request(batches, version, acks=acks, timeout_ms=self._request_timeout_ms, ids=topic_ids)
             self._client.submit(node, request, version, done, expect_response=acks != 0)
         except KafkaError as error:
-            self._answered(batches, None, error, refused_here=isinstance(error, (UnsupportedVersionError, ProtocolError)))
+            self._answered(
+                batches, None, error, refused_here=isinstance(error, (UnsupportedVersionError, ProtocolError))
+            )
             return
         self.counters["request_total"] += 1
         self.counters["byte_total"] += sum(batch.size for batch in batches)
@@ -248,7 +250,7 @@ class Sender:
             chance = self._world.random.random()
             accumulator.retry(batch, self._world.now(), chance=chance, at_once=known_leader)
             return
-        record_errors = None
+        record_errors: dict[int, Exception] | None = None
         if answer is not None and answer.record_errors:
             record_errors = {
                 index: InvalidRecordError(message or str(error)) for index, message in answer.record_errors.items()
@@ -292,8 +294,7 @@ class Sender:
     def _split(self, batch: ProducerBatch) -> None:
         """Halve a batch that the broker finds too large, as often as it takes (KIP-126)."""
         accumulator = self._accumulator
-        queue = accumulator.queue(batch.topic_partition)
-        pieces, starts = split_records(batch, queue.take_number, accumulator.settings)
+        pieces, starts = split_records(batch, accumulator.settings)
         self.counters["batch_split_total"] += 1
         logger.debug("%s: too large a batch is sent as %d smaller ones", batch.topic_partition, len(pieces))
         accumulator.split(batch, pieces, starts, self._world.now())
@@ -302,9 +303,9 @@ class Sender:
 
     def _restart_partitions(self) -> None:
         for queue in self._accumulator.take_restarts():
-            if queue.sequences.identity.producer_id == self.identity.producer_id:
-                if queue.sequences.identity.epoch >= self.identity.epoch:
-                    self.identity = self.identity.bumped()
+            numbered_by = queue.sequences.identity
+            if numbered_by.producer_id == self.identity.producer_id and numbered_by.epoch >= self.identity.epoch:
+                self.identity = self.identity.bumped()
             if not self.identity.known:
                 self._accumulator.note_trouble(queue)  # epochs are used up: wait for a new id
                 self._want_identity()
@@ -351,6 +352,3 @@ class Sender:
         finally:
             self._identity_wanted = False
             self.wake()
-
-
-

@@ -2,8 +2,8 @@
 
 Every batch gets the next sequence number of its partition when it is first sent, and keeps it through retries, so that
 the broker can drop what it has and refuse what leaves a gap. When the broker has lost track, or a batch failed for good
-and left a gap, the epoch grows and the partition's batches are numbered from 0 again; that waits until none of them is on
-the wire, so that no answer can belong to the old numbers.
+and left a gap, the epoch grows and the partition's batches are numbered from 0 again; that waits until none of them
+is on the wire, so that no answer can belong to the old numbers.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class ProducerIdentity(NamedTuple):
 class PartitionSequences:
     """The sequence numbers of one partition.
 
-    ``in_flight`` holds the batches that have a number and are not settled, in order: on the wire or waiting for a retry.
-    ``bump_wanted`` stops the partition until `restart`.
+    ``in_flight`` holds the batches that have a number and are not settled, in order: on the wire or waiting for a
+    retry. ``bump_wanted`` stops the partition until `restart`.
     """
 
     __slots__ = ("bump_wanted", "identity", "in_flight", "last_acked", "next", "unresolved")

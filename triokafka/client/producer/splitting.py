@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from triokafka.client.producer.accumulator import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.records import BatchBuilder, decode_records
 
 
-def split_records(
-    batch: ProducerBatch, take_number: Callable[[], int], settings: AccumulatorSettings
-) -> tuple[list[ProducerBatch], list[int]]:
+def split_records(batch: ProducerBatch, settings: AccumulatorSettings) -> tuple[list[ProducerBatch], list[int]]:
     """The batch's records in two batches of half its size each (or one record, if that is larger).
 
     Returns the pieces and the index of the first record of each. They have no memory of the pool: what they hold is
-    bounded by what the batch held. The pieces keep the batch's number, so that they take its place in the queue.
+    bounded by what the batch held. Their numbers are below the batch's, so that they take its place in the queue.
     """
     records = decode_records(batch.build(), check_crc=False)
     middle = max(1, len(records) // 2)
     pieces: list[ProducerBatch] = []
-    starts = [0, middle]
-    for start, part in ((0, records[:middle]), (middle, records[middle:])):
-        size = sum(40 + len(r.key or b"") + len(r.value or b"") + sum(40 + len(n) * 3 + len(v or b"") for n, v in r.headers) for r in part)
-        builder = BatchBuilder(
-            size + 61, compression=settings.compression_type, level=settings.compression_level
-        )
+    for position, part in enumerate((records[:middle], records[middle:])):
+        size = sum(AccumulatorSettings.record_bound(r.key, r.value, r.headers) for r in part)
+        builder = BatchBuilder(size + 61, compression=settings.compression_type, level=settings.compression_level)
         builder.append_records([(r.timestamp, r.key, r.value, r.headers) for r in part])
         assert builder.count == len(part), "the pieces of a batch must hold all of its records"
         builder.close()
         piece = ProducerBatch(
-            batch.topic_partition, batch.number, builder, reserved=0, created_at=batch.created_at
+            batch.topic_partition, (*batch.number, position), builder, reserved=0, created_at=batch.created_at
         )
         pieces.append(piece)
-    return pieces, starts
+    return pieces, [0, middle]

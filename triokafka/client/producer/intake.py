@@ -1,0 +1,228 @@
+"""From a record to its place in a batch: serialize, find the topic's partitions, choose one, find memory.
+
+Everything that a send can wait for is here, in `Intake.learn` (metadata) and `Intake.open_batch` (memory). Cancelling
+either leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from triokafka.client.config import ProducerOptions
+from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings, PartitionQueue
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.interceptors import ProducerRecord
+from triokafka.client.producer.partitioner import KeyHash
+from triokafka.client.producer.topic_state import TopicState
+from triokafka.errors import (
+    BufferFullError,
+    MessageSizeTooLargeError,
+    MetadataNotReadyError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.network.cluster import NetworkClient
+from triokafka.network.metadata import Cluster, TopicMetadata
+from triokafka.structs import Buffer
+from triokafka.world import World
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Intake:
+    """The callers' half of a producer. ``check_usable`` raises when the producer is closed or has failed; ``wake`` is
+    the sender's.
+    """
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        accumulator: Accumulator,
+        client: NetworkClient,
+        *,
+        world: World,
+        check_usable: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.topics: dict[str, TopicState] = {}
+        self.key_hash = KeyHash()
+        self._options = options
+        self._accumulator = accumulator
+        self._pool = accumulator.pool
+        self._client = client
+        self._world = world
+        self._check_usable = check_usable
+        self._wake = wake
+        client.metadata.add_listener(self._metadata_changed)
+
+    def give_up_at(self) -> float:
+        """When a call that begins now must have what it waits for: one budget for all waits (`client/PRD-11`)."""
+        return self._world.now() + self._options.max_block_ms / 1000
+
+    # ---------------------------------------------------------------- topics
+
+    async def learn(self, topic: str, partition: int | None, give_up_at: float) -> TopicState:
+        """The topic's state; waits for its metadata if need be (`client/META-13`).
+
+        A partition that is not there is asked for again before it is refused: it may be new (`client/PART-1`).
+        """
+        known = self.topics.get(topic)
+        if known is None:
+            if not isinstance(topic, str) or not topic:
+                raise TypeError(f"topic={topic!r} is not the name of a topic")
+            left = max(0.0, give_up_at - self._world.now())
+            cluster = await self._client.metadata_for([topic], timeout_ms=left * 1000)
+            self._check_usable()
+            known = self._state_of(cluster.topics[topic])
+        if partition is not None and partition not in known.partitions:
+            if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
+                raise ValueError(f"partition={partition!r} is not the number of a partition")
+            left = max(0.0, give_up_at - self._world.now())
+            await self._client.refresh_metadata(timeout_ms=left * 1000)
+            self._check_usable()
+            known = self.known_now(topic, partition)
+        return known
+
+    def known_now(self, topic: str, partition: int | None = None) -> TopicState:
+        """The topic's state, without waiting. Raises `MetadataNotReadyError` or `UnknownTopicOrPartitionError`."""
+        known = self.topics.get(topic)
+        if known is None:
+            found = self._client.cluster.topics.get(topic)
+            if found is None:
+                self._client.metadata.use_topic(topic, self._world.now())
+                self._client.request_metadata_update()
+                raise MetadataNotReadyError(f"the partitions of {topic!r} are not known yet; they are being asked for")
+            known = self._state_of(found)
+        if partition is not None and partition not in known.partitions:
+            count = len(known.partitions)
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} has no partition {partition}: it has {count}, numbered from 0"
+            )
+        return known
+
+    def _state_of(self, topic: TopicMetadata) -> TopicState:
+        known = self.topics.get(topic.name)
+        if known is None:
+            known = self.topics[topic.name] = TopicState(topic, self._accumulator, self._world.random.random)
+        return known
+
+    def _metadata_changed(self, cluster: Cluster) -> None:
+        for name, known in list(self.topics.items()):
+            topic = cluster.topics.get(name)
+            if topic is None or len(topic.partitions) < len(known.partitions):
+                del self.topics[name]  # deleted, made anew, or forgotten: the next send asks again
+            else:
+                known.update(topic)
+
+    # ---------------------------------------------------------------- one record
+
+    def serialize(self, record: ProducerRecord) -> tuple[int, Buffer | None, Buffer | None]:
+        """Timestamp, key and value for the wire. Raises `TypeError` or `ValueError` for what cannot be sent."""
+        options = self._options
+        key = _serialized("key", record.key, options.key_serializer)
+        value = _serialized("value", record.value, options.value_serializer)
+        if record.headers:
+            _check_headers(record.headers)
+        timestamp = record.timestamp_ms
+        if timestamp is None:
+            timestamp = self._world.wall_ms()
+        elif isinstance(timestamp, bool) or not isinstance(timestamp, int) or not 0 <= timestamp < 2**63:
+            raise ValueError(f"timestamp_ms={timestamp!r} is not a number of milliseconds since the epoch")
+        return timestamp, key, value
+
+    def choose(
+        self, known: TopicState, partition: int | None, key: Buffer | None, value: Buffer | None
+    ) -> PartitionQueue:
+        """The queue for a record: its own partition, the partitioner's, by key, or the sticky one."""
+        if partition is not None:
+            chosen = partition
+        elif self._options.partitioner is not None:
+            chosen = known.custom_partition(self._options.partitioner, key, value)
+        elif key is None or self._options.partitioner_ignore_keys:
+            chosen = known.switch_if_due()
+        else:
+            chosen = self.key_hash(key) % len(known.queues)
+        return known.queues[chosen]
+
+    # ---------------------------------------------------------------- memory
+
+    def batch_bytes(self, queue: PartitionQueue, key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
+        """Memory for a new batch that this record begins. Raises `MessageSizeTooLargeError`."""
+        size = AccumulatorSettings.record_bound(key, value, headers)
+        if size > self._options.max_request_size:
+            raise MessageSizeTooLargeError(
+                f"a record of up to {size} bytes for {queue.topic_partition} is larger than"
+                f" max_request_size={self._options.max_request_size}"
+            )
+        return self._accumulator.buffer_size_for(queue.topic_partition.topic, size)
+
+    async def open_batch(self, queue: PartitionQueue, size: int, give_up_at: float) -> None:
+        """Make sure that the queue has an open batch, after yielding once to other tasks (`client/ACC-2` to `ACC-4`).
+
+        Waits while there is no memory. Nothing is held meanwhile, so another task may open one first: then that is it,
+        and the caller tries to append to it.
+        """
+        self._wake()
+        await trio.lowlevel.checkpoint()
+        self._check_usable()
+        if queue.open is not None:
+            return
+        buffer = self._pool.try_allocate(size)
+        if buffer is None:
+            self._wake()  # by the time the sender runs, somebody waits for memory, and every batch is sendable
+            buffer = await self._pool.allocate(size, max(0.0, give_up_at - self._world.now()))
+            try:
+                self._check_usable()
+            except BaseException:
+                self._pool.release(buffer, size)
+                raise
+            if queue.open is not None:
+                self._pool.release(buffer, size)
+                return
+        self._begin(queue, buffer)
+
+    def open_batch_nowait(self, queue: PartitionQueue, size: int) -> ProducerBatch:
+        """As `open_batch`, but raises `BufferFullError` instead of waiting, and does not yield."""
+        buffer = self._pool.try_allocate(size)
+        if buffer is None:
+            raise BufferFullError(
+                f"{self._pool.in_use} of buffer_memory={self._pool.total} bytes wait for acknowledgement;"
+                " let the event loop run, or await send instead"
+            )
+        self._wake()
+        return self._begin(queue, buffer)
+
+    def _begin(self, queue: PartitionQueue, buffer: bytearray) -> ProducerBatch:
+        now = self._world.now()
+        topic, partition = queue.topic_partition
+        batch = self._accumulator.open_batch(queue, buffer, now)
+        self._client.metadata.use_topic(topic, now)
+        if self._options.partitioner is not None:
+            self._options.partitioner.on_new_batch(topic, partition)
+        self._wake()
+        return batch
+
+
+def _serialized(what: str, given: Any, serializer: Callable[[Any], bytes | None] | None) -> Buffer | None:
+    if given is None:
+        return None
+    data: Any = given if serializer is None else serializer(given)
+    if data is None or isinstance(data, (bytes, bytearray)):
+        return data
+    if isinstance(data, memoryview):
+        return data.cast("B") if data.contiguous else bytes(data)
+    if serializer is None:
+        raise TypeError(f"the {what} is a {type(data).__name__}, not bytes: encode it, or give a {what}_serializer")
+    raise TypeError(f"the {what}_serializer {serializer!r} made a {type(data).__name__} of it, not bytes")
+
+
+def _check_headers(headers: Any) -> None:
+    for header in headers:
+        try:
+            name, content = header
+        except (TypeError, ValueError):
+            raise TypeError(f"headers are pairs of name and bytes, not {header!r}") from None
+        if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
+            raise TypeError(f"headers are pairs of a str and bytes (or None), not {header!r}")

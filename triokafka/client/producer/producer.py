@@ -1,0 +1,473 @@
+"""The producer as its user sees it: send, flush, and what entering and leaving its block mean.
+
+The way of one record takes no checkpoint, task, event or scope while an open batch has room for it; what waits, waits
+in `Intake`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+from weakref import WeakKeyDictionary
+
+import trio
+
+from triokafka.client.config import ProducerOptions
+from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, FilteredDelivery
+from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings, PartitionQueue
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.intake import Headers, Intake
+from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
+from triokafka.client.producer.many import send_many
+from triokafka.client.producer.partitioner import Partitioner
+from triokafka.client.producer.sender import Sender
+from triokafka.errors import ClosedError, ConfigurationError, KafkaError, KafkaTimeoutError
+from triokafka.network.backoff import Backoff
+from triokafka.network.cluster import NetworkClient
+from triokafka.network.metadata import PartitionMetadata
+from triokafka.network.tasks import BackgroundTasks
+from triokafka.structs import Buffer
+from triokafka.world import RealWorld, World
+
+logger = logging.getLogger(__name__)
+
+_MOST_REMEMBERED_FAILURES: Final = 1_000
+_NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
+
+
+class Producer:
+    """Sends records to Kafka topics. Use it as ``async with Producer(bootstrap_servers=…) as producer``.
+
+    One producer may be used by many tasks at once. Options are those of `ProducerOptions`, by keyword; ``world`` is for
+    simulations. A wrong option raises `ConfigurationError` here; nothing is connected before the first send.
+
+    Leaving the block sends what was accepted and waits for its acknowledgement, at most ``close_timeout_ms``, also when
+    the body was cancelled or raised. Failures of records whose delivery nobody awaited, and that had no callback, are
+    then raised together as an `ExceptionGroup`; an exception of the body leaves as itself, with a note about them.
+    """
+
+    def __init__(self, *, world: World | None = None, **options: Any) -> None:
+        opts = self.options = ProducerOptions.parse(options)
+        if opts.partitioner is not None and not isinstance(opts.partitioner, Partitioner):
+            raise ConfigurationError(f"partitioner={opts.partitioner!r} is not a Partitioner")
+        self._world = world if world is not None else RealWorld()
+        self._client = NetworkClient(
+            opts.network(client_id=f"triokafka-producer-{next(_NUMBERS.setdefault(self._world, itertools.count(1)))}"),
+            world=self._world,
+        )
+        settings = AccumulatorSettings(
+            batch_size=opts.batch_size,
+            linger=opts.linger_ms / 1000,
+            delivery_timeout=opts.delivery_timeout_ms / 1000,
+            retry_backoff=Backoff(opts.retry_backoff_ms / 1000, opts.retry_backoff_max_ms / 1000),
+            compression_type=opts.compression_type,
+            compression_level=opts.compression_level,
+            max_request_size=opts.max_request_size,
+            one_in_flight=opts.max_in_flight_requests_per_connection == 1,
+            idempotent=opts.idempotent,
+        )
+        self._accumulator = Accumulator(
+            settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._note_failure
+        )
+        self._tasks = BackgroundTasks(self._fail)
+        self._sender = Sender(
+            self._accumulator,
+            self._client,
+            world=self._world,
+            acks=opts.acks,
+            retries=opts.retries,
+            idempotence_required=opts.enable_idempotence is True,
+            start_identity_task=lambda: self._tasks.start(self._sender.fetch_identity, name="kafka producer id"),
+            on_fatal=self._fail,
+        )
+        self._intake = Intake(
+            opts,
+            self._accumulator,
+            self._client,
+            world=self._world,
+            check_usable=self._check_usable,
+            wake=self._sender.wake,
+        )
+        self._client.add_listener(self._sender.wake)
+        self._interceptors = InterceptorChain(opts.interceptors)
+        # What only some producers have is asked once, not per record.
+        self._plain = not (
+            opts.interceptors
+            or opts.partitioner
+            or opts.key_serializer
+            or opts.value_serializer
+            or opts.on_delivery
+            or opts.partitioner_ignore_keys
+        )
+        self._wall_ms = self._world.wall_ms
+        self._key_hash = self._intake.key_hash
+        self._topics = self._intake.topics
+        self._state = "new"
+        self._failure: Exception | None = None
+        self._failed_batches: list[ProducerBatch] = []
+
+    # ---------------------------------------------------------------- entering and leaving
+
+    async def __aenter__(self) -> Self:
+        if self._state != "new":
+            raise ClosedError("a producer can be used for one async with block only; make a new one")
+        await self._client.__aenter__()
+        await self._tasks.open()
+        self._state = "open"
+        self._tasks.start(self._sender.run, name="kafka sender")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._state = "closing"
+        self._forget_topics()
+        limit = self.options.close_timeout_ms
+        try:
+            with trio.CancelScope(shield=True), trio.move_on_after(limit / 1000):
+                await self._drain()
+        finally:
+            self._state = "closed"
+            self._accumulator.abort(
+                lambda batch: KafkaTimeoutError(
+                    f"{batch.count} records for {batch.topic_partition} were not acknowledged when the producer was"
+                    f" closed (close_timeout_ms={limit})"
+                )
+            )
+            await self._tasks.close()
+            await self._client.__aexit__(None, None, None)
+            self._interceptors.close()
+            if self.options.partitioner is not None:
+                self.options.partitioner.close()
+        self._report_failures(error)
+
+    async def _drain(self) -> None:
+        self._accumulator.closing = True
+        self._sender.wake()
+        while self._failure is None and (waiting := self._accumulator.incomplete()):
+            await waiting[0].wait()
+
+    def _forget_topics(self) -> None:
+        self._topics.clear()
+        for queue in self._accumulator.queues.values():
+            queue.close_open()
+
+    def _note_failure(self, batch: ProducerBatch) -> None:
+        if len(self._failed_batches) >= _MOST_REMEMBERED_FAILURES:
+            self._failed_batches = [known for known in self._failed_batches if known.unobserved_failures]
+        if len(self._failed_batches) < _MOST_REMEMBERED_FAILURES:
+            self._failed_batches.append(batch)
+
+    def _report_failures(self, error: BaseException | None) -> None:
+        unseen = [batch for batch in self._failed_batches if batch.unobserved_failures]
+        self._failed_batches.clear()
+        if not unseen:
+            return
+        count = sum(batch.unobserved_failures for batch in unseen)
+        text = f"{count} records were not delivered, and nobody awaited their deliveries"
+        errors = [batch.error for batch in unseen if batch.error is not None]
+        if error is None:
+            raise ExceptionGroup(text, errors)
+        error.add_note(f"{text}: {errors[0]}")
+        logger.error("%s: %s", text, errors[0])
+
+    def _fail(self, error: Exception) -> None:
+        """The producer cannot go on: what is pending fails with the cause, waiting callers wake, and later calls
+        raise."""
+        if self._failure is not None:
+            return
+        logger.error("the producer failed: %s", error, exc_info=error)
+        self._failure = error
+        self._forget_topics()
+        self._accumulator.abort(lambda batch: self._failed_error())
+
+    def _failed_error(self) -> KafkaError:
+        failure = self._failure
+        if isinstance(failure, KafkaError):
+            again = type(failure)(*failure.args)
+        else:
+            again = KafkaError(f"a background task of the producer failed: {failure!r}")
+        again.__cause__ = failure
+        return again
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise self._failed_error()
+        if self._state != "open":
+            raise ClosedError("the producer is not open: use it inside its async with block")
+
+    # ---------------------------------------------------------------- sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """Put one record into the accumulator and return its delivery.
+
+        Waits only while the buffer is full or the topic is unknown, at most ``max_block_ms`` in all; linger, batching
+        and retries go on in the background. Yields to other tasks when a batch is begun, not for every record. If
+        cancelled while waiting, the record was not accepted and its buffer space is free again. Await the delivery for
+        the broker's answer.
+
+        Args:
+            topic: its name.
+            value, key: bytes, or what ``value_serializer`` and ``key_serializer`` take. None is sent as null.
+            partition: where to; without it by the key's hash, or with others of no key where a batch is being filled.
+            timestamp_ms: milliseconds since the epoch; now, without it.
+            headers: pairs of name and bytes (or None).
+            on_delivery: called as (metadata, error) in the sender's task once the record is settled; must not block.
+
+        Raises:
+            BufferTimeoutError: no space within ``max_block_ms``. Slow down, or raise ``buffer_memory``.
+            MessageSizeTooLargeError: more than ``max_request_size`` bytes after encoding; nothing was buffered.
+            UnknownTopicOrPartitionError: the topic or the partition does not exist.
+            TopicAuthorizationFailedError: the principal may not see the topic.
+            KafkaTimeoutError: no broker said within ``max_block_ms`` which partitions there are.
+            TypeError, ValueError: key, value, headers, timestamp or partition are not what can be sent.
+            ClosedError: outside of the producer's block.
+        """
+        if self._plain and timestamp_ms is None and on_delivery is None and not headers:
+            known = self._topics.get(topic)
+            if known is not None:
+                if partition is None:
+                    partition_now = known.sticky if key is None else self._key_hash(key) % len(known.queues)
+                else:
+                    partition_now = partition if partition in known.partitions else known.sticky
+                batch = known.queues[partition_now].open
+                if batch is not None and (partition is None or partition == partition_now):
+                    timestamp = self._wall_ms()
+                    try:
+                        index = batch.append(timestamp, key, value)
+                    except TypeError:
+                        index = -1  # the long way says what is wrong
+                    if index >= 0:
+                        return Delivery(
+                            batch,
+                            index,
+                            timestamp,
+                            -1 if key is None else len(key),
+                            -1 if value is None else len(value),
+                        )
+        self._check_usable()
+        record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
+        if record is None:
+            return FilteredDelivery(topic)
+        try:
+            intake = self._intake
+            give_up_at = intake.give_up_at()
+            known = await intake.learn(record.topic, record.partition, give_up_at)
+            timestamp, key, value = intake.serialize(record)
+            queue = intake.choose(known, record.partition, key, value)
+            while True:
+                if (batch := queue.open) is not None:
+                    index = batch.append(timestamp, key, value, record.headers)
+                    if index >= 0:
+                        break
+                    queue.close_open()
+                    queue = intake.choose(known, record.partition, key, value)
+                    if queue.open is not None:
+                        continue
+                size = intake.batch_bytes(queue, key, value, record.headers)
+                await intake.open_batch(queue, size, give_up_at)
+        except Exception as error:
+            self._interceptors.on_send_error(record, error)
+            raise
+        return self._new_delivery(batch, index, timestamp, key, value, on_delivery)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """As `send`, but never waits and never yields to other tasks.
+
+        Raises:
+            BufferFullError: no buffer space now. Let the event loop run, then try again.
+            MetadataNotReadyError: the topic's partitions are not known yet; they are being asked for.
+            UnknownTopicOrPartitionError, MessageSizeTooLargeError, TypeError, ValueError, ClosedError: as `send`.
+        """
+        self._check_usable()
+        record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
+        if record is None:
+            return FilteredDelivery(topic)
+        try:
+            intake = self._intake
+            known = intake.known_now(record.topic, record.partition)
+            timestamp, key, value = intake.serialize(record)
+            queue = intake.choose(known, record.partition, key, value)
+            index = -1
+            if (batch := queue.open) is not None:
+                index = batch.append(timestamp, key, value, record.headers)
+            if batch is None or index < 0:
+                queue.close_open()
+                queue = intake.choose(known, record.partition, key, value)
+                batch = intake.open_batch_nowait(queue, intake.batch_bytes(queue, key, value, record.headers))
+                index = batch.append(timestamp, key, value, record.headers)
+        except Exception as error:
+            self._interceptors.on_send_error(record, error)
+            raise
+        return self._new_delivery(batch, index, timestamp, key, value, on_delivery)
+
+    def _new_delivery(
+        self,
+        batch: ProducerBatch,
+        index: int,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
+        delivery = Delivery(
+            batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
+        )
+        if self._interceptors:
+            batch.add_callback(delivery, index, self._interceptors.on_acknowledgement)
+        callback = on_delivery if on_delivery is not None else self.options.on_delivery
+        if callback is not None:
+            batch.add_callback(delivery, index, callback)
+        return delivery
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[Any] | Any,
+        *,
+        keys: Sequence[Any] | Any | None = None,
+        partition: int | Sequence[int] | None = None,
+        timestamp_ms: int | Sequence[int] | None = None,
+        headers: Headers | Sequence[Headers] = (),
+    ) -> Deliveries:
+        """Put many records into the accumulator and return their deliveries as one.
+
+        Much cheaper per record than `send`, above all without keys or with one partition for all. Waits as `send` does,
+        for each new batch; yields to other tasks once per batch. If cancelled or raising midway, the records before
+        that point were accepted; what becomes of them is reported like any delivery that nobody awaited.
+
+        Args:
+            topic: its name.
+            values, keys: sequences, or Arrow arrays, of what `send` takes; ``keys`` as long as ``values``.
+            partition, timestamp_ms, headers: one for all, or one per record.
+
+        Raises:
+            ValueError: the lengths differ.
+            Others: as `send`.
+        """
+        return await send_many(self, topic, values, keys, partition, timestamp_ms, headers)
+
+    async def bind(self, topic: str, partition: int) -> PartitionStream:
+        """Resolve a partition once, for the fastest way to send to it record by record.
+
+        Waits for the topic's metadata, at most ``max_block_ms``. Raises as `send` does.
+        """
+        self._check_usable()
+        known = await self._intake.learn(topic, partition, self._intake.give_up_at())
+        return PartitionStream(self, known.queues[partition])
+
+    async def flush(self) -> None:
+        """Send everything accepted so far at once, and return when all of it is settled, acknowledged or failed.
+
+        Records accepted meanwhile are not waited for. Failures are not raised here: await the deliveries, or leave the
+        block. Cancelling stops only the waiting.
+        """
+        self._check_usable()
+        accumulator = self._accumulator
+        accumulator.flushes += 1
+        try:
+            self._sender.wake()
+            await trio.lowlevel.checkpoint()
+            pending = accumulator.incomplete()
+            while pending:
+                batch = pending.pop()
+                await batch.wait()
+                pending.extend(piece for _, piece in batch.pieces)
+        finally:
+            accumulator.flushes -= 1
+        if self._failure is not None:
+            raise self._failed_error()
+
+    # ---------------------------------------------------------------- looking
+
+    async def partitions_for(self, topic: str) -> Sequence[PartitionMetadata]:
+        """The partitions of a topic, in order; waits for its metadata, at most ``max_block_ms``. Raises as `send`."""
+        self._check_usable()
+        cluster = await self._client.metadata_for([topic], timeout_ms=self.options.max_block_ms)
+        return list(cluster.topics[topic].partitions.values())
+
+    def metrics(self) -> Mapping[str, float]:
+        """Totals since the producer was opened, and what is buffered now, by Kafka's names of them."""
+        pool = self._accumulator.pool
+        return {
+            **self._sender.counters,
+            "buffer_total_bytes": pool.total,
+            "buffer_available_bytes": pool.total - pool.in_use,
+            "waiting_threads": pool.waiting,
+        }
+
+
+class PartitionStream:
+    """Sends to one partition that was resolved beforehand (`Producer.bind`)."""
+
+    __slots__ = ("_plain", "_producer", "_queue", "_wall_ms")
+
+    def __init__(self, producer: Producer, queue: PartitionQueue) -> None:
+        self._producer = producer
+        self._queue = queue
+        self._plain = producer._plain
+        self._wall_ms = producer._wall_ms
+
+    async def send(
+        self, value: Any = None, *, key: Any = None, timestamp_ms: int | None = None, headers: Headers = ()
+    ) -> Delivery:
+        """As `Producer.send` to the bound partition."""
+        batch = self._queue.open
+        if batch is not None and self._plain and timestamp_ms is None and not headers:
+            timestamp = self._wall_ms()
+            try:
+                index = batch.append(timestamp, key, value)
+            except TypeError:
+                index = -1
+            if index >= 0:
+                return Delivery(
+                    batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
+                )
+        topic, partition = self._queue.topic_partition
+        return await self._producer.send(
+            topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+
+    def send_nowait(
+        self, value: Any = None, *, key: Any = None, timestamp_ms: int | None = None, headers: Headers = ()
+    ) -> Delivery:
+        """As `Producer.send_nowait` to the bound partition."""
+        batch = self._queue.open
+        if batch is not None and self._plain and timestamp_ms is None and not headers:
+            timestamp = self._wall_ms()
+            try:
+                index = batch.append(timestamp, key, value)
+            except TypeError:
+                index = -1
+            if index >= 0:
+                return Delivery(
+                    batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
+                )
+        topic, partition = self._queue.topic_partition
+        return self._producer.send_nowait(
+            topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
