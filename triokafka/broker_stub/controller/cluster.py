@@ -235,7 +235,7 @@ class ClusterControl:
         return broker_id, at
 
     def fence_stale(self, image: MetadataImage, *, now: float) -> Outcome[int | None]:
-        """Fence the broker whose session ended first, if one did. One at a time, so that each sees the last's effect."""
+        """Fence the broker whose session ended first, if one did. One at a time: each sees the last's effect."""
         oldest = self.oldest_session(image)
         if oldest is None or oldest[1] >= now:
             return Outcome([], None)

@@ -1,9 +1,7 @@
-"""The controller of a quorum of one: its event queue, from a request to a committed change and its answer.
+"""The controller of a quorum of one: opens the metadata log as its leader, and offers every operation on the cluster.
 
-One task takes operations off a bounded queue. Each looks at the newest image and yields records and a response; the
-records of all that were waiting are appended to the metadata log and synced together, which commits them; then they
-become the image, publishers are told, and only then do the answers go out. A failed append leaves the committed image
-as it is, takes the batches back and answers with an error.
+An operation is a line that hands a pure function of the image to the event queue; the work is done by those who own the
+state (``replication``, ``configuration``, ``cluster``, ``producer_ids``), the commit by ``event_queue``.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
 
 import trio
 
@@ -22,14 +19,15 @@ from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegi
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.describe import describe_configs
+from triokafka.broker_stub.controller.event_queue import EventQueue, encode_batch_at
 from triokafka.broker_stub.controller.image import EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.controller.metadata_log import MetadataLog
 from triokafka.broker_stub.controller.outcome import ItemError, Outcome
 from triokafka.broker_stub.controller.producer_ids import ProducerIdBlock
-from triokafka.broker_stub.controller.records import encode_leader_change, encode_records
+from triokafka.broker_stub.controller.records import encode_leader_change
 from triokafka.broker_stub.controller.replay import LogReplay
-from triokafka.broker_stub.controller.state import ControllerState, StagedChange
+from triokafka.broker_stub.controller.state import ControllerState
 from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -39,52 +37,12 @@ from triokafka.protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from triokafka.protocol.message import Struct
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Publisher = Callable[[MetadataDelta, MetadataImage], None]
 Denials = Mapping[tuple[int, str], ItemError]
-
-MAX_WAITING: Final = 1000
-"""Operations that may wait in the queue; more wait for room in it."""
-_MAX_TOGETHER: Final = 64
-"""Operations that are committed with one sync."""
-
-
-class _Operation(Generic[T]):
-    """One entry of the queue, and the place where its caller waits."""
-
-    def __init__(self, name: str, compute: Callable[[MetadataImage], Outcome[T]], expires_at: float) -> None:
-        self.name = name
-        self.compute = compute
-        self.expires_at = expires_at
-        self.abandoned = False
-        self._done = trio.Event()
-        self._response: T | None = None
-        self._error: Exception | None = None
-
-    def succeed(self, response: T) -> None:
-        self._response = response
-        self._done.set()
-
-    def fail(self, error: Exception) -> None:
-        self._error = error
-        self._done.set()
-
-    async def result(self) -> T:
-        try:
-            await self._done.wait()
-        except BaseException:
-            # Nobody waits any more; what has not begun is left undone, what has goes on.
-            self.abandoned = True
-            raise
-        if self._error is not None:
-            raise self._error
-        response: Any = self._response
-        return response  # type: ignore[no-any-return]
 
 
 class Controller:
@@ -109,10 +67,8 @@ class Controller:
         self._log: MetadataLog | None = None
         self._publishers: list[Publisher] = []
         self._kraft_version = 0
-        self._broken: Exception | None = None
+        self._queue: EventQueue | None = None
         self._broker_epoch = -1
-        self._send, self._receive = trio.open_memory_channel[_Operation[Any]](MAX_WAITING)
-        self._closed = False
 
     # What is known
 
@@ -152,6 +108,11 @@ class Controller:
         if self._state is None:
             raise errors.IllegalStateError("the controller was not started")
         return self._state
+
+    def _running(self) -> EventQueue:
+        if self._queue is None:
+            raise errors.IllegalStateError("the controller was not started")
+        return self._queue
 
     def subscribe(self, publisher: Publisher) -> None:
         """Tell ``publisher`` of every committed change, in order, as delta and image.
@@ -193,7 +154,7 @@ class Controller:
             self._kraft_version = features.INITIAL_KRAFT_VERSION
         directory_id = self.identity.directory_ids[self._config.metadata_directory]
         await self._world.run_in_thread(self._begin_epoch, first, node_id, directory_id)
-        delta = MetadataDelta.from_nothing(state.committed)
+        self._queue = EventQueue(self._world, state, log, self._publish)
         logger.info(
             "leads the metadata quorum of cluster %s in epoch %d, %d topics, next offset %d",
             self.cluster_id,
@@ -201,7 +162,7 @@ class Controller:
             len(state.committed.topics),
             log.end_offset,
         )
-        self._publish(delta, state.committed)
+        self._publish(MetadataDelta.from_nothing(state.committed), state.committed)
 
     def _load(self) -> None:
         config, world = self._config, self._world
@@ -241,7 +202,9 @@ class Controller:
             log.append(opening, now_ms=now_ms)
             if first:
                 records = features.initial_records()
-                log.append(self._encode(records, log.end_offset, epoch, features.INITIAL_LEVELS), now_ms=now_ms)
+                log.append(
+                    encode_batch_at(records, log.end_offset, epoch, now_ms, features.INITIAL_LEVELS), now_ms=now_ms
+                )
             job = log.begin_sync()
             if job is not None:
                 job.run()
@@ -256,129 +219,18 @@ class Controller:
             raise errors.IllegalStateError("the controller was not started")
         return self._log
 
-    def _encode(self, records: Sequence[Struct], base_offset: int, epoch: int, levels: Mapping[str, int]) -> bytes:
-        return encode_records(
-            records,
-            base_offset=base_offset,
-            epoch=epoch,
-            timestamp_ms=self._world.wall_ms(),
-            metadata_version=levels.get(features.METADATA_VERSION, features.SUPPORTED[features.METADATA_VERSION][0]),
-        )
-
     async def run(self) -> None:
         """Work off the queue until `close`; run it in a nursery after `start`. Cancelling it fails whoever waits."""
-        operations: list[_Operation[Any]] = []
-        try:
-            while True:
-                try:
-                    operations = [await self._receive.receive()]
-                except (trio.EndOfChannel, trio.ClosedResourceError):
-                    return
-                while len(operations) < _MAX_TOGETHER:
-                    try:
-                        operations.append(self._receive.receive_nowait())
-                    except (trio.WouldBlock, trio.EndOfChannel):
-                        break
-                await self._process(operations)
-                operations = []
-        finally:
-            self._stop(operations)
-
-    def _stop(self, unfinished: Sequence[_Operation[Any]] = ()) -> None:
-        self._closed = True
-        self._send.close()
-        for operation in unfinished:
-            operation.fail(_stopped())
-        while True:
-            try:
-                self._receive.receive_nowait().fail(_stopped())
-            except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
-                break
-        self._receive.close()
+        await self._running().run()
 
     async def close(self) -> None:
         """Fail whoever waits and close the log. A second call does nothing."""
-        self._stop()
+        if self._queue is not None:
+            self._queue.stop()
         log, self._log = self._log, None
         if log is not None:
             with trio.CancelScope(shield=True):
                 await self._world.run_in_thread(log.close)
-
-    # The queue
-
-    async def _submit(
-        self, name: str, compute: Callable[[MetadataImage], Outcome[T]], timeout_ms: int | None = None
-    ) -> T:
-        expires_at = float("inf") if timeout_ms is None else self._world.now() + max(timeout_ms, 0) / 1000
-        operation = _Operation(name, compute, expires_at)
-        try:
-            await self._send.send(operation)
-        except (trio.ClosedResourceError, trio.BrokenResourceError):
-            raise _stopped() from None
-        return await operation.result()
-
-    async def _process(self, operations: Sequence[_Operation[Any]]) -> None:
-        """Stage what each operation yields, commit all of it together, then publish and answer one by one."""
-        state = self._started()
-        staged: list[tuple[_Operation[Any], StagedChange | None, Any]] = []
-        for operation in operations:
-            if operation.abandoned:
-                continue
-            try:
-                if self._broken is not None:
-                    raise errors.KafkaStorageError(f"the metadata log cannot be written: {self._broken}")
-                if operation.expires_at <= self._world.now() and operation.expires_at != float("inf"):
-                    raise errors.RequestTimedOutError(f"{operation.name}: its time was over before its turn")
-                outcome = operation.compute(state.image)
-                change = state.stage(outcome.records) if outcome.records else None
-            except errors.BrokerResponseError as error:
-                operation.fail(error)
-            except Exception as error:
-                logger.exception("%s failed", operation.name)
-                operation.fail(error)
-            else:
-                staged.append((operation, change, outcome.response))
-        changes = [change for _, change, _ in staged if change is not None]
-        if changes:
-            # Once begun it must be known whether it was committed, so cancelling waits for it.
-            with trio.CancelScope(shield=True):
-                failure = await self._write(changes)
-            if failure is not None:
-                state.roll_back()
-                for operation, _, _ in staged:
-                    operation.fail(errors.KafkaStorageError(f"the metadata log could not be written: {failure}"))
-                return
-        for operation, change, response in staged:
-            if change is not None:
-                state.commit(change)
-                self._publish(change.delta, change.image)
-            operation.succeed(response)
-
-    async def _write(self, changes: Sequence[StagedChange]) -> Exception | None:
-        """Append and sync; on failure take everything back, and return why."""
-        state, log = self._started(), self._open_log()
-        now_ms = self._world.wall_ms()
-        committed_end = state.committed.offset + 1
-        try:
-            for change in changes:
-                log.append(
-                    self._encode(change.records, change.base_offset, state.epoch, change.image.features),
-                    now_ms=now_ms,
-                )
-            job = log.begin_sync()
-            if job is not None:
-                await self._world.run_in_thread(job.run)
-                log.synced(job)
-        except (OSError, errors.KafkaError) as failure:
-            logger.error("the metadata log in %s could not be written: %s", log.directory, failure)
-            try:
-                log.truncate_to(committed_end, now_ms=now_ms)
-            except (OSError, errors.KafkaError) as error:
-                # What is on the disk now is not known: to go on could commit what was answered with an error.
-                logger.critical("the metadata log in %s could not be cut back: %s", log.directory, error)
-                self._broken = failure
-            return failure
-        return None
 
     # Operations
 
@@ -387,24 +239,26 @@ class Controller:
     ) -> CreateTopicsResponse:
         """Create topics; see `ReplicationControl.create_topics`."""
         control = self._started().replication
-        return await self._submit(
+        return await self._running().submit(
             "CreateTopics",
             lambda image: control.create_topics(image, request, hidden_configs=hidden_configs),
-            request.timeout_ms,
+            timeout_ms=request.timeout_ms,
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest, *, version: int = 6) -> DeleteTopicsResponse:
         """Delete topics; see `ReplicationControl.delete_topics`."""
         control = self._started().replication
-        return await self._submit(
-            "DeleteTopics", lambda image: control.delete_topics(image, request, version=version), request.timeout_ms
+        return await self._running().submit(
+            "DeleteTopics",
+            lambda image: control.delete_topics(image, request, version=version),
+            timeout_ms=request.timeout_ms,
         )
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         """Add partitions; see `ReplicationControl.create_partitions`."""
         control = self._started().replication
-        return await self._submit(
-            "CreatePartitions", lambda image: control.create_partitions(image, request), request.timeout_ms
+        return await self._running().submit(
+            "CreatePartitions", lambda image: control.create_partitions(image, request), timeout_ms=request.timeout_ms
         )
 
     async def alter_configs(
@@ -412,14 +266,16 @@ class Controller:
     ) -> AlterConfigsResponse:
         """Replace configuration; see `ConfigurationControl.alter_configs`."""
         control = self._started().configuration
-        return await self._submit("AlterConfigs", lambda image: control.alter_configs(image, request, denied=denied))
+        return await self._running().submit(
+            "AlterConfigs", lambda image: control.alter_configs(image, request, denied=denied)
+        )
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, *, denied: Denials | None = None
     ) -> IncrementalAlterConfigsResponse:
         """Change configuration; see `ConfigurationControl.incremental_alter_configs`."""
         control = self._started().configuration
-        return await self._submit(
+        return await self._running().submit(
             "IncrementalAlterConfigs",
             lambda image: control.incremental_alter_configs(image, request, denied=denied),
         )
@@ -434,7 +290,7 @@ class Controller:
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         """A block of producer ids for this node's broker."""
         control = self._started().producer_ids
-        return await self._submit(
+        return await self._running().submit(
             "AllocateProducerIds",
             lambda image: control.allocate(image, self._config.node_id, self._broker_epoch),
         )
@@ -458,7 +314,7 @@ class Controller:
             rack=self._config.broker_rack,
             directories=known if directories is None else tuple(directories),
         )
-        self._broker_epoch = await self._submit(
+        self._broker_epoch = await self._running().submit(
             "RegisterBroker",
             lambda image: state.cluster.register(
                 image, registration, now=self._world.now(), next_offset=state.next_offset
@@ -481,8 +337,4 @@ class Controller:
             beat = BrokerHeartbeat(self._config.node_id, epoch, image.offset, want_fence=want_fence)
             return state.cluster.heartbeat(image, beat, now=self._world.now())
 
-        return await self._submit("BrokerHeartbeat", compute)
-
-
-def _stopped() -> errors.NotControllerError:
-    return errors.NotControllerError("the controller has stopped")
+        return await self._running().submit("BrokerHeartbeat", compute)

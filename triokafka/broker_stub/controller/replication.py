@@ -16,9 +16,7 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import placement, topic_names
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.image import (
-    UNASSIGNED_DIRECTORY,
     MetadataImage,
-    PartitionImage,
     ResourceType,
     TopicImage,
 )
@@ -245,7 +243,8 @@ class ReplicationControl:
             raise errors.InvalidPartitionsError(f"Topic already has {current} partition(s).")
         if wanted.count < current:
             raise errors.InvalidPartitionsError(
-                f"The topic {wanted.name} currently has {current} partition(s); {wanted.count} would not be an increase."
+                f"The topic {wanted.name} currently has {current} partition(s); "
+                f"{wanted.count} would not be an increase."
             )
         additional = wanted.count - current
         if additional > MAX_RECORDS_PER_OPERATION:
@@ -374,25 +373,6 @@ def _partition_record(
         leader_epoch=0,
         partition_epoch=0,
         directories=[image.brokers[broker_id].default_directory() for broker_id in replicas],
-    )
-
-
-def partition_record(topic_id: uuid.UUID, partition: PartitionImage) -> PartitionRecord:
-    """The record that makes this partition from nothing."""
-    return PartitionRecord(
-        partition_id=partition.partition,
-        topic_id=topic_id,
-        replicas=list(partition.replicas),
-        isr=list(partition.isr),
-        removing_replicas=list(partition.removing_replicas),
-        adding_replicas=list(partition.adding_replicas),
-        leader=partition.leader,
-        leader_recovery_state=partition.leader_recovery_state,
-        leader_epoch=partition.leader_epoch,
-        partition_epoch=partition.partition_epoch,
-        directories=list(partition.directories) or [UNASSIGNED_DIRECTORY] * len(partition.replicas),
-        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
-        last_known_elr=list(partition.last_known_elr) or None,
     )
 
 
