@@ -185,6 +185,12 @@ class ReplicaManager:
             if partition is not None:
                 partition.log.update_config(config)
 
+    def reconfigure_all(self, image: MetadataImage) -> None:
+        """The broker's defaults changed: every log is to work with its configuration as it is now."""
+        for name in {partition.topic_partition.topic for partition in self._partitions.values()}:
+            if name in image.topics:
+                self._reconfigure(image.topics[name], image)
+
     def _drop(self, topic_partition: TopicPartition) -> None:
         self._failed.pop(topic_partition, None)
         if self._partitions.pop(topic_partition, None) is not None or self.logs.get(topic_partition) is not None:

@@ -1,0 +1,328 @@
+"""One broker node: makes the parts, connects them, starts and stops them in order.
+
+Start: lock and open the logs, replay the metadata log (every image change reaches `ReplicaManager` and the group
+coordinator), bind the listeners, register with the controller, accept. Stop: the same backwards. No request is handled
+here.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Final, Self
+from uuid import UUID
+
+import trio
+
+from triokafka.broker_stub.api import load_handlers
+from triokafka.broker_stub.authorizer import Authorizer
+from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
+from triokafka.broker_stub.controller import Controller, EndpointImage, MetadataDelta, MetadataImage, ResourceType
+from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.faults import Faults
+from triokafka.broker_stub.handlers import Dispatcher, QuotaHook
+from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
+from triokafka.broker_stub.network.socket_server import Endpoint, SocketLimits, SocketServer
+from triokafka.broker_stub.producer_ids import ProducerIds
+from triokafka.broker_stub.purgatory.delayed_operation import Expirer
+from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
+from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.broker_stub.topic_creation import TopicCreation
+from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.service import GroupCoordinator
+from triokafka.errors import ConfigurationError, IllegalStateError, KafkaError
+from triokafka.structs import TopicPartition
+from triokafka.world import RealWorld, World
+
+logger = logging.getLogger(__name__)
+
+_STOP_TIMEOUT_MS: Final = 2_000
+"""How long requests in progress get to finish when the broker stops."""
+
+
+class Broker:
+    """A broker with its controller and group coordinator, for the length of an ``async with`` block.
+
+    Entering the block starts it; inside it serves. Leaving it, in whatever way, stops it cleanly: requests in progress
+    get a moment to finish, and logs and checkpoints are written, so that the next start needs no recovery.
+
+    Args:
+        config: all options, checked already.
+        world: the door to the outside; the operating system when None.
+        authorizer: decides who may do what; everybody everything when None.
+        quota: told of every answer, and says how long a client is to be held back; nobody when None.
+
+    Raises:
+        ConfigurationError: on entering: an address cannot be listened on, or a data directory cannot be used, is in use
+            by another broker, or belongs to another node or cluster. Says which, and what to do.
+        KafkaStorageError: on entering: a log cannot be read or written.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        world: World | None = None,
+        authorizer: Authorizer | None = None,
+        quota: QuotaHook | None = None,
+    ) -> None:
+        self.config = config
+        self.world: World = RealWorld() if world is None else world
+        self.node_id = config.node_id
+        self.faults = Faults()
+        self.controller = Controller(self.world, config)
+        self.logs = LogManager(self.world, config.data_directories, config.topic_defaults, _log_manager_config(config))
+        self.logs.high_watermark_of = self._high_watermark_of
+        self.replicas = ReplicaManager(
+            config.node_id,
+            self.logs,
+            self.world,
+            purge_interval=config.fetch_purgatory_purge_interval_requests,
+        )
+        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots, self.world)
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.topic_creation = TopicCreation(self.controller, config, lambda: self.image)
+        self.group_coordinator = GroupCoordinator(
+            self.world,
+            ReplicatedCoordinatorLog(
+                GROUP_METADATA_TOPIC,
+                self.replicas,
+                codec=config.offsets_topic_compression_codec,
+                read_bytes=config.offsets_load_buffer_size,
+            ),
+            _Topics(self),
+            _group_config(config),
+        )
+        self.dispatcher = Dispatcher(self, load_handlers(), authorizer=authorizer, quota=quota)
+        self.sockets = SocketServer(self.world, _socket_limits(config))
+        self._static_config = config
+        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
+        self._nursery: trio.Nursery | None = None
+        self._stopped = trio.Event()
+        self.failure: Exception | None = None
+        self.replicas.on_high_watermark(self._high_watermark_rose)
+        self.controller.subscribe(self._metadata_changed)
+
+    # What it is
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self.controller.image
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return self.controller.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """The node that answers for the controller: with a quorum of one, this one."""
+        return self.node_id
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect: ``host:port`` of every listener, separated by commas."""
+        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self._advertised())
+
+    async def wait_stopped(self) -> None:
+        """Wait until the broker has stopped, by leaving its block or because a part of it failed (`failure`)."""
+        await self._stopped.wait()
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def _start(self) -> None:
+        if self._nursery_manager is not None:
+            raise IllegalStateError("a broker starts once; make another one")
+        world = self.world
+        self._nursery_manager = trio.open_nursery()
+        nursery = self._nursery = await self._nursery_manager.__aenter__()
+        try:
+            for listener in self.config.broker_listeners:
+                await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
+            # The logs come first: they hold the locks, so that nobody else writes the metadata log either.
+            await world.run_in_thread(self.logs.start)
+            await self.controller.start()
+            nursery.start_soon(self._guard, self.controller.run)
+            nursery.start_soon(self._guard, self.group_coordinator.run)
+            for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
+                nursery.start_soon(self._guard, Expirer(purgatory, world).run)
+            nursery.start_soon(self._guard, self.logs.run)
+            nursery.start_soon(self._guard, self._checkpoint_high_watermarks)
+            await self.controller.register_broker(self._advertised())
+            nursery.start_soon(self._guard, self._serve)
+        except BaseException:
+            await self._stop()
+            raise
+        logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
+
+    async def _stop(self) -> None:
+        manager, nursery = self._nursery_manager, self._nursery
+        if manager is None or nursery is None or self._nursery is None:
+            return
+        self._nursery = None
+        with trio.CancelScope(shield=True):
+            self.replicas.shut_down()
+            self.group_coordinator.runtime.unload_all()
+            await self.sockets.stop(_STOP_TIMEOUT_MS)
+            await self._sign_off()
+        # The tasks must be gone before the files are closed, also when the body was cancelled.
+        nursery.cancel_scope.shield = True
+        nursery.cancel_scope.cancel()
+        await manager.__aexit__(None, None, None)
+        with trio.CancelScope(shield=True):
+            self._write_high_watermarks()
+            await self.world.run_in_thread(self.logs.close)
+            await self.controller.close()
+        self._stopped.set()
+
+    async def _sign_off(self) -> None:
+        with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
+            try:
+                await self.controller.fence_broker()
+            except KafkaError as error:
+                logger.warning("could not sign off with the controller: %s", error)
+
+    async def _serve(self) -> None:
+        await self.sockets.run(self.dispatcher)
+
+    async def _guard(self, run: object) -> None:
+        """Run a part that should never end by itself; if it fails, the broker stops serving and says why."""
+        try:
+            await run()  # type: ignore[operator]
+        except Exception as error:
+            logger.critical("the broker stops: %r failed", run, exc_info=True)
+            self.failure = error
+            self.sockets.close()
+            self._stopped.set()
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        interval = self.config.replica_high_watermark_checkpoint_interval_ms / 1000
+        while True:
+            await trio.sleep(interval)
+            self._write_high_watermarks()
+
+    def _write_high_watermarks(self) -> None:
+        try:
+            self.logs.checkpoint_high_watermarks(self.replicas.high_watermarks())
+        except KafkaError as error:
+            logger.error("high watermarks were not written: %s", error)
+
+    # What others tell it
+
+    def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Partitions, logs, coordinators and configuration follow the image."""
+        if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
+            self._reconfigure(image)
+        for change in self.replicas.apply(delta, image):
+            if change.topic_partition.topic == GROUP_METADATA_TOPIC:
+                if change.leads:
+                    self.group_coordinator.load(change.topic_partition.partition, change.leader_epoch)
+                else:
+                    self.group_coordinator.unload(change.topic_partition.partition)
+        deleted = [topic.name for topic in delta.deleted_topics.values()]
+        if deleted:
+            self.group_coordinator.topics_deleted(deleted)
+
+    def _reconfigure(self, image: MetadataImage) -> None:
+        dynamic = {**image.broker_configs(None), **image.broker_configs(self.node_id)}
+        try:
+            self.config = self._static_config.with_properties(dynamic)
+        except (ConfigurationError, KeyError) as error:
+            logger.error("dynamic configuration is ignored: %s", error)
+            return
+        self.logs.defaults = self.config.topic_defaults
+        self.replicas.reconfigure_all(image)
+
+    def _high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
+        if topic_partition.topic == GROUP_METADATA_TOPIC:
+            self.group_coordinator.high_watermark_changed(topic_partition.partition, offset)
+
+    def _high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        partition = self.replicas.find(*topic_partition)
+        return None if partition is None else partition.high_watermark
+
+    async def _allocate_producer_ids(self) -> tuple[int, int]:
+        block = await self.controller.allocate_producer_ids()
+        return block.first, block.size
+
+    def _advertised(self) -> list[EndpointImage]:
+        """Every listener as clients should know it: as configured, with the port that it really has."""
+        endpoints = []
+        for listener in self.config.broker_listeners:
+            _, port = self.sockets.address(listener.name)
+            host = listener.host or "localhost"
+            configured = self.config.advertised.get(listener.name)
+            if configured is not None:
+                host, port = configured.host or host, configured.port or port
+            protocol = SECURITY_PROTOCOLS[listener.security_protocol]
+            endpoints.append(EndpointImage(listener.name, host, port, protocol))
+        return endpoints
+
+
+class _Topics:
+    """Names and ids of topics, for the group coordinator."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def topic_id(self, name: str) -> UUID | None:
+        topic = self._broker.image.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        topic = self._broker.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+
+def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:
+    return LogManagerConfig(
+        initial_task_delay_ms=config.log_initial_task_delay_ms,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
+        recovery_point_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        log_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        producer_expiration_ms=config.producer_id_expiration_ms,
+    )
+
+
+def _group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
+    return GroupCoordinatorConfig(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_minutes=config.offsets_retention_minutes,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offset_commit_timeout_ms=config.offsets_commit_timeout_ms,
+        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+    )
+
+
+def _socket_limits(config: BrokerConfig) -> SocketLimits:
+    overrides: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in config.max_connections_per_ip_overrides.split(","))):
+        host, colon, count = entry.rpartition(":")
+        if not colon or not count.isdigit():
+            raise ConfigurationError(f"max.connections.per.ip.overrides: {entry!r} is not host:count")
+        overrides[host] = int(count)
+    return SocketLimits(
+        request_max_bytes=config.socket_request_max_bytes,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=overrides,
+        handler_slots=config.num_io_threads,
+    )
