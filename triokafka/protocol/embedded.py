@@ -1,4 +1,7 @@
-"""embedded."""
+"""What clients put into the opaque bytes of group requests: subscriptions and assignments of consumers.
+
+Both start with their version in two bytes. A reader of an older version ignores what a newer one appended, so members
+of different age can share a group. Versions 0–3. v1: owned partitions (KIP-429). v2: generation. v3: rack (KIP-881)."""
 
 from __future__ import annotations
 
@@ -39,36 +42,59 @@ class EmbeddedMessage(Message):
 
 
 class OwnedTopic(Struct):
-    """One item of ``owned_partitions``."""
+    """Partitions of one topic that the member owns."""
 
-    topic: str = field(String, versions="1+", doc="Topic.")
-    partitions: list[int] = field(Array(Int32), versions="1+", doc="Partitions.")
+    topic: str = field(String, versions="1+", doc="The topic's name.")
+    partitions: list[int] = field(Array(Int32), versions="1+", doc="The partitions' numbers.")
 
 
 class ConsumerProtocolSubscription(EmbeddedMessage, versions="0-3"):
-    """ConsumerProtocolSubscription."""
+    """What a member tells the leader when it joins."""
 
-    topics: list[str] = field(Array(String), doc="Topics.")
-    user_data: bytes | None = field(Bytes, nullable="0+", default=None, doc="User data.")
+    topics: list[str] = field(Array(String), doc="The topics that the member wants.")
+    user_data: bytes | None = field(
+        Bytes,
+        nullable="0+",
+        default=None,
+        doc="Data of the assignment strategy; null for none.",
+    )
     owned_partitions: list[OwnedTopic] = field(
         Array(OwnedTopic),
         versions="1+",
         ignorable=True,
-        doc="Owned partitions.",
+        doc="What the member owned when it joined, for cooperative rebalancing.",
     )
-    generation_id: int = field(Int32, versions="2+", ignorable=True, default=-1, doc="Generation id.")
-    rack_id: str | None = field(String, versions="3+", nullable="3+", ignorable=True, default=None, doc="Rack id.")
+    generation_id: int = field(
+        Int32,
+        versions="2+",
+        ignorable=True,
+        default=-1,
+        doc="The generation in which it owned them; -1 when unknown.",
+    )
+    rack_id: str | None = field(
+        String,
+        versions="3+",
+        nullable="3+",
+        ignorable=True,
+        default=None,
+        doc="The member's rack; null for none.",
+    )
 
 
 class AssignedTopic(Struct):
-    """One item of ``assigned_partitions``."""
+    """Partitions of one topic for the member."""
 
-    topic: str = field(String, doc="Topic.")
-    partitions: list[int] = field(Array(Int32), doc="Partitions.")
+    topic: str = field(String, doc="The topic's name.")
+    partitions: list[int] = field(Array(Int32), doc="The partitions' numbers.")
 
 
 class ConsumerProtocolAssignment(EmbeddedMessage, versions="0-3"):
-    """ConsumerProtocolAssignment."""
+    """What the leader gives to one member."""
 
-    assigned_partitions: list[AssignedTopic] = field(Array(AssignedTopic), doc="Assigned partitions.")
-    user_data: bytes | None = field(Bytes, nullable="0+", default=None, doc="User data.")
+    assigned_partitions: list[AssignedTopic] = field(Array(AssignedTopic), doc="The member's partitions by topic.")
+    user_data: bytes | None = field(
+        Bytes,
+        nullable="0+",
+        default=None,
+        doc="Data of the assignment strategy; null for none.",
+    )

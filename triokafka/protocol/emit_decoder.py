@@ -225,8 +225,7 @@ class DecoderWriter(SourceWriter):
             self.line(f"if {t}: {o}._unknown_tags, p = read_unknown_tags(d, p - 1, end)", path)
             self.line(f"else: {o}._unknown_tags = None", path)
             return
-        section = f"tags_{len(self.sections_seen)}"
-        self.sections_seen.append(section)
+        section = self.name("tags_")
         self.sections.append((section, structure, path))
         self.line(f"if {t}: p = {section}(d, p - 1, end, {o})", path)
         self.line("else:", path)

@@ -186,8 +186,7 @@ class EncoderWriter(SourceWriter):
         with self.indented():
             self.flush(keep=True)
             if conditions:
-                section = f"tags_{len(self.sections_seen)}"
-                self.sections_seen.append(section)
+                section = self.name("tags_")
                 self.sections.append((section, structure, list(structure.tagged.fields.values()), path))
                 self.line(f"w({section}({o}))", path)
             else:

@@ -27,7 +27,6 @@ class SourceWriter:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.origins: list[Origin] = []
-        self.sections_seen: list[str] = []
         self.names: dict[str, Any] = {
             "NIL": NIL_UUID,
             "NIL_BYTES": NIL_UUID.bytes,

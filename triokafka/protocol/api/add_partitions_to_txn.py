@@ -1,4 +1,7 @@
-"""AddPartitionsToTxn (API key 24)."""
+"""AddPartitionsToTxn (API key 24): register partitions with a transaction before writing to them.
+
+Versions 0–5; flexible from 3. v0–3 are for clients, one transaction each; from v4 on for brokers, which check or add
+several transactions at once. v2: ProducerFencedError. v5: TransactionAbortableError (KIP-890)."""
 
 from __future__ import annotations
 
@@ -7,80 +10,145 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, S
 
 
 class AddPartitionsToTxnTopic(Struct):
-    """One item of ``topics``."""
+    """Partitions of one topic."""
 
-    name: str = field(String, doc="Name.")
-    partitions: list[int] = field(Array(Int32), doc="Partitions.")
+    name: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    partitions: list[int] = field(Array(Int32), doc="The partitions' numbers.")
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """One item of ``transactions``."""
+    """A transaction and its partitions."""
 
-    transactional_id: str = field(String, versions="4+", doc="Transactional id.")
-    producer_id: int = field(Int64, versions="4+", doc="Producer id.")
-    producer_epoch: int = field(Int16, versions="4+", doc="Producer epoch.")
-    verify_only: bool = field(Boolean, versions="4+", doc="Verify only.")
-    topics: list[AddPartitionsToTxnTopic] = field(Array(AddPartitionsToTxnTopic), versions="4+", doc="Topics.")
+    transactional_id: str = field(
+        String,
+        versions="4+",
+        doc="The transactional id.",
+        errors=("TransactionalIdAuthorizationFailedError",),
+    )
+    producer_id: int = field(Int64, versions="4+", doc="The producer's id.", errors=("InvalidProducerIdMappingError",))
+    producer_epoch: int = field(
+        Int16,
+        versions="4+",
+        doc="The producer's epoch; an older one than the current is fenced.",
+        errors=("InvalidProducerEpochError", "ProducerFencedError"),
+    )
+    verify_only: bool = field(
+        Boolean,
+        versions="4+",
+        doc="Whether only to check that the partitions are registered.",
+        errors=("TransactionAbortableError",),
+    )
+    topics: list[AddPartitionsToTxnTopic] = field(
+        Array(AddPartitionsToTxnTopic),
+        versions="4+",
+        doc="The partitions by topic.",
+    )
 
 
 class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"], api_key=24, versions="0-5", flexible="3+"):
-    """Ask."""
+    """Register partitions with a transaction."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(
         Array(AddPartitionsToTxnTransaction),
         versions="4+",
-        doc="Transactions.",
+        doc="The transactions.",
     )
-    v3_and_below_transactional_id: str = field(String, versions="0-3", doc="V3 and below transactional id.")
-    v3_and_below_producer_id: int = field(Int64, versions="0-3", doc="V3 and below producer id.")
-    v3_and_below_producer_epoch: int = field(Int16, versions="0-3", doc="V3 and below producer epoch.")
+    v3_and_below_transactional_id: str = field(
+        String,
+        versions="0-3",
+        doc="The transactional id.",
+        errors=("TransactionalIdAuthorizationFailedError",),
+    )
+    v3_and_below_producer_id: int = field(
+        Int64,
+        versions="0-3",
+        doc="The producer's id.",
+        errors=("InvalidProducerIdMappingError",),
+    )
+    v3_and_below_producer_epoch: int = field(
+        Int16,
+        versions="0-3",
+        doc="The producer's epoch.",
+        errors=("InvalidProducerEpochError", "ProducerFencedError"),
+    )
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = field(
         Array(AddPartitionsToTxnTopic),
         versions="0-3",
-        doc="V3 and below topics.",
+        doc="The partitions by topic.",
     )
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """One item of ``results_by_partition``."""
+    """The outcome for one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    partition_error_code: int = field(Int16, doc="Partition error code.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    partition_error_code: int = field(
+        Int16,
+        doc="Why the partition is not registered; 0 when it is.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidProducerIdMappingError",
+            "InvalidProducerEpochError",
+            "ProducerFencedError",
+            "InvalidTxnStateError",
+            "ConcurrentTransactionsError",
+            "UnknownTopicOrPartitionError",
+            "TopicAuthorizationFailedError",
+            "TransactionalIdAuthorizationFailedError",
+            "OperationNotAttemptedError",
+            "TransactionAbortableError",
+        ),
+    )
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """One item of ``topic_results``."""
+    """The outcomes for one topic."""
 
-    name: str = field(String, doc="Name.")
+    name: str = field(String, doc="The topic's name.")
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(
         Array(AddPartitionsToTxnPartitionResult),
-        doc="Results by partition.",
+        doc="The outcomes by partition.",
     )
 
 
 class AddPartitionsToTxnResult(Struct):
-    """One item of ``results_by_transaction``."""
+    """The outcomes for one transaction."""
 
-    transactional_id: str = field(String, versions="4+", doc="Transactional id.")
+    transactional_id: str = field(String, versions="4+", doc="The transactional id.")
     topic_results: list[AddPartitionsToTxnTopicResult] = field(
         Array(AddPartitionsToTxnTopicResult),
         versions="4+",
-        doc="Topic results.",
+        doc="The outcomes by topic.",
     )
 
 
 class AddPartitionsToTxnResponse(Response, api_key=24, versions="0-5", flexible="3+"):
-    """The answer."""
+    """The outcome per partition."""
 
-    throttle_time_ms: int = field(Int32, doc="Throttle time ms.")
-    error_code: int = field(Int16, versions="4+", ignorable=True, doc="Error code.")
+    throttle_time_ms: int = field(
+        Int32,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    error_code: int = field(
+        Int16,
+        versions="4+",
+        ignorable=True,
+        doc="Error of the whole answer.",
+        errors=("ClusterAuthorizationFailedError",),
+    )
     results_by_transaction: list[AddPartitionsToTxnResult] = field(
         Array(AddPartitionsToTxnResult),
         versions="4+",
-        doc="Results by transaction.",
+        doc="The outcomes by transaction.",
     )
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(
         Array(AddPartitionsToTxnTopicResult),
         versions="0-3",
-        doc="Results by topic v3 and below.",
+        doc="The outcomes by topic.",
     )

@@ -1,4 +1,7 @@
-"""AlterConfigs (API key 33)."""
+"""AlterConfigs (API key 33): replace the whole configuration of resources.
+
+Versions 0–2; flexible from 2. What is not named goes back to its default: IncrementalAlterConfigs does not have that
+trap."""
 
 from __future__ import annotations
 
@@ -7,38 +10,78 @@ from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, St
 
 
 class AlterableConfig(Struct):
-    """One item of ``configs``."""
+    """An entry."""
 
-    name: str = field(String, doc="Name.")
-    value: str | None = field(String, nullable="0+", doc="Value.")
+    name: str = field(String, doc="The entry's name.")
+    value: str | None = field(String, nullable="0+", doc="The entry's value; null for the default.")
 
 
 class AlterConfigsResource(Struct):
-    """One item of ``resources``."""
+    """A resource and all entries that it shall have."""
 
-    resource_type: int = field(Int8, doc="Resource type.")
-    resource_name: str = field(String, doc="Resource name.")
-    configs: list[AlterableConfig] = field(Array(AlterableConfig), doc="Configs.")
+    resource_type: int = field(
+        Int8,
+        doc="The kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
+        errors=("InvalidRequestError",),
+    )
+    resource_name: str = field(
+        String,
+        doc="The resource: a topic's name, or a broker's id as text, empty for the default of all brokers.",
+        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "InvalidRequestError"),
+    )
+    configs: list[AlterableConfig] = field(
+        Array(AlterableConfig),
+        doc="All entries that it shall have.",
+        errors=("InvalidConfigurationError", "PolicyViolationError"),
+    )
 
 
 class AlterConfigsRequest(Request["AlterConfigsResponse"], api_key=33, versions="0-2", flexible="2+"):
-    """Ask."""
+    """Replace configurations."""
 
-    resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource), doc="Resources.")
-    validate_only: bool = field(Boolean, doc="Validate only.")
+    resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource), doc="The resources.")
+    validate_only: bool = field(Boolean, doc="Whether only to check, and change nothing.")
 
 
 class AlterConfigsResourceResponse(Struct):
-    """One item of ``responses``."""
+    """The outcome for one resource."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    error_message: str | None = field(String, nullable="0+", doc="Error message.")
-    resource_type: int = field(Int8, doc="Resource type.")
-    resource_name: str = field(String, doc="Resource name.")
+    error_code: int = field(
+        Int16,
+        doc="Why nothing was changed; 0 when it was, or could be.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "InvalidTopicError",
+            "InvalidRequestError",
+            "InvalidConfigurationError",
+            "PolicyViolationError",
+            "TopicAuthorizationFailedError",
+            "ClusterAuthorizationFailedError",
+            "NotControllerError",
+        ),
+    )
+    error_message: str | None = field(
+        String,
+        nullable="0+",
+        doc="The error in words; null when there was none or the broker has nothing to add.",
+    )
+    resource_type: int = field(
+        Int8,
+        doc="The kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
+        errors=("InvalidRequestError",),
+    )
+    resource_name: str = field(
+        String,
+        doc="The resource: a topic's name, or a broker's id as text, empty for the default of all brokers.",
+        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "InvalidRequestError"),
+    )
 
 
 class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
-    """The answer."""
+    """One result per resource asked for."""
 
-    throttle_time_ms: int = field(Int32, doc="Throttle time ms.")
-    responses: list[AlterConfigsResourceResponse] = field(Array(AlterConfigsResourceResponse), doc="Responses.")
+    throttle_time_ms: int = field(
+        Int32,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    responses: list[AlterConfigsResourceResponse] = field(Array(AlterConfigsResourceResponse), doc="The results.")

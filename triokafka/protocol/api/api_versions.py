@@ -1,4 +1,9 @@
-"""ApiVersions (API key 18)."""
+"""ApiVersions (API key 18): what a broker speaks. The first request on a connection.
+
+Versions 0–4; flexible from 3, except that the answer's header never is. v1: throttle time. v3: name and version of the
+client's software; features of the cluster in the answer. v4: a feature's smallest version may be 0.
+
+A broker that does not know the version asked for answers in version 0 with UnsupportedVersionError and its versions."""
 
 from __future__ import annotations
 
@@ -7,49 +12,70 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, S
 
 
 class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-4", flexible="3+"):
-    """Ask."""
+    """Ask what the broker speaks."""
 
-    client_software_name: str = field(String, versions="3+", ignorable=True, doc="Client software name.")
-    client_software_version: str = field(String, versions="3+", ignorable=True, doc="Client software version.")
+    client_software_name: str = field(
+        String,
+        versions="3+",
+        ignorable=True,
+        doc="The client library's name.",
+        errors=("InvalidRequestError",),
+    )
+    client_software_version: str = field(
+        String,
+        versions="3+",
+        ignorable=True,
+        doc="The client library's version.",
+        errors=("InvalidRequestError",),
+    )
 
 
 class ApiVersion(Struct):
-    """One item of ``api_keys``."""
+    """The versions of one API."""
 
-    api_key: int = field(Int16, doc="Api key.")
-    min_version: int = field(Int16, doc="Min version.")
-    max_version: int = field(Int16, doc="Max version.")
+    api_key: int = field(Int16, doc="The API's key.")
+    min_version: int = field(Int16, doc="The smallest version.")
+    max_version: int = field(Int16, doc="The greatest version.")
 
 
 class SupportedFeatureKey(Struct):
-    """One item of ``supported_features``."""
+    """A feature that the broker could run."""
 
-    name: str = field(String, versions="3+", doc="Name.")
-    min_version: int = field(Int16, versions="3+", doc="Min version.")
-    max_version: int = field(Int16, versions="3+", doc="Max version.")
+    name: str = field(String, versions="3+", doc="The feature's name.")
+    min_version: int = field(Int16, versions="3+", doc="The smallest version.")
+    max_version: int = field(Int16, versions="3+", doc="The greatest version.")
 
 
 class FinalizedFeatureKey(Struct):
-    """One item of ``finalized_features``."""
+    """A feature in the level that the whole cluster runs."""
 
-    name: str = field(String, versions="3+", doc="Name.")
-    max_version_level: int = field(Int16, versions="3+", doc="Max version level.")
-    min_version_level: int = field(Int16, versions="3+", doc="Min version level.")
+    name: str = field(String, versions="3+", doc="The feature's name.")
+    max_version_level: int = field(Int16, versions="3+", doc="The level that is in force.")
+    min_version_level: int = field(Int16, versions="3+", doc="The smallest level that is still allowed.")
 
 
 class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
-    """The answer."""
+    """The versions of every API, and the features of the cluster."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    api_keys: list[ApiVersion] = field(Array(ApiVersion), doc="Api keys.")
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
+    error_code: int = field(
+        Int16,
+        doc="UnsupportedVersionError when the request's version is unknown; the answer is then of version 0.",
+        errors=("UnsupportedVersionError", "InvalidRequestError"),
+    )
+    api_keys: list[ApiVersion] = field(Array(ApiVersion), doc="The APIs that this listener answers.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
     supported_features: list[SupportedFeatureKey] = field(
         Array(SupportedFeatureKey),
         versions="3+",
         tag=0,
         tagged="3+",
         ignorable=True,
-        doc="Supported features.",
+        doc="The features that the broker can run.",
     )
     finalized_features_epoch: int = field(
         Int64,
@@ -58,7 +84,7 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
         tagged="3+",
         ignorable=True,
         default=-1,
-        doc="Finalized features epoch.",
+        doc="The number of the finalized features' state; a greater one is newer; -1 when unknown.",
     )
     finalized_features: list[FinalizedFeatureKey] = field(
         Array(FinalizedFeatureKey),
@@ -66,7 +92,7 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
         tag=2,
         tagged="3+",
         ignorable=True,
-        doc="Finalized features.",
+        doc="The features that the cluster runs.",
     )
     zk_migration_ready: bool = field(
         Boolean,
@@ -74,5 +100,5 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
         tag=3,
         tagged="3+",
         ignorable=True,
-        doc="Zk migration ready.",
+        doc="Left from the move off ZooKeeper: false by now.",
     )

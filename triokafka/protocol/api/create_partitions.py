@@ -1,4 +1,6 @@
-"""CreatePartitions (API key 37)."""
+"""CreatePartitions (API key 37): give topics more partitions.
+
+Versions 0–3; flexible from 2. v3: ThrottlingQuotaExceededError (KIP-599)."""
 
 from __future__ import annotations
 
@@ -7,41 +9,75 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String
 
 
 class CreatePartitionsAssignment(Struct):
-    """One item of ``assignments``."""
+    """The brokers of one new partition."""
 
-    broker_ids: list[int] = field(Array(Int32), doc="Broker ids.")
+    broker_ids: list[int] = field(Array(Int32), doc="The brokers, the preferred leader first.")
 
 
 class CreatePartitionsTopic(Struct):
-    """One item of ``topics``."""
+    """A topic and how many partitions it shall have."""
 
-    name: str = field(String, doc="Name.")
-    count: int = field(Int32, doc="Count.")
+    name: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    count: int = field(
+        Int32,
+        doc="How many partitions the topic shall have in the end.",
+        errors=("InvalidPartitionsError",),
+    )
     assignments: list[CreatePartitionsAssignment] | None = field(
         Array(CreatePartitionsAssignment),
         nullable="0+",
-        doc="Assignments.",
+        doc="The brokers of the new partitions by hand; null to let the controller choose.",
+        errors=("InvalidReplicationAssignmentError",),
     )
 
 
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"], api_key=37, versions="0-3", flexible="2+"):
-    """Ask."""
+    """Add partitions."""
 
-    topics: list[CreatePartitionsTopic] = field(Array(CreatePartitionsTopic), doc="Topics.")
-    timeout_ms: int = field(Int32, doc="Timeout ms.")
-    validate_only: bool = field(Boolean, doc="Validate only.")
+    topics: list[CreatePartitionsTopic] = field(Array(CreatePartitionsTopic), doc="The topics.")
+    timeout_ms: int = field(
+        Int32,
+        doc="How many milliseconds the broker may take until the request is in effect.",
+        errors=("RequestTimedOutError",),
+    )
+    validate_only: bool = field(Boolean, doc="Whether only to check, and change nothing.")
 
 
 class CreatePartitionsTopicResult(Struct):
-    """One item of ``results``."""
+    """The outcome for one topic."""
 
-    name: str = field(String, doc="Name.")
-    error_code: int = field(Int16, doc="Error code.")
-    error_message: str | None = field(String, nullable="0+", default=None, doc="Error message.")
+    name: str = field(String, doc="The topic's name.")
+    error_code: int = field(
+        Int16,
+        doc="Why no partitions were added; 0 when they were, or could be.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "InvalidPartitionsError",
+            "InvalidReplicationAssignmentError",
+            "InvalidRequestError",
+            "ReassignmentInProgressError",
+            "NotControllerError",
+            "TopicAuthorizationFailedError",
+            "ThrottlingQuotaExceededError",
+        ),
+    )
+    error_message: str | None = field(
+        String,
+        nullable="0+",
+        default=None,
+        doc="The error in words; null when there was none or the broker has nothing to add.",
+    )
 
 
 class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2+"):
-    """The answer."""
+    """One result per topic asked for."""
 
-    throttle_time_ms: int = field(Int32, doc="Throttle time ms.")
-    results: list[CreatePartitionsTopicResult] = field(Array(CreatePartitionsTopicResult), doc="Results.")
+    throttle_time_ms: int = field(
+        Int32,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    results: list[CreatePartitionsTopicResult] = field(Array(CreatePartitionsTopicResult), doc="The results.")

@@ -1,4 +1,7 @@
-"""CreateTopics (API key 19)."""
+"""CreateTopics (API key 19): create topics, or check whether they could be created.
+
+Versions 2–7; flexible from 5. v4: partition count and replication factor may be -1, for the broker's default (KIP-464).
+v5: the answer describes the new topic (KIP-525). v6: ThrottlingQuotaExceededError (KIP-599). v7: topic id."""
 
 from __future__ import annotations
 
@@ -9,75 +12,154 @@ from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, St
 
 
 class CreatableReplicaAssignment(Struct):
-    """One item of ``assignments``."""
+    """The brokers of one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    broker_ids: list[int] = field(Array(Int32), doc="Broker ids.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    broker_ids: list[int] = field(Array(Int32), doc="The brokers, the preferred leader first.")
 
 
 class CreatableTopicConfig(Struct):
-    """One item of ``configs``."""
+    """A configuration entry of the topic."""
 
-    name: str = field(String, doc="Name.")
-    value: str | None = field(String, nullable="0+", doc="Value.")
+    name: str = field(String, doc="The entry's name.")
+    value: str | None = field(String, nullable="0+", doc="The entry's value; null for the default.")
 
 
 class CreatableTopic(Struct):
-    """One item of ``topics``."""
+    """A topic to be created."""
 
-    name: str = field(String, doc="Name.")
-    num_partitions: int = field(Int32, doc="Num partitions.")
-    replication_factor: int = field(Int16, doc="Replication factor.")
-    assignments: list[CreatableReplicaAssignment] = field(Array(CreatableReplicaAssignment), doc="Assignments.")
-    configs: list[CreatableTopicConfig] = field(Array(CreatableTopicConfig), doc="Configs.")
+    name: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("TopicAlreadyExistsError", "InvalidTopicError", "TopicAuthorizationFailedError"),
+    )
+    num_partitions: int = field(
+        Int32,
+        doc="How many partitions; -1 for the default or when assignments are given.",
+        errors=("InvalidPartitionsError",),
+    )
+    replication_factor: int = field(
+        Int16,
+        doc="How many replicas of each; -1 for the default or when assignments are given.",
+        errors=("InvalidReplicationFactorError",),
+    )
+    assignments: list[CreatableReplicaAssignment] = field(
+        Array(CreatableReplicaAssignment),
+        doc="The brokers of every partition by hand; empty to let the controller choose.",
+        errors=("InvalidReplicationAssignmentError",),
+    )
+    configs: list[CreatableTopicConfig] = field(
+        Array(CreatableTopicConfig),
+        doc="Configuration entries that differ from the default.",
+        errors=("InvalidConfigurationError", "PolicyViolationError"),
+    )
 
 
 class CreateTopicsRequest(Request["CreateTopicsResponse"], api_key=19, versions="2-7", flexible="5+"):
-    """Ask."""
+    """Create topics."""
 
-    topics: list[CreatableTopic] = field(Array(CreatableTopic), doc="Topics.")
-    timeout_ms: int = field(Int32, default=60000, doc="Timeout ms.")
-    validate_only: bool = field(Boolean, versions="1+", doc="Validate only.")
+    topics: list[CreatableTopic] = field(Array(CreatableTopic), doc="The topics to create.")
+    timeout_ms: int = field(
+        Int32,
+        default=60000,
+        doc="How many milliseconds the broker may take until the topics exist on all their brokers.",
+        errors=("RequestTimedOutError",),
+    )
+    validate_only: bool = field(Boolean, versions="1+", doc="Whether only to check, and create nothing.")
 
 
 class CreatableTopicConfigs(Struct):
-    """One item of ``configs``."""
+    """A configuration entry in effect."""
 
-    name: str = field(String, versions="5+", doc="Name.")
-    value: str | None = field(String, versions="5+", nullable="5+", doc="Value.")
-    read_only: bool = field(Boolean, versions="5+", doc="Read only.")
-    config_source: int = field(Int8, versions="5+", ignorable=True, default=-1, doc="Config source.")
-    is_sensitive: bool = field(Boolean, versions="5+", doc="Is sensitive.")
+    name: str = field(String, versions="5+", doc="The entry's name.")
+    value: str | None = field(
+        String,
+        versions="5+",
+        nullable="5+",
+        doc="The entry's value; null when it is secret or unset.",
+    )
+    read_only: bool = field(Boolean, versions="5+", doc="Whether the entry cannot be changed.")
+    config_source: int = field(
+        Int8,
+        versions="5+",
+        ignorable=True,
+        default=-1,
+        doc="Where the value comes from: 1 topic, 2 broker, 3 default of all brokers, 4 static broker file, 5 "
+        "default, 6 logger, 7 client metrics, 8 group; -1 unknown.",
+    )
+    is_sensitive: bool = field(Boolean, versions="5+", doc="Whether the value is secret, and therefore null.")
 
 
 class CreatableTopicResult(Struct):
-    """One item of ``topics``."""
+    """The topic that was made, or why not."""
 
-    name: str = field(String, doc="Name.")
-    topic_id: UUID = field(Uuid, versions="7+", ignorable=True, doc="Topic id.")
-    error_code: int = field(Int16, doc="Error code.")
-    error_message: str | None = field(String, versions="1+", nullable="0+", ignorable=True, doc="Error message.")
+    name: str = field(String, doc="The topic's name.")
+    topic_id: UUID = field(Uuid, versions="7+", ignorable=True, doc="The new topic's id; nil on an error.")
+    error_code: int = field(
+        Int16,
+        doc="Why the topic was not created; 0 when it was, or could be.",
+        errors=(
+            "TopicAlreadyExistsError",
+            "InvalidTopicError",
+            "InvalidPartitionsError",
+            "InvalidReplicationFactorError",
+            "InvalidReplicationAssignmentError",
+            "InvalidConfigurationError",
+            "InvalidRequestError",
+            "PolicyViolationError",
+            "NotControllerError",
+            "RequestTimedOutError",
+            "TopicAuthorizationFailedError",
+            "ClusterAuthorizationFailedError",
+            "ThrottlingQuotaExceededError",
+        ),
+    )
+    error_message: str | None = field(
+        String,
+        versions="1+",
+        nullable="0+",
+        ignorable=True,
+        doc="The error in words; null when there was none or the broker has nothing to add.",
+    )
     topic_config_error_code: int = field(
         Int16,
         versions="5+",
         tag=0,
         tagged="5+",
         ignorable=True,
-        doc="Topic config error code.",
+        doc="Why the configuration is not shown.",
+        errors=("TopicAuthorizationFailedError",),
     )
-    num_partitions: int = field(Int32, versions="5+", ignorable=True, default=-1, doc="Num partitions.")
-    replication_factor: int = field(Int16, versions="5+", ignorable=True, default=-1, doc="Replication factor.")
+    num_partitions: int = field(
+        Int32,
+        versions="5+",
+        ignorable=True,
+        default=-1,
+        doc="How many partitions it has; -1 when not shown.",
+    )
+    replication_factor: int = field(
+        Int16,
+        versions="5+",
+        ignorable=True,
+        default=-1,
+        doc="How many replicas each has; -1 when not shown.",
+    )
     configs: list[CreatableTopicConfigs] | None = field(
         Array(CreatableTopicConfigs),
         versions="5+",
         nullable="5+",
         ignorable=True,
-        doc="Configs.",
+        doc="Its configuration; null on an error. On success never null: the Java client relies on it.",
     )
 
 
 class CreateTopicsResponse(Response, api_key=19, versions="2-7", flexible="5+"):
-    """The answer."""
+    """One result per topic asked for."""
 
-    throttle_time_ms: int = field(Int32, versions="2+", ignorable=True, doc="Throttle time ms.")
-    topics: list[CreatableTopicResult] = field(Array(CreatableTopicResult), doc="Topics.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="2+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    topics: list[CreatableTopicResult] = field(Array(CreatableTopicResult), doc="The results.")

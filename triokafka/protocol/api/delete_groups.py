@@ -1,4 +1,6 @@
-"""DeleteGroups (API key 42)."""
+"""DeleteGroups (API key 42): delete empty groups with their positions.
+
+Versions 0–2; flexible from 2."""
 
 from __future__ import annotations
 
@@ -7,20 +9,39 @@ from triokafka.protocol.primitives import Array, Int16, Int32, String
 
 
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-2", flexible="2+"):
-    """Ask."""
+    """Delete groups."""
 
-    groups_names: list[str] = field(Array(String), doc="Groups names.")
+    groups_names: list[str] = field(
+        Array(String),
+        doc="The groups.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
 
 
 class DeletableGroupResult(Struct):
-    """One item of ``results``."""
+    """The outcome for one group."""
 
-    group_id: str = field(String, doc="Group id.")
-    error_code: int = field(Int16, doc="Error code.")
+    group_id: str = field(String, doc="The group's id.")
+    error_code: int = field(
+        Int16,
+        doc="Why the group was not deleted; 0 when it was.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "NonEmptyGroupError",
+            "GroupIdNotFoundError",
+        ),
+    )
 
 
 class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
-    """The answer."""
+    """One result per group asked for."""
 
-    throttle_time_ms: int = field(Int32, doc="Throttle time ms.")
-    results: list[DeletableGroupResult] = field(Array(DeletableGroupResult), doc="Results.")
+    throttle_time_ms: int = field(
+        Int32,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    results: list[DeletableGroupResult] = field(Array(DeletableGroupResult), doc="The results.")

@@ -1,4 +1,6 @@
-"""DeleteRecords (API key 21)."""
+"""DeleteRecords (API key 21): forget the records of partitions below an offset.
+
+Versions 0–2; flexible from 2."""
 
 from __future__ import annotations
 
@@ -7,43 +9,73 @@ from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
 
 class DeleteRecordsPartition(Struct):
-    """One item of ``partitions``."""
+    """Up to where to forget in one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    offset: int = field(Int64, doc="Offset.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    offset: int = field(
+        Int64,
+        doc="The first offset to keep; -1 for the high watermark.",
+        errors=("OffsetOutOfRangeError", "PolicyViolationError"),
+    )
 
 
 class DeleteRecordsTopic(Struct):
-    """One item of ``topics``."""
+    """Partitions of one topic."""
 
-    name: str = field(String, doc="Name.")
-    partitions: list[DeleteRecordsPartition] = field(Array(DeleteRecordsPartition), doc="Partitions.")
+    name: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    partitions: list[DeleteRecordsPartition] = field(Array(DeleteRecordsPartition), doc="What to forget, by partition.")
 
 
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"], api_key=21, versions="0-2", flexible="2+"):
-    """Ask."""
+    """Forget records."""
 
-    topics: list[DeleteRecordsTopic] = field(Array(DeleteRecordsTopic), doc="Topics.")
-    timeout_ms: int = field(Int32, doc="Timeout ms.")
+    topics: list[DeleteRecordsTopic] = field(Array(DeleteRecordsTopic), doc="What to forget, by topic.")
+    timeout_ms: int = field(
+        Int32,
+        doc="How many milliseconds the broker may take until the request is in effect.",
+        errors=("RequestTimedOutError",),
+    )
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """One item of ``partitions``."""
+    """The outcome for one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    low_watermark: int = field(Int64, doc="Low watermark.")
-    error_code: int = field(Int16, doc="Error code.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    low_watermark: int = field(Int64, doc="The partition's first offset by now; -1 on an error.")
+    error_code: int = field(
+        Int16,
+        doc="Why nothing was forgotten; 0 when it was.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "NotLeaderForPartitionError",
+            "OffsetOutOfRangeError",
+            "PolicyViolationError",
+            "RequestTimedOutError",
+            "TopicAuthorizationFailedError",
+            "KafkaStorageError",
+        ),
+    )
 
 
 class DeleteRecordsTopicResult(Struct):
-    """One item of ``topics``."""
+    """The outcomes for one topic."""
 
-    name: str = field(String, doc="Name.")
-    partitions: list[DeleteRecordsPartitionResult] = field(Array(DeleteRecordsPartitionResult), doc="Partitions.")
+    name: str = field(String, doc="The topic's name.")
+    partitions: list[DeleteRecordsPartitionResult] = field(
+        Array(DeleteRecordsPartitionResult),
+        doc="The outcomes by partition.",
+    )
 
 
 class DeleteRecordsResponse(Response, api_key=21, versions="0-2", flexible="2+"):
-    """The answer."""
+    """The outcome per partition."""
 
-    throttle_time_ms: int = field(Int32, doc="Throttle time ms.")
-    topics: list[DeleteRecordsTopicResult] = field(Array(DeleteRecordsTopicResult), doc="Topics.")
+    throttle_time_ms: int = field(
+        Int32,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    topics: list[DeleteRecordsTopicResult] = field(Array(DeleteRecordsTopicResult), doc="The outcomes by topic.")

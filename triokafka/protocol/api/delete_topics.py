@@ -1,4 +1,7 @@
-"""DeleteTopics (API key 20)."""
+"""DeleteTopics (API key 20): delete topics with all their records.
+
+Versions 1–6; flexible from 4. v1: throttle time. v3: TopicDeletionDisabledError. v5: error message, and
+ThrottlingQuotaExceededError (KIP-599). v6: topics by name or by id (KIP-516)."""
 
 from __future__ import annotations
 
@@ -9,38 +12,83 @@ from triokafka.protocol.primitives import Array, Int16, Int32, String, Uuid
 
 
 class DeleteTopicState(Struct):
-    """One item of ``topics``."""
+    """A topic, by name or by id."""
 
-    name: str | None = field(String, versions="6+", nullable="6+", default=None, doc="Name.")
-    topic_id: UUID = field(Uuid, versions="6+", doc="Topic id.")
+    name: str | None = field(
+        String,
+        versions="6+",
+        nullable="6+",
+        default=None,
+        doc="The topic's name; null to delete by id.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    topic_id: UUID = field(
+        Uuid,
+        versions="6+",
+        doc="The topic's id; nil to delete by name.",
+        errors=("UnknownTopicIdError",),
+    )
 
 
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"], api_key=20, versions="1-6", flexible="4+"):
-    """Ask."""
+    """Delete topics."""
 
-    topics: list[DeleteTopicState] = field(Array(DeleteTopicState), versions="6+", doc="Topics.")
-    topic_names: list[str] = field(Array(String), versions="0-5", ignorable=True, doc="Topic names.")
-    timeout_ms: int = field(Int32, doc="Timeout ms.")
+    topics: list[DeleteTopicState] = field(Array(DeleteTopicState), versions="6+", doc="The topics.")
+    topic_names: list[str] = field(
+        Array(String),
+        versions="0-5",
+        ignorable=True,
+        doc="The topics' names.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    timeout_ms: int = field(
+        Int32,
+        doc="How many milliseconds the broker may take until the request is in effect.",
+        errors=("RequestTimedOutError",),
+    )
 
 
 class DeletableTopicResult(Struct):
-    """One item of ``responses``."""
+    """The outcome for one topic."""
 
-    name: str | None = field(String, nullable="6+", doc="Name.")
-    topic_id: UUID = field(Uuid, versions="6+", ignorable=True, doc="Topic id.")
-    error_code: int = field(Int16, doc="Error code.")
+    name: str | None = field(
+        String,
+        nullable="6+",
+        doc="The topic's name; null when it was asked for by an id that is unknown.",
+    )
+    topic_id: UUID = field(Uuid, versions="6+", ignorable=True, doc="The topic's id.")
+    error_code: int = field(
+        Int16,
+        doc="Why the topic was not deleted; 0 when it was.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "UnknownTopicIdError",
+            "TopicAuthorizationFailedError",
+            "TopicDeletionDisabledError",
+            "InvalidRequestError",
+            "NotControllerError",
+            "RequestTimedOutError",
+            "ThrottlingQuotaExceededError",
+            "UnsupportedVersionError",
+        ),
+    )
     error_message: str | None = field(
         String,
         versions="5+",
         nullable="5+",
         ignorable=True,
         default=None,
-        doc="Error message.",
+        doc="The error in words; null when there was none or the broker has nothing to add.",
     )
 
 
 class DeleteTopicsResponse(Response, api_key=20, versions="1-6", flexible="4+"):
-    """The answer."""
+    """One result per topic asked for."""
 
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
-    responses: list[DeletableTopicResult] = field(Array(DeletableTopicResult), doc="Responses.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    responses: list[DeletableTopicResult] = field(Array(DeletableTopicResult), doc="The results.")

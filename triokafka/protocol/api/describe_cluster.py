@@ -1,4 +1,7 @@
-"""DescribeCluster (API key 60)."""
+"""DescribeCluster (API key 60): cluster id, controller and brokers (KIP-700).
+
+Versions 0–2; flexible from 0. v1: brokers or controllers can be asked for (KIP-919). v2: fenced brokers on request
+(KIP-1073)."""
 
 from __future__ import annotations
 
@@ -7,31 +10,65 @@ from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, St
 
 
 class DescribeClusterRequest(Request["DescribeClusterResponse"], api_key=60, versions="0-2", flexible="0+"):
-    """Ask."""
+    """Ask for the cluster."""
 
-    include_cluster_authorized_operations: bool = field(Boolean, doc="Include cluster authorized operations.")
-    endpoint_type: int = field(Int8, versions="1+", default=1, doc="Endpoint type.")
-    include_fenced_brokers: bool = field(Boolean, versions="2+", doc="Include fenced brokers.")
+    include_cluster_authorized_operations: bool = field(
+        Boolean,
+        doc="Whether to say what the client may do with the cluster.",
+    )
+    endpoint_type: int = field(
+        Int8,
+        versions="1+",
+        default=1,
+        doc="Whose addresses to list: 1 brokers, 2 controllers.",
+        errors=("UnsupportedEndpointTypeError", "MismatchedEndpointTypeError"),
+    )
+    include_fenced_brokers: bool = field(Boolean, versions="2+", doc="Whether to list brokers that are fenced.")
 
 
 class DescribeClusterBroker(Struct):
-    """One item of ``brokers``."""
+    """A broker or controller and where to reach it."""
 
-    broker_id: int = field(Int32, doc="Broker id.")
-    host: str = field(String, doc="Host.")
-    port: int = field(Int32, doc="Port.")
-    rack: str | None = field(String, nullable="0+", default=None, doc="Rack.")
-    is_fenced: bool = field(Boolean, versions="2+", doc="Is fenced.")
+    broker_id: int = field(Int32, doc="The broker's id.")
+    host: str = field(String, doc="The host to connect to.")
+    port: int = field(Int32, doc="The port to connect to.")
+    rack: str | None = field(String, nullable="0+", default=None, doc="The broker's rack; null when it has none.")
+    is_fenced: bool = field(Boolean, versions="2+", doc="Whether the broker is fenced.")
 
 
 class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+"):
-    """The answer."""
+    """The cluster."""
 
-    throttle_time_ms: int = field(Int32, doc="Throttle time ms.")
-    error_code: int = field(Int16, doc="Error code.")
-    error_message: str | None = field(String, nullable="0+", default=None, doc="Error message.")
-    endpoint_type: int = field(Int8, versions="1+", default=1, doc="Endpoint type.")
-    cluster_id: str = field(String, doc="Cluster id.")
-    controller_id: int = field(Int32, default=-1, doc="Controller id.")
-    brokers: list[DescribeClusterBroker] = field(Array(DescribeClusterBroker), doc="Brokers.")
-    cluster_authorized_operations: int = field(Int32, default=-(2**31), doc="Cluster authorized operations.")
+    throttle_time_ms: int = field(
+        Int32,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    error_code: int = field(
+        Int16,
+        doc="Error of the whole answer.",
+        errors=("ClusterAuthorizationFailedError", "UnsupportedEndpointTypeError", "MismatchedEndpointTypeError"),
+    )
+    error_message: str | None = field(
+        String,
+        nullable="0+",
+        default=None,
+        doc="The error in words; null when there was none or the broker has nothing to add.",
+    )
+    endpoint_type: int = field(
+        Int8,
+        versions="1+",
+        default=1,
+        doc="Whose addresses are listed: 1 brokers, 2 controllers.",
+    )
+    cluster_id: str = field(String, doc="The cluster's id.")
+    controller_id: int = field(
+        Int32,
+        default=-1,
+        doc="The controller's id; under KRaft any broker that forwards to it; -1 for none.",
+    )
+    brokers: list[DescribeClusterBroker] = field(Array(DescribeClusterBroker), doc="The brokers or controllers.")
+    cluster_authorized_operations: int = field(
+        Int32,
+        default=-(2**31),
+        doc="What the client may do with the cluster, one bit an operation; -2147483648 when not asked for.",
+    )

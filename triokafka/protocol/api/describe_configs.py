@@ -1,4 +1,6 @@
-"""DescribeConfigs (API key 32)."""
+"""DescribeConfigs (API key 32): configurations of topics, brokers and others, and where each value comes from.
+
+Versions 1–4; flexible from 4. v1: source and synonyms of a value. v3: type and documentation (KIP-569)."""
 
 from __future__ import annotations
 
@@ -7,59 +9,116 @@ from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, St
 
 
 class DescribeConfigsResource(Struct):
-    """One item of ``resources``."""
+    """What to describe, and which entries of it."""
 
-    resource_type: int = field(Int8, doc="Resource type.")
-    resource_name: str = field(String, doc="Resource name.")
-    configuration_keys: list[str] | None = field(Array(String), nullable="0+", doc="Configuration keys.")
+    resource_type: int = field(
+        Int8,
+        doc="The kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
+        errors=("InvalidRequestError",),
+    )
+    resource_name: str = field(
+        String,
+        doc="The resource: a topic's name, or a broker's id as text, empty for the default of all brokers.",
+        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "InvalidRequestError"),
+    )
+    configuration_keys: list[str] | None = field(Array(String), nullable="0+", doc="The entries' names; null for all.")
 
 
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, versions="1-4", flexible="4+"):
-    """Ask."""
+    """Ask for configurations."""
 
-    resources: list[DescribeConfigsResource] = field(Array(DescribeConfigsResource), doc="Resources.")
-    include_synonyms: bool = field(Boolean, versions="1+", doc="Include synonyms.")
-    include_documentation: bool = field(Boolean, versions="3+", doc="Include documentation.")
+    resources: list[DescribeConfigsResource] = field(Array(DescribeConfigsResource), doc="The resources.")
+    include_synonyms: bool = field(
+        Boolean,
+        versions="1+",
+        doc="Whether to list the other places that a value can come from.",
+    )
+    include_documentation: bool = field(Boolean, versions="3+", doc="Whether to explain each entry.")
 
 
 class DescribeConfigsSynonym(Struct):
-    """One item of ``synonyms``."""
+    """Another place that the value can come from, most specific first."""
 
-    name: str = field(String, versions="1+", doc="Name.")
-    value: str | None = field(String, versions="1+", nullable="0+", doc="Value.")
-    source: int = field(Int8, versions="1+", doc="Source.")
+    name: str = field(String, versions="1+", doc="The entry's name in that place.")
+    value: str | None = field(String, versions="1+", nullable="0+", doc="The value in that place.")
+    source: int = field(Int8, versions="1+", doc="The place, numbered as the source of an entry.")
 
 
 class DescribeConfigsResourceResult(Struct):
-    """One item of ``configs``."""
+    """A configuration entry."""
 
-    name: str = field(String, doc="Name.")
-    value: str | None = field(String, nullable="0+", doc="Value.")
-    read_only: bool = field(Boolean, doc="Read only.")
-    config_source: int = field(Int8, versions="1+", ignorable=True, default=-1, doc="Config source.")
-    is_sensitive: bool = field(Boolean, doc="Is sensitive.")
+    name: str = field(String, doc="The entry's name.")
+    value: str | None = field(String, nullable="0+", doc="The entry's value; null when it is secret or unset.")
+    read_only: bool = field(Boolean, doc="Whether the entry cannot be changed.")
+    config_source: int = field(
+        Int8,
+        versions="1+",
+        ignorable=True,
+        default=-1,
+        doc="Where the value comes from: 1 topic, 2 broker, 3 default of all brokers, 4 static broker file, 5 "
+        "default, 6 logger, 7 client metrics, 8 group; -1 unknown.",
+    )
+    is_sensitive: bool = field(Boolean, doc="Whether the value is secret, and therefore null.")
     synonyms: list[DescribeConfigsSynonym] = field(
         Array(DescribeConfigsSynonym),
         versions="1+",
         ignorable=True,
-        doc="Synonyms.",
+        doc="The other places; empty when not asked for.",
     )
-    config_type: int = field(Int8, versions="3+", ignorable=True, doc="Config type.")
-    documentation: str | None = field(String, versions="3+", nullable="0+", ignorable=True, doc="Documentation.")
+    config_type: int = field(
+        Int8,
+        versions="3+",
+        ignorable=True,
+        doc="The entry's type: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 "
+        "password; 0 unknown.",
+    )
+    documentation: str | None = field(
+        String,
+        versions="3+",
+        nullable="0+",
+        ignorable=True,
+        doc="What the entry does; null when not asked for.",
+    )
 
 
 class DescribeConfigsResult(Struct):
-    """One item of ``results``."""
+    """The entries of one resource."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    error_message: str | None = field(String, nullable="0+", doc="Error message.")
-    resource_type: int = field(Int8, doc="Resource type.")
-    resource_name: str = field(String, doc="Resource name.")
-    configs: list[DescribeConfigsResourceResult] = field(Array(DescribeConfigsResourceResult), doc="Configs.")
+    error_code: int = field(
+        Int16,
+        doc="Why the resource is not described; 0 when it is.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "InvalidTopicError",
+            "InvalidRequestError",
+            "InvalidConfigurationError",
+            "TopicAuthorizationFailedError",
+            "ClusterAuthorizationFailedError",
+        ),
+    )
+    error_message: str | None = field(
+        String,
+        nullable="0+",
+        doc="The error in words; null when there was none or the broker has nothing to add.",
+    )
+    resource_type: int = field(
+        Int8,
+        doc="The kind of resource: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.",
+        errors=("InvalidRequestError",),
+    )
+    resource_name: str = field(
+        String,
+        doc="The resource: a topic's name, or a broker's id as text, empty for the default of all brokers.",
+        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "InvalidRequestError"),
+    )
+    configs: list[DescribeConfigsResourceResult] = field(Array(DescribeConfigsResourceResult), doc="The entries.")
 
 
 class DescribeConfigsResponse(Response, api_key=32, versions="1-4", flexible="4+"):
-    """The answer."""
+    """One result per resource asked for."""
 
-    throttle_time_ms: int = field(Int32, doc="Throttle time ms.")
-    results: list[DescribeConfigsResult] = field(Array(DescribeConfigsResult), doc="Results.")
+    throttle_time_ms: int = field(
+        Int32,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    results: list[DescribeConfigsResult] = field(Array(DescribeConfigsResult), doc="The results.")

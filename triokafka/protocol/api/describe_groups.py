@@ -1,4 +1,7 @@
-"""DescribeGroups (API key 15)."""
+"""DescribeGroups (API key 15): state and members of classic groups.
+
+Versions 0–6; flexible from 5. v1: throttle time. v3: authorized operations. v4: static members. v6:
+GroupIdNotFoundError for groups that do not exist, which were reported as dead before (KIP-1043)."""
 
 from __future__ import annotations
 
@@ -7,45 +10,80 @@ from triokafka.protocol.primitives import Array, Boolean, Bytes, Int16, Int32, S
 
 
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"], api_key=15, versions="0-6", flexible="5+"):
-    """Ask."""
+    """Ask for groups by id."""
 
-    groups: list[str] = field(Array(String), doc="Groups.")
-    include_authorized_operations: bool = field(Boolean, versions="3+", doc="Include authorized operations.")
+    groups: list[str] = field(
+        Array(String),
+        doc="The groups.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
+    include_authorized_operations: bool = field(
+        Boolean,
+        versions="3+",
+        doc="Whether to say what the client may do with each group.",
+    )
 
 
 class DescribedGroupMember(Struct):
-    """One item of ``members``."""
+    """A member of a group."""
 
-    member_id: str = field(String, doc="Member id.")
+    member_id: str = field(String, doc="The member's id.")
     group_instance_id: str | None = field(
         String,
         versions="4+",
         nullable="4+",
         ignorable=True,
         default=None,
-        doc="Group instance id.",
+        doc="The static member's name; null for a dynamic one.",
     )
-    client_id: str = field(String, doc="Client id.")
-    client_host: str = field(String, doc="Client host.")
-    member_metadata: bytes = field(Bytes, doc="Member metadata.")
-    member_assignment: bytes = field(Bytes, doc="Member assignment.")
+    client_id: str = field(String, doc="The client id that the member joined with.")
+    client_host: str = field(String, doc="The host that it joined from.")
+    member_metadata: bytes = field(Bytes, doc="The member's data for the protocol; empty while none is chosen.")
+    member_assignment: bytes = field(Bytes, doc="Its part of the assignment; empty while there is none.")
 
 
 class DescribedGroup(Struct):
-    """One item of ``groups``."""
+    """A group."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    error_message: str | None = field(String, versions="6+", nullable="6+", default=None, doc="Error message.")
-    group_id: str = field(String, doc="Group id.")
-    group_state: str = field(String, doc="Group state.")
-    protocol_type: str = field(String, doc="Protocol type.")
-    protocol_data: str = field(String, doc="Protocol data.")
-    members: list[DescribedGroupMember] = field(Array(DescribedGroupMember), doc="Members.")
-    authorized_operations: int = field(Int32, versions="3+", default=-(2**31), doc="Authorized operations.")
+    error_code: int = field(
+        Int16,
+        doc="Why the group is not described; 0 when it is.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "GroupIdNotFoundError",
+        ),
+    )
+    error_message: str | None = field(
+        String,
+        versions="6+",
+        nullable="6+",
+        default=None,
+        doc="The error in words; null when there was none or the broker has nothing to add.",
+    )
+    group_id: str = field(String, doc="The group's id.")
+    group_state: str = field(String, doc="The state: PreparingRebalance, CompletingRebalance, Stable, Empty or Dead.")
+    protocol_type: str = field(String, doc="The kind of group.")
+    protocol_data: str = field(String, doc="The protocol that was chosen; empty while there is none.")
+    members: list[DescribedGroupMember] = field(Array(DescribedGroupMember), doc="The members.")
+    authorized_operations: int = field(
+        Int32,
+        versions="3+",
+        default=-(2**31),
+        doc="What the client may do with the group, one bit an operation; -2147483648 when not asked for.",
+    )
 
 
 class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"):
-    """The answer."""
+    """One description per group asked for."""
 
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
-    groups: list[DescribedGroup] = field(Array(DescribedGroup), doc="Groups.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    groups: list[DescribedGroup] = field(Array(DescribedGroup), doc="The groups described.")

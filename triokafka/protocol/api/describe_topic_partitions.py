@@ -1,4 +1,6 @@
-"""DescribeTopicPartitions (API key 75)."""
+"""DescribeTopicPartitions (API key 75): partitions of topics, page by page (KIP-966).
+
+Version 0; flexible from 0."""
 
 from __future__ import annotations
 
@@ -9,67 +11,110 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String, 
 
 
 class TopicRequest(Struct):
-    """One item of ``topics``."""
+    """A topic, by name."""
 
-    name: str = field(String, doc="Name.")
+    name: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "TopicAuthorizationFailedError"),
+    )
 
 
 class Cursor(Struct):
-    """One item of ``cursor``."""
+    """A partition at which a page starts."""
 
-    topic_name: str = field(String, doc="Topic name.")
-    partition_index: int = field(Int32, doc="Partition index.")
+    topic_name: str = field(String, doc="The topic's name.")
+    partition_index: int = field(Int32, doc="The first partition of the page.")
 
 
 class DescribeTopicPartitionsRequest(
     Request["DescribeTopicPartitionsResponse"], api_key=75, versions="0", flexible="0+"
 ):
-    """Ask."""
+    """Ask for a page of partitions."""
 
-    topics: list[TopicRequest] = field(Array(TopicRequest), doc="Topics.")
-    response_partition_limit: int = field(Int32, default=2000, doc="Response partition limit.")
-    cursor: Cursor | None = field(Cursor, nullable="0+", default=None, doc="Cursor.")
+    topics: list[TopicRequest] = field(Array(TopicRequest), doc="The topics, in order of their names; empty for all.")
+    response_partition_limit: int = field(Int32, default=2000, doc="At most how many partitions on the page.")
+    cursor: Cursor | None = field(
+        Cursor,
+        nullable="0+",
+        default=None,
+        doc="Where the page starts; null for the beginning.",
+    )
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """One item of ``partitions``."""
+    """A partition's leader and replicas."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    partition_index: int = field(Int32, doc="Partition index.")
-    leader_id: int = field(Int32, doc="Leader id.")
-    leader_epoch: int = field(Int32, ignorable=True, default=-1, doc="Leader epoch.")
-    replica_nodes: list[int] = field(Array(Int32), doc="Replica nodes.")
-    isr_nodes: list[int] = field(Array(Int32), doc="Isr nodes.")
+    error_code: int = field(
+        Int16,
+        doc="Whether the partition can be used.",
+        errors=("LeaderNotAvailableError", "ListenerNotFoundError"),
+    )
+    partition_index: int = field(Int32, doc="The partition's number.")
+    leader_id: int = field(Int32, doc="The leader's broker id; -1 for none.")
+    leader_epoch: int = field(Int32, ignorable=True, default=-1, doc="The leader's epoch; -1 when unknown.")
+    replica_nodes: list[int] = field(
+        Array(Int32),
+        doc="The brokers that hold the partition, the preferred leader first.",
+    )
+    isr_nodes: list[int] = field(Array(Int32), doc="Those of them that are in sync.")
     eligible_leader_replicas: list[int] | None = field(
         Array(Int32),
         nullable="0+",
         default=None,
-        doc="Eligible leader replicas.",
+        doc="Replicas outside the in-sync ones that are complete up to the high watermark all the same; null "
+        "when not known.",
     )
-    last_known_elr: list[int] | None = field(Array(Int32), nullable="0+", default=None, doc="Last known elr.")
-    offline_replicas: list[int] = field(Array(Int32), ignorable=True, doc="Offline replicas.")
+    last_known_elr: list[int] | None = field(
+        Array(Int32),
+        nullable="0+",
+        default=None,
+        doc="The last known eligible leader replicas; null when not known.",
+    )
+    offline_replicas: list[int] = field(Array(Int32), ignorable=True, doc="Those of them that are offline.")
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    """One item of ``topics``."""
+    """A topic and its partitions on this page."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    name: str | None = field(String, nullable="0+", doc="Name.")
-    topic_id: UUID = field(Uuid, ignorable=True, doc="Topic id.")
-    is_internal: bool = field(Boolean, ignorable=True, doc="Is internal.")
+    error_code: int = field(
+        Int16,
+        doc="Why the topic is not described; 0 when it is.",
+        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "TopicAuthorizationFailedError"),
+    )
+    name: str | None = field(String, nullable="0+", doc="The topic's name.")
+    topic_id: UUID = field(Uuid, ignorable=True, doc="The topic's id.")
+    is_internal: bool = field(
+        Boolean,
+        ignorable=True,
+        doc="Whether the topic belongs to Kafka itself, such as ``__consumer_offsets``.",
+    )
     partitions: list[DescribeTopicPartitionsResponsePartition] = field(
         Array(DescribeTopicPartitionsResponsePartition),
-        doc="Partitions.",
+        doc="Its partitions on the page.",
     )
-    topic_authorized_operations: int = field(Int32, default=-(2**31), doc="Topic authorized operations.")
+    topic_authorized_operations: int = field(
+        Int32,
+        default=-(2**31),
+        doc="What the client may do with the topic, one bit an operation; -2147483648 when not asked for.",
+    )
 
 
 class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):
-    """The answer."""
+    """A page of partitions."""
 
-    throttle_time_ms: int = field(Int32, ignorable=True, doc="Throttle time ms.")
+    throttle_time_ms: int = field(
+        Int32,
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
     topics: list[DescribeTopicPartitionsResponseTopic] = field(
         Array(DescribeTopicPartitionsResponseTopic),
-        doc="Topics.",
+        doc="The topics on the page.",
     )
-    next_cursor: Cursor | None = field(Cursor, nullable="0+", default=None, doc="Next cursor.")
+    next_cursor: Cursor | None = field(
+        Cursor,
+        nullable="0+",
+        default=None,
+        doc="Where the next page starts; null when this was the last.",
+    )

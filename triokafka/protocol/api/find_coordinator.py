@@ -1,4 +1,7 @@
-"""FindCoordinator (API key 10)."""
+"""FindCoordinator (API key 10): which broker coordinates a group or a transactional id.
+
+Versions 0–6; flexible from 3. v1: kind of key, error message, throttle time. v4: several keys in one request (KIP-699).
+v5: TransactionAbortableError. v6: share groups (KIP-932), whose key is ``group:topic id:partition``."""
 
 from __future__ import annotations
 
@@ -7,31 +10,84 @@ from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
 
 
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"):
-    """Ask."""
+    """Ask for the coordinator of one key, or from version 4 on of several."""
 
-    key: str = field(String, versions="0-3", doc="Key.")
-    key_type: int = field(Int8, versions="1+", doc="Key type.")
-    coordinator_keys: list[str] = field(Array(String), versions="4+", doc="Coordinator keys.")
+    key: str = field(
+        String,
+        versions="0-3",
+        doc="The group or transactional id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError", "TransactionalIdAuthorizationFailedError"),
+    )
+    key_type: int = field(
+        Int8,
+        versions="1+",
+        doc="The kind of key: 0 group, 1 transactional id, 2 share group.",
+        errors=("InvalidRequestError",),
+    )
+    coordinator_keys: list[str] = field(Array(String), versions="4+", doc="The groups or transactional ids.")
 
 
 class Coordinator(Struct):
-    """One item of ``coordinators``."""
+    """The coordinator of one key."""
 
-    key: str = field(String, versions="4+", doc="Key.")
-    node_id: int = field(Int32, versions="4+", doc="Node id.")
-    host: str = field(String, versions="4+", doc="Host.")
-    port: int = field(Int32, versions="4+", doc="Port.")
-    error_code: int = field(Int16, versions="4+", doc="Error code.")
-    error_message: str | None = field(String, versions="4+", nullable="4+", ignorable=True, doc="Error message.")
+    key: str = field(String, versions="4+", doc="The key as it was asked for.")
+    node_id: int = field(Int32, versions="4+", doc="The coordinator's broker id; -1 on an error.")
+    host: str = field(String, versions="4+", doc="The host to connect to.")
+    port: int = field(Int32, versions="4+", doc="The port to connect to.")
+    error_code: int = field(
+        Int16,
+        versions="4+",
+        doc="Why there is no coordinator; 0 when there is.",
+        errors=(
+            "CoordinatorNotAvailableError",
+            "CoordinatorLoadInProgressError",
+            "InvalidGroupIdError",
+            "InvalidRequestError",
+            "GroupAuthorizationFailedError",
+            "TransactionalIdAuthorizationFailedError",
+            "TransactionAbortableError",
+        ),
+    )
+    error_message: str | None = field(
+        String,
+        versions="4+",
+        nullable="4+",
+        ignorable=True,
+        doc="The error in words; null when there was none or the broker has nothing to add.",
+    )
 
 
 class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+"):
-    """The answer."""
+    """The coordinator, or from version 4 on one per key."""
 
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
-    error_code: int = field(Int16, versions="0-3", doc="Error code.")
-    error_message: str | None = field(String, versions="1-3", nullable="1-3", ignorable=True, doc="Error message.")
-    node_id: int = field(Int32, versions="0-3", doc="Node id.")
-    host: str = field(String, versions="0-3", doc="Host.")
-    port: int = field(Int32, versions="0-3", doc="Port.")
-    coordinators: list[Coordinator] = field(Array(Coordinator), versions="4+", doc="Coordinators.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    error_code: int = field(
+        Int16,
+        versions="0-3",
+        doc="Why there is no coordinator; 0 when there is.",
+        errors=(
+            "CoordinatorNotAvailableError",
+            "CoordinatorLoadInProgressError",
+            "InvalidGroupIdError",
+            "InvalidRequestError",
+            "GroupAuthorizationFailedError",
+            "TransactionalIdAuthorizationFailedError",
+            "TransactionAbortableError",
+        ),
+    )
+    error_message: str | None = field(
+        String,
+        versions="1-3",
+        nullable="1-3",
+        ignorable=True,
+        doc="The error in words; null when there was none or the broker has nothing to add.",
+    )
+    node_id: int = field(Int32, versions="0-3", doc="The coordinator's broker id; -1 on an error.")
+    host: str = field(String, versions="0-3", doc="The host to connect to.")
+    port: int = field(Int32, versions="0-3", doc="The port to connect to.")
+    coordinators: list[Coordinator] = field(Array(Coordinator), versions="4+", doc="One coordinator for each key.")

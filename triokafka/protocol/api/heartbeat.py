@@ -1,4 +1,6 @@
-"""Heartbeat (API key 12)."""
+"""Heartbeat (API key 12): a member of a classic group says that it is alive.
+
+Versions 0–4; flexible from 4. v1: throttle time. v3: static members (KIP-345)."""
 
 from __future__ import annotations
 
@@ -7,16 +9,54 @@ from triokafka.protocol.primitives import Int16, Int32, String
 
 
 class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4", flexible="4+"):
-    """Ask."""
+    """Say that a member is alive."""
 
-    group_id: str = field(String, doc="Group id.")
-    generation_id: int = field(Int32, doc="Generation id.")
-    member_id: str = field(String, doc="Member id.")
-    group_instance_id: str | None = field(String, versions="3+", nullable="3+", default=None, doc="Group instance id.")
+    group_id: str = field(
+        String,
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
+    generation_id: int = field(
+        Int32,
+        doc="The generation that the member believes to be current.",
+        errors=("IllegalGenerationError",),
+    )
+    member_id: str = field(
+        String,
+        doc="The member, by the id that the coordinator gave it.",
+        errors=("UnknownMemberIdError",),
+    )
+    group_instance_id: str | None = field(
+        String,
+        versions="3+",
+        nullable="3+",
+        default=None,
+        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
+        errors=("FencedInstanceIdError",),
+    )
 
 
 class HeartbeatResponse(Response, api_key=12, versions="0-4", flexible="4+"):
-    """The answer."""
+    """Whether the member is still in the group, and whether it must rejoin."""
 
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
-    error_code: int = field(Int16, doc="Error code.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    error_code: int = field(
+        Int16,
+        doc="0 while all is well; RebalanceInProgressError asks the member to join again.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "UnknownMemberIdError",
+            "IllegalGenerationError",
+            "RebalanceInProgressError",
+            "FencedInstanceIdError",
+        ),
+    )

@@ -1,4 +1,8 @@
-"""JoinGroup (API key 11)."""
+"""JoinGroup (API key 11): enter a classic group, or enter its next generation.
+
+Versions 0–9; flexible from 6. v1: rebalance timeout. v2: throttle time. v4: a new member is first given an id and must
+join again with it (KIP-394). v5: static members (KIP-345). v7: the answer names the protocol type (KIP-559). v8: the
+reason for joining (KIP-800). v9: a leader may be told to leave the assignment as it is (KIP-814)."""
 
 from __future__ import annotations
 
@@ -7,56 +11,125 @@ from triokafka.protocol.primitives import Array, Boolean, Bytes, Int16, Int32, S
 
 
 class JoinGroupRequestProtocol(Struct):
-    """One item of ``protocols``."""
+    """One supported protocol: for consumers an assignment strategy."""
 
-    name: str = field(String, doc="Name.")
-    metadata: bytes = field(Bytes, doc="Metadata.")
+    name: str = field(String, doc="The protocol's name: for consumers the assignment strategy.")
+    metadata: bytes = field(
+        Bytes,
+        doc="The member's own data for that protocol: for consumers a ConsumerProtocolSubscription.",
+    )
 
 
 class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9", flexible="6+"):
-    """Ask."""
+    """Enter a group with the protocols that one supports."""
 
-    group_id: str = field(String, doc="Group id.")
-    session_timeout_ms: int = field(Int32, doc="Session timeout ms.")
-    rebalance_timeout_ms: int = field(Int32, versions="1+", ignorable=True, default=-1, doc="Rebalance timeout ms.")
-    member_id: str = field(String, doc="Member id.")
-    group_instance_id: str | None = field(String, versions="5+", nullable="5+", default=None, doc="Group instance id.")
-    protocol_type: str = field(String, doc="Protocol type.")
-    protocols: list[JoinGroupRequestProtocol] = field(Array(JoinGroupRequestProtocol), doc="Protocols.")
-    reason: str | None = field(String, versions="8+", nullable="8+", ignorable=True, default=None, doc="Reason.")
+    group_id: str = field(
+        String,
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
+    session_timeout_ms: int = field(
+        Int32,
+        doc="How many milliseconds without a heartbeat until the member is declared dead.",
+        errors=("InvalidSessionTimeoutError",),
+    )
+    rebalance_timeout_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        default=-1,
+        doc="How many milliseconds members have to join again once a rebalance started; -1 for the session timeout.",
+    )
+    member_id: str = field(
+        String,
+        doc="The member's id; empty for a new member.",
+        errors=("UnknownMemberIdError", "MemberIdRequiredError"),
+    )
+    group_instance_id: str | None = field(
+        String,
+        versions="5+",
+        nullable="5+",
+        default=None,
+        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
+        errors=("FencedInstanceIdError",),
+    )
+    protocol_type: str = field(
+        String,
+        doc="The kind of group: ``consumer`` for consumers.",
+        errors=("InconsistentGroupProtocolError",),
+    )
+    protocols: list[JoinGroupRequestProtocol] = field(
+        Array(JoinGroupRequestProtocol),
+        doc="What the member supports, the favourite first.",
+        errors=("InconsistentGroupProtocolError",),
+    )
+    reason: str | None = field(
+        String,
+        versions="8+",
+        nullable="8+",
+        ignorable=True,
+        default=None,
+        doc="Why the member joins, in words, for the broker's log.",
+    )
 
 
 class JoinGroupResponseMember(Struct):
-    """One item of ``members``."""
+    """A member, as the leader is told of it."""
 
-    member_id: str = field(String, doc="Member id.")
+    member_id: str = field(String, doc="The member's id.")
     group_instance_id: str | None = field(
         String,
         versions="5+",
         nullable="5+",
         ignorable=True,
         default=None,
-        doc="Group instance id.",
+        doc="The static member's name; null for a dynamic one.",
     )
-    metadata: bytes = field(Bytes, doc="Metadata.")
+    metadata: bytes = field(Bytes, doc="The member's data for the chosen protocol.")
 
 
 class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
-    """The answer."""
+    """The generation that was formed; the leader also learns the members."""
 
-    throttle_time_ms: int = field(Int32, versions="2+", ignorable=True, doc="Throttle time ms.")
-    error_code: int = field(Int16, doc="Error code.")
-    generation_id: int = field(Int32, default=-1, doc="Generation id.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="2+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    error_code: int = field(
+        Int16,
+        doc="Why the member is not in; 0 when it is.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "UnknownMemberIdError",
+            "MemberIdRequiredError",
+            "InconsistentGroupProtocolError",
+            "InvalidSessionTimeoutError",
+            "RebalanceInProgressError",
+            "FencedInstanceIdError",
+            "GroupMaxSizeReachedError",
+            "UnsupportedAssignorError",
+        ),
+    )
+    generation_id: int = field(Int32, default=-1, doc="The generation that was formed; -1 on an error.")
     protocol_type: str | None = field(
         String,
         versions="7+",
         nullable="7+",
         ignorable=True,
         default=None,
-        doc="Protocol type.",
+        doc="The kind of group.",
     )
-    protocol_name: str | None = field(String, nullable="7+", doc="Protocol name.")
-    leader: str = field(String, doc="Leader.")
-    skip_assignment: bool = field(Boolean, versions="9+", doc="Skip assignment.")
-    member_id: str = field(String, doc="Member id.")
-    members: list[JoinGroupResponseMember] = field(Array(JoinGroupResponseMember), doc="Members.")
+    protocol_name: str | None = field(String, nullable="7+", doc="The protocol that all members support.")
+    leader: str = field(String, doc="The leader's member id; the leader makes the assignment.")
+    skip_assignment: bool = field(Boolean, versions="9+", doc="Whether the leader shall leave the assignment as it is.")
+    member_id: str = field(String, doc="The id that the coordinator gave to the member.")
+    members: list[JoinGroupResponseMember] = field(
+        Array(JoinGroupResponseMember),
+        doc="For the leader all members, for others nobody.",
+    )

@@ -1,4 +1,7 @@
-"""LeaveGroup (API key 13)."""
+"""LeaveGroup (API key 13): members leave a classic group at once, without waiting for a timeout.
+
+Versions 0–5; flexible from 4. v1: throttle time. v3: several members, also static ones, in one request (KIP-345). v5:
+the reason for leaving (KIP-800)."""
 
 from __future__ import annotations
 
@@ -7,32 +10,86 @@ from triokafka.protocol.primitives import Array, Int16, Int32, String
 
 
 class MemberIdentity(Struct):
-    """One item of ``members``."""
+    """A member that leaves."""
 
-    member_id: str = field(String, versions="3+", doc="Member id.")
-    group_instance_id: str | None = field(String, versions="3+", nullable="3+", default=None, doc="Group instance id.")
-    reason: str | None = field(String, versions="5+", nullable="5+", ignorable=True, default=None, doc="Reason.")
+    member_id: str = field(
+        String,
+        versions="3+",
+        doc="The member's id; may be empty for a static one.",
+        errors=("UnknownMemberIdError",),
+    )
+    group_instance_id: str | None = field(
+        String,
+        versions="3+",
+        nullable="3+",
+        default=None,
+        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
+        errors=("FencedInstanceIdError",),
+    )
+    reason: str | None = field(
+        String,
+        versions="5+",
+        nullable="5+",
+        ignorable=True,
+        default=None,
+        doc="Why the member leaves, in words, for the broker's log.",
+    )
 
 
 class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions="0-5", flexible="4+"):
-    """Ask."""
+    """Leave; versions below 3 name one member."""
 
-    group_id: str = field(String, doc="Group id.")
-    member_id: str = field(String, versions="0-2", doc="Member id.")
-    members: list[MemberIdentity] = field(Array(MemberIdentity), versions="3+", doc="Members.")
+    group_id: str = field(
+        String,
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
+    member_id: str = field(
+        String,
+        versions="0-2",
+        doc="The member, by the id that the coordinator gave it.",
+        errors=("UnknownMemberIdError",),
+    )
+    members: list[MemberIdentity] = field(Array(MemberIdentity), versions="3+", doc="The members that leave.")
 
 
 class MemberResponse(Struct):
-    """One item of ``members``."""
+    """The outcome for one member."""
 
-    member_id: str = field(String, versions="3+", doc="Member id.")
-    group_instance_id: str | None = field(String, versions="3+", nullable="3+", doc="Group instance id.")
-    error_code: int = field(Int16, versions="3+", doc="Error code.")
+    member_id: str = field(String, versions="3+", doc="The member's id as it was given.")
+    group_instance_id: str | None = field(
+        String,
+        versions="3+",
+        nullable="3+",
+        doc="The static member's name; null for a dynamic one.",
+    )
+    error_code: int = field(
+        Int16,
+        versions="3+",
+        doc="Why the member did not leave; 0 when it did.",
+        errors=("UnknownMemberIdError", "FencedInstanceIdError"),
+    )
 
 
 class LeaveGroupResponse(Response, api_key=13, versions="0-5", flexible="4+"):
-    """The answer."""
+    """The outcome, from version 3 on per member."""
 
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
-    error_code: int = field(Int16, doc="Error code.")
-    members: list[MemberResponse] = field(Array(MemberResponse), versions="3+", doc="Members.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    error_code: int = field(
+        Int16,
+        doc="Error of the whole request; below version 3 the outcome for the member.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "UnknownMemberIdError",
+        ),
+    )
+    members: list[MemberResponse] = field(Array(MemberResponse), versions="3+", doc="The outcome by member.")

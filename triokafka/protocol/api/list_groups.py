@@ -1,4 +1,6 @@
-"""ListGroups (API key 16)."""
+"""ListGroups (API key 16): the groups that a broker coordinates.
+
+Versions 0–5; flexible from 3. v1: throttle time. v4: filter by state (KIP-518). v5: filter by type (KIP-848)."""
 
 from __future__ import annotations
 
@@ -7,24 +9,37 @@ from triokafka.protocol.primitives import Array, Int16, Int32, String
 
 
 class ListGroupsRequest(Request["ListGroupsResponse"], api_key=16, versions="0-5", flexible="3+"):
-    """Ask."""
+    """Ask for all groups of a broker, or those in some states or of some types."""
 
-    states_filter: list[str] = field(Array(String), versions="4+", doc="States filter.")
-    types_filter: list[str] = field(Array(String), versions="5+", doc="Types filter.")
+    states_filter: list[str] = field(Array(String), versions="4+", doc="Only groups in these states; empty for all.")
+    types_filter: list[str] = field(
+        Array(String),
+        versions="5+",
+        doc="Only groups of these types, such as classic or consumer; empty for all.",
+    )
 
 
 class ListedGroup(Struct):
-    """One item of ``groups``."""
+    """A group in the list."""
 
-    group_id: str = field(String, doc="Group id.")
-    protocol_type: str = field(String, doc="Protocol type.")
-    group_state: str = field(String, versions="4+", ignorable=True, doc="Group state.")
-    group_type: str = field(String, versions="5+", ignorable=True, doc="Group type.")
+    group_id: str = field(String, doc="The group's id.")
+    protocol_type: str = field(String, doc="The kind of group.")
+    group_state: str = field(String, versions="4+", ignorable=True, doc="The state's name.")
+    group_type: str = field(String, versions="5+", ignorable=True, doc="The type's name.")
 
 
 class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
-    """The answer."""
+    """The groups."""
 
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
-    error_code: int = field(Int16, doc="Error code.")
-    groups: list[ListedGroup] = field(Array(ListedGroup), doc="Groups.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    error_code: int = field(
+        Int16,
+        doc="Error of the whole answer.",
+        errors=("CoordinatorNotAvailableError", "CoordinatorLoadInProgressError", "ClusterAuthorizationFailedError"),
+    )
+    groups: list[ListedGroup] = field(Array(ListedGroup), doc="The groups.")

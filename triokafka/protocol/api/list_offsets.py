@@ -1,4 +1,8 @@
-"""ListOffsets (API key 2)."""
+"""ListOffsets (API key 2): find offsets by time, or the first or last offset of a partition.
+
+Versions 1–11; flexible from 6. v2: isolation level, throttle time. v4: leader epochs. v7: offset of the largest
+timestamp (-3, KIP-734). v8: first local offset (-4, KIP-405). v9: last tiered offset (-5, KIP-1005). v10: timeout for
+looking into remote storage (KIP-1075). v11: first offset not yet uploaded (-6, KIP-1023)."""
 
 from __future__ import annotations
 
@@ -7,48 +11,114 @@ from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, Stri
 
 
 class ListOffsetsPartition(Struct):
-    """One item of ``partitions``."""
+    """What to look up in one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    current_leader_epoch: int = field(Int32, versions="4+", ignorable=True, default=-1, doc="Current leader epoch.")
-    timestamp: int = field(Int64, doc="Timestamp.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    current_leader_epoch: int = field(
+        Int32,
+        versions="4+",
+        ignorable=True,
+        default=-1,
+        doc="The leader epoch that the client knows; -1 to skip the check.",
+        errors=("FencedLeaderEpochError", "UnknownLeaderEpochError"),
+    )
+    timestamp: int = field(
+        Int64,
+        doc="The time in milliseconds, or -1 for the end, -2 for the start, -3 for the largest timestamp, -4 "
+        "for the first local offset, -5 for the last tiered one, -6 for the first not yet uploaded.",
+        errors=("UnsupportedVersionError", "UnsupportedForMessageFormatError"),
+    )
 
 
 class ListOffsetsTopic(Struct):
-    """One item of ``topics``."""
+    """The partitions of one topic."""
 
-    name: str = field(String, doc="Name.")
-    partitions: list[ListOffsetsPartition] = field(Array(ListOffsetsPartition), doc="Partitions.")
+    name: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    partitions: list[ListOffsetsPartition] = field(Array(ListOffsetsPartition), doc="What to look up, by partition.")
 
 
 class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="1-11", flexible="6+"):
-    """Ask."""
+    """Look up offsets by timestamp."""
 
-    replica_id: int = field(Int32, doc="Replica id.")
-    isolation_level: int = field(Int8, versions="2+", doc="Isolation level.")
-    topics: list[ListOffsetsTopic] = field(Array(ListOffsetsTopic), doc="Topics.")
-    timeout_ms: int = field(Int32, versions="10+", ignorable=True, doc="Timeout ms.")
+    replica_id: int = field(Int32, doc="The follower's broker id; -1 for a consumer.")
+    isolation_level: int = field(
+        Int8,
+        versions="2+",
+        doc="0 to see all records, 1 to see only those of committed transactions.",
+    )
+    topics: list[ListOffsetsTopic] = field(Array(ListOffsetsTopic), doc="What to look up, by topic.")
+    timeout_ms: int = field(
+        Int32,
+        versions="10+",
+        ignorable=True,
+        doc="How many milliseconds a look into remote storage may take.",
+        errors=("RequestTimedOutError",),
+    )
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """One item of ``partitions``."""
+    """The offset of one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    error_code: int = field(Int16, doc="Error code.")
-    timestamp: int = field(Int64, versions="1+", default=-1, doc="Timestamp.")
-    offset: int = field(Int64, versions="1+", default=-1, doc="Offset.")
-    leader_epoch: int = field(Int32, versions="4+", default=-1, doc="Leader epoch.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    error_code: int = field(
+        Int16,
+        doc="Why there is no offset; 0 when the lookup worked.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "NotLeaderForPartitionError",
+            "LeaderNotAvailableError",
+            "FencedLeaderEpochError",
+            "UnknownLeaderEpochError",
+            "OffsetNotAvailableError",
+            "UnsupportedForMessageFormatError",
+            "UnsupportedVersionError",
+            "TopicAuthorizationFailedError",
+            "KafkaStorageError",
+            "ReplicaNotAvailableError",
+            "RequestTimedOutError",
+        ),
+    )
+    timestamp: int = field(
+        Int64,
+        versions="1+",
+        default=-1,
+        doc="The timestamp of the record found; -1 when none was found or a special offset was asked for.",
+    )
+    offset: int = field(
+        Int64,
+        versions="1+",
+        default=-1,
+        doc="The offset found; -1 when no record is as late as asked for.",
+    )
+    leader_epoch: int = field(
+        Int32,
+        versions="4+",
+        default=-1,
+        doc="The leader epoch of the record found; -1 when unknown.",
+    )
 
 
 class ListOffsetsTopicResponse(Struct):
-    """One item of ``topics``."""
+    """The offsets of one topic."""
 
-    name: str = field(String, doc="Name.")
-    partitions: list[ListOffsetsPartitionResponse] = field(Array(ListOffsetsPartitionResponse), doc="Partitions.")
+    name: str = field(String, doc="The topic's name.")
+    partitions: list[ListOffsetsPartitionResponse] = field(
+        Array(ListOffsetsPartitionResponse),
+        doc="The offsets by partition.",
+    )
 
 
 class ListOffsetsResponse(Response, api_key=2, versions="1-11", flexible="6+"):
-    """The answer."""
+    """The offsets found."""
 
-    throttle_time_ms: int = field(Int32, versions="2+", ignorable=True, doc="Throttle time ms.")
-    topics: list[ListOffsetsTopicResponse] = field(Array(ListOffsetsTopicResponse), doc="Topics.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="2+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    topics: list[ListOffsetsTopicResponse] = field(Array(ListOffsetsTopicResponse), doc="The offsets by topic.")

@@ -1,4 +1,9 @@
-"""Metadata (API key 3)."""
+"""Metadata (API key 3): brokers of the cluster, and the leaders and replicas of topics.
+
+Versions 0–13; flexible from 9. v1: rack, controller, internal topics; a null list asks for all topics (in v0 an empty
+one does). v2: cluster id. v3: throttle time. v4: topics can be created on the way. v5: offline replicas. v7: leader
+epoch. v8: authorized operations. v10: topic ids. v11: the cluster's authorized operations move to DescribeCluster.
+v12: topics can be asked for by id. v13: error of the whole answer."""
 
 from __future__ import annotations
 
@@ -9,80 +14,170 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String, 
 
 
 class MetadataRequestTopic(Struct):
-    """One item of ``topics``."""
+    """A topic, by name or by id."""
 
-    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="Topic id.")
-    name: str | None = field(String, nullable="10+", doc="Name.")
+    topic_id: UUID = field(
+        Uuid,
+        versions="10+",
+        ignorable=True,
+        doc="The topic's id; nil to ask by name.",
+        errors=("UnknownTopicIdError",),
+    )
+    name: str | None = field(
+        String,
+        nullable="10+",
+        doc="The topic's name; null to ask by id.",
+        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "TopicAuthorizationFailedError"),
+    )
 
 
 class MetadataRequest(Request["MetadataResponse"], api_key=3, versions="0-13", flexible="9+"):
-    """Ask."""
+    """Ask for brokers and topics."""
 
-    topics: list[MetadataRequestTopic] | None = field(Array(MetadataRequestTopic), nullable="1+", doc="Topics.")
-    allow_auto_topic_creation: bool = field(Boolean, versions="4+", default=True, doc="Allow auto topic creation.")
+    topics: list[MetadataRequestTopic] | None = field(
+        Array(MetadataRequestTopic),
+        nullable="1+",
+        doc="The topics; null for all. In version 0 an empty list means all.",
+    )
+    allow_auto_topic_creation: bool = field(
+        Boolean,
+        versions="4+",
+        default=True,
+        doc="Whether the broker may create topics that are missing, if it is set up to do so.",
+    )
     include_cluster_authorized_operations: bool = field(
         Boolean,
         versions="8-10",
-        doc="Include cluster authorized operations.",
+        doc="Whether to say what the client may do with the cluster.",
     )
     include_topic_authorized_operations: bool = field(
         Boolean,
         versions="8+",
-        doc="Include topic authorized operations.",
+        doc="Whether to say what the client may do with each topic.",
     )
 
 
 class MetadataResponseBroker(Struct):
-    """One item of ``brokers``."""
+    """A broker and where to reach it."""
 
-    node_id: int = field(Int32, doc="Node id.")
-    host: str = field(String, doc="Host.")
-    port: int = field(Int32, doc="Port.")
-    rack: str | None = field(String, versions="1+", nullable="1+", ignorable=True, default=None, doc="Rack.")
+    node_id: int = field(Int32, doc="The broker's id.")
+    host: str = field(String, doc="The host to connect to.")
+    port: int = field(Int32, doc="The port to connect to.")
+    rack: str | None = field(
+        String,
+        versions="1+",
+        nullable="1+",
+        ignorable=True,
+        default=None,
+        doc="The broker's rack; null when it has none.",
+    )
 
 
 class MetadataResponsePartition(Struct):
-    """One item of ``partitions``."""
+    """A partition's leader and replicas."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    partition_index: int = field(Int32, doc="Partition index.")
-    leader_id: int = field(Int32, doc="Leader id.")
-    leader_epoch: int = field(Int32, versions="7+", ignorable=True, default=-1, doc="Leader epoch.")
-    replica_nodes: list[int] = field(Array(Int32), doc="Replica nodes.")
-    isr_nodes: list[int] = field(Array(Int32), doc="Isr nodes.")
-    offline_replicas: list[int] = field(Array(Int32), versions="5+", ignorable=True, doc="Offline replicas.")
+    error_code: int = field(
+        Int16,
+        doc="Whether the partition can be used.",
+        errors=("LeaderNotAvailableError", "ListenerNotFoundError", "ReplicaNotAvailableError"),
+    )
+    partition_index: int = field(Int32, doc="The partition's number.")
+    leader_id: int = field(Int32, doc="The leader's broker id; -1 for none.")
+    leader_epoch: int = field(
+        Int32,
+        versions="7+",
+        ignorable=True,
+        default=-1,
+        doc="The leader's epoch; -1 when unknown.",
+    )
+    replica_nodes: list[int] = field(
+        Array(Int32),
+        doc="The brokers that hold the partition, the preferred leader first.",
+    )
+    isr_nodes: list[int] = field(Array(Int32), doc="Those of them that are in sync.")
+    offline_replicas: list[int] = field(
+        Array(Int32),
+        versions="5+",
+        ignorable=True,
+        doc="Those of them that are offline.",
+    )
 
 
 class MetadataResponseTopic(Struct):
-    """One item of ``topics``."""
+    """A topic and its partitions."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    name: str | None = field(String, nullable="12+", doc="Name.")
-    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="Topic id.")
-    is_internal: bool = field(Boolean, versions="1+", ignorable=True, doc="Is internal.")
-    partitions: list[MetadataResponsePartition] = field(Array(MetadataResponsePartition), doc="Partitions.")
-    topic_authorized_operations: int = field(Int32, versions="8+", default=-(2**31), doc="Topic authorized operations.")
+    error_code: int = field(
+        Int16,
+        doc="Why the topic is not described; 0 when it is.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "LeaderNotAvailableError",
+            "InvalidTopicError",
+            "TopicAuthorizationFailedError",
+            "UnknownTopicIdError",
+            "InvalidReplicationFactorError",
+        ),
+    )
+    name: str | None = field(
+        String,
+        nullable="12+",
+        doc="The topic's name; null when it was asked for by an id that is unknown.",
+    )
+    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.")
+    is_internal: bool = field(
+        Boolean,
+        versions="1+",
+        ignorable=True,
+        doc="Whether the topic belongs to Kafka itself, such as ``__consumer_offsets``.",
+    )
+    partitions: list[MetadataResponsePartition] = field(Array(MetadataResponsePartition), doc="The topic's partitions.")
+    topic_authorized_operations: int = field(
+        Int32,
+        versions="8+",
+        default=-(2**31),
+        doc="What the client may do with the topic, one bit an operation; -2147483648 when not asked for.",
+    )
 
 
 class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
-    """The answer."""
+    """Brokers and topics as the answering broker knows them."""
 
-    throttle_time_ms: int = field(Int32, versions="3+", ignorable=True, doc="Throttle time ms.")
-    brokers: list[MetadataResponseBroker] = field(Array(MetadataResponseBroker), doc="Brokers.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="3+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    brokers: list[MetadataResponseBroker] = field(Array(MetadataResponseBroker), doc="The live brokers.")
     cluster_id: str | None = field(
         String,
         versions="2+",
         nullable="2+",
         ignorable=True,
         default=None,
-        doc="Cluster id.",
+        doc="The cluster's id; null when the broker does not know.",
     )
-    controller_id: int = field(Int32, versions="1+", ignorable=True, default=-1, doc="Controller id.")
-    topics: list[MetadataResponseTopic] = field(Array(MetadataResponseTopic), doc="Topics.")
+    controller_id: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        default=-1,
+        doc="The controller's broker id; under KRaft any broker that forwards to it; -1 for none.",
+    )
+    topics: list[MetadataResponseTopic] = field(
+        Array(MetadataResponseTopic),
+        doc="The topics asked for, with those that failed.",
+    )
     cluster_authorized_operations: int = field(
         Int32,
         versions="8-10",
         default=-(2**31),
-        doc="Cluster authorized operations.",
+        doc="What the client may do with the cluster, one bit an operation; -2147483648 when not asked for.",
     )
-    error_code: int = field(Int16, versions="13+", ignorable=True, doc="Error code.")
+    error_code: int = field(
+        Int16,
+        versions="13+",
+        ignorable=True,
+        doc="Error of the whole answer.",
+        errors=("RebootstrapRequiredError",),
+    )

@@ -1,4 +1,7 @@
-"""OffsetCommit (API key 8)."""
+"""OffsetCommit (API key 8): store a group's positions.
+
+Versions 2–10; flexible from 8. v2–4: retention time. v3: throttle time. v6: leader epoch of the position. v7: static
+members (KIP-345). v9: members of the consumer protocol (KIP-848). v10: topic ids instead of names."""
 
 from __future__ import annotations
 
@@ -9,56 +12,129 @@ from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String, Uu
 
 
 class OffsetCommitRequestPartition(Struct):
-    """One item of ``partitions``."""
+    """The position in one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    committed_offset: int = field(Int64, doc="Committed offset.")
-    committed_leader_epoch: int = field(Int32, versions="6+", ignorable=True, default=-1, doc="Committed leader epoch.")
-    committed_metadata: str | None = field(String, nullable="0+", doc="Committed metadata.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    committed_offset: int = field(Int64, doc="The next offset to read.", errors=("InvalidCommitOffsetSizeError",))
+    committed_leader_epoch: int = field(
+        Int32,
+        versions="6+",
+        ignorable=True,
+        default=-1,
+        doc="The leader epoch of the last record read; -1 when unknown.",
+    )
+    committed_metadata: str | None = field(
+        String,
+        nullable="0+",
+        doc="The committer's own text; null is the same as empty.",
+        errors=("OffsetMetadataTooLargeError",),
+    )
 
 
 class OffsetCommitRequestTopic(Struct):
-    """One item of ``topics``."""
+    """The positions in one topic."""
 
-    name: str = field(String, versions="0-9", ignorable=True, doc="Name.")
-    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="Topic id.")
-    partitions: list[OffsetCommitRequestPartition] = field(Array(OffsetCommitRequestPartition), doc="Partitions.")
+    name: str = field(
+        String,
+        versions="0-9",
+        ignorable=True,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.", errors=("UnknownTopicIdError",))
+    partitions: list[OffsetCommitRequestPartition] = field(
+        Array(OffsetCommitRequestPartition),
+        doc="The positions by partition.",
+    )
 
 
 class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="2-10", flexible="8+"):
-    """Ask."""
+    """Store positions of a group."""
 
-    group_id: str = field(String, doc="Group id.")
+    group_id: str = field(
+        String,
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
     generation_id_or_member_epoch: int = field(
         Int32,
         versions="1+",
         ignorable=True,
         default=-1,
-        doc="Generation id or member epoch.",
+        doc="The member's generation, or its epoch under the consumer protocol; -1 for a committer that is no member.",
+        errors=("IllegalGenerationError", "StaleMemberEpochError", "FencedMemberEpochError"),
     )
-    member_id: str = field(String, versions="1+", ignorable=True, doc="Member id.")
-    group_instance_id: str | None = field(String, versions="7+", nullable="7+", default=None, doc="Group instance id.")
-    retention_time_ms: int = field(Int64, versions="2-4", ignorable=True, default=-1, doc="Retention time ms.")
-    topics: list[OffsetCommitRequestTopic] = field(Array(OffsetCommitRequestTopic), doc="Topics.")
+    member_id: str = field(
+        String,
+        versions="1+",
+        ignorable=True,
+        doc="The member; empty for a committer that is no member.",
+        errors=("UnknownMemberIdError",),
+    )
+    group_instance_id: str | None = field(
+        String,
+        versions="7+",
+        nullable="7+",
+        default=None,
+        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
+        errors=("FencedInstanceIdError",),
+    )
+    retention_time_ms: int = field(
+        Int64,
+        versions="2-4",
+        ignorable=True,
+        default=-1,
+        doc="How many milliseconds to keep the position; -1 for the broker's default.",
+    )
+    topics: list[OffsetCommitRequestTopic] = field(Array(OffsetCommitRequestTopic), doc="The positions by topic.")
 
 
 class OffsetCommitResponsePartition(Struct):
-    """One item of ``partitions``."""
+    """The outcome for one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    error_code: int = field(Int16, doc="Error code.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    error_code: int = field(
+        Int16,
+        doc="Why the position was not stored; 0 when it was.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "GroupIdNotFoundError",
+            "UnknownMemberIdError",
+            "IllegalGenerationError",
+            "RebalanceInProgressError",
+            "FencedInstanceIdError",
+            "StaleMemberEpochError",
+            "OffsetMetadataTooLargeError",
+            "InvalidCommitOffsetSizeError",
+            "UnknownTopicOrPartitionError",
+            "UnknownTopicIdError",
+            "TopicAuthorizationFailedError",
+        ),
+    )
 
 
 class OffsetCommitResponseTopic(Struct):
-    """One item of ``topics``."""
+    """The outcomes for one topic."""
 
-    name: str = field(String, versions="0-9", ignorable=True, doc="Name.")
-    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="Topic id.")
-    partitions: list[OffsetCommitResponsePartition] = field(Array(OffsetCommitResponsePartition), doc="Partitions.")
+    name: str = field(String, versions="0-9", ignorable=True, doc="The topic's name.")
+    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.")
+    partitions: list[OffsetCommitResponsePartition] = field(
+        Array(OffsetCommitResponsePartition),
+        doc="The outcomes by partition.",
+    )
 
 
 class OffsetCommitResponse(Response, api_key=8, versions="2-10", flexible="8+"):
-    """The answer."""
+    """The outcome per partition."""
 
-    throttle_time_ms: int = field(Int32, versions="3+", ignorable=True, doc="Throttle time ms.")
-    topics: list[OffsetCommitResponseTopic] = field(Array(OffsetCommitResponseTopic), doc="Topics.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="3+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    topics: list[OffsetCommitResponseTopic] = field(Array(OffsetCommitResponseTopic), doc="The outcomes by topic.")

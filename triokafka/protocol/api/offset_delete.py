@@ -1,4 +1,6 @@
-"""OffsetDelete (API key 47)."""
+"""OffsetDelete (API key 47): delete a group's positions in single partitions (KIP-496).
+
+Version 0; never flexible."""
 
 from __future__ import annotations
 
@@ -7,42 +9,73 @@ from triokafka.protocol.primitives import Array, Int16, Int32, String
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """One item of ``partitions``."""
+    """A partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
+    partition_index: int = field(Int32, doc="The partition's number.")
 
 
 class OffsetDeleteRequestTopic(Struct):
-    """One item of ``topics``."""
+    """Partitions of one topic."""
 
-    name: str = field(String, doc="Name.")
-    partitions: list[OffsetDeleteRequestPartition] = field(Array(OffsetDeleteRequestPartition), doc="Partitions.")
+    name: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    partitions: list[OffsetDeleteRequestPartition] = field(Array(OffsetDeleteRequestPartition), doc="The partitions.")
 
 
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"], api_key=47, versions="0"):
-    """Ask."""
+    """Delete positions of a group."""
 
-    group_id: str = field(String, doc="Group id.")
-    topics: list[OffsetDeleteRequestTopic] = field(Array(OffsetDeleteRequestTopic), doc="Topics.")
+    group_id: str = field(
+        String,
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
+    topics: list[OffsetDeleteRequestTopic] = field(Array(OffsetDeleteRequestTopic), doc="The partitions by topic.")
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """One item of ``partitions``."""
+    """The outcome for one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    error_code: int = field(Int16, doc="Error code.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    error_code: int = field(
+        Int16,
+        doc="Why the position was not deleted; 0 when it was.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError", "GroupSubscribedToTopicError"),
+    )
 
 
 class OffsetDeleteResponseTopic(Struct):
-    """One item of ``topics``."""
+    """The outcomes for one topic."""
 
-    name: str = field(String, doc="Name.")
-    partitions: list[OffsetDeleteResponsePartition] = field(Array(OffsetDeleteResponsePartition), doc="Partitions.")
+    name: str = field(String, doc="The topic's name.")
+    partitions: list[OffsetDeleteResponsePartition] = field(
+        Array(OffsetDeleteResponsePartition),
+        doc="The outcomes by partition.",
+    )
 
 
 class OffsetDeleteResponse(Response, api_key=47, versions="0"):
-    """The answer."""
+    """The outcome per partition."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    throttle_time_ms: int = field(Int32, ignorable=True, doc="Throttle time ms.")
-    topics: list[OffsetDeleteResponseTopic] = field(Array(OffsetDeleteResponseTopic), doc="Topics.")
+    error_code: int = field(
+        Int16,
+        doc="Error of the whole request.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "NonEmptyGroupError",
+            "GroupIdNotFoundError",
+        ),
+    )
+    throttle_time_ms: int = field(
+        Int32,
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    topics: list[OffsetDeleteResponseTopic] = field(Array(OffsetDeleteResponseTopic), doc="The outcomes by topic.")

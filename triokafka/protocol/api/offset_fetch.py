@@ -1,4 +1,8 @@
-"""OffsetFetch (API key 9)."""
+"""OffsetFetch (API key 9): read a group's stored positions.
+
+Versions 1–10; flexible from 6. v2: null topics ask for all; error of the whole answer. v3: throttle time. v5: leader
+epoch. v7: can wait until transactions have decided. v8: several groups in one request. v9: members of the consumer
+protocol (KIP-848). v10: topic ids instead of names."""
 
 from __future__ import annotations
 
@@ -9,109 +13,224 @@ from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, S
 
 
 class OffsetFetchRequestTopic(Struct):
-    """One item of ``topics``."""
+    """Partitions of one topic (versions below 8)."""
 
-    name: str = field(String, versions="0-7", doc="Name.")
-    partition_indexes: list[int] = field(Array(Int32), versions="0-7", doc="Partition indexes.")
+    name: str = field(
+        String,
+        versions="0-7",
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    partition_indexes: list[int] = field(Array(Int32), versions="0-7", doc="The partitions' numbers.")
 
 
 class OffsetFetchRequestTopics(Struct):
-    """One item of ``topics``."""
+    """Partitions of one topic."""
 
-    name: str = field(String, versions="8-9", ignorable=True, doc="Name.")
-    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="Topic id.")
-    partition_indexes: list[int] = field(Array(Int32), versions="8+", doc="Partition indexes.")
+    name: str = field(
+        String,
+        versions="8-9",
+        ignorable=True,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.", errors=("UnknownTopicIdError",))
+    partition_indexes: list[int] = field(Array(Int32), versions="8+", doc="The partitions' numbers.")
 
 
 class OffsetFetchRequestGroup(Struct):
-    """One item of ``groups``."""
+    """What to read of one group."""
 
-    group_id: str = field(String, versions="8+", doc="Group id.")
-    member_id: str | None = field(String, versions="9+", nullable="9+", ignorable=True, default=None, doc="Member id.")
-    member_epoch: int = field(Int32, versions="9+", ignorable=True, default=-1, doc="Member epoch.")
+    group_id: str = field(
+        String,
+        versions="8+",
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
+    member_id: str | None = field(
+        String,
+        versions="9+",
+        nullable="9+",
+        ignorable=True,
+        default=None,
+        doc="The member that asks, under the consumer protocol; null when no member asks.",
+        errors=("UnknownMemberIdError",),
+    )
+    member_epoch: int = field(
+        Int32,
+        versions="9+",
+        ignorable=True,
+        default=-1,
+        doc="The member's epoch under the consumer protocol; -1 when no member asks.",
+        errors=("StaleMemberEpochError",),
+    )
     topics: list[OffsetFetchRequestTopics] | None = field(
         Array(OffsetFetchRequestTopics),
         versions="8+",
         nullable="8+",
-        doc="Topics.",
+        doc="The partitions by topic; null for all that the group has a position in.",
     )
 
 
 class OffsetFetchRequest(Request["OffsetFetchResponse"], api_key=9, versions="1-10", flexible="6+"):
-    """Ask."""
+    """Read positions; versions below 8 ask for one group."""
 
-    group_id: str = field(String, versions="0-7", doc="Group id.")
+    group_id: str = field(
+        String,
+        versions="0-7",
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
     topics: list[OffsetFetchRequestTopic] | None = field(
         Array(OffsetFetchRequestTopic),
         versions="0-7",
         nullable="2-7",
-        doc="Topics.",
+        doc="The partitions by topic; null for all that the group has a position in.",
     )
-    groups: list[OffsetFetchRequestGroup] = field(Array(OffsetFetchRequestGroup), versions="8+", doc="Groups.")
-    require_stable: bool = field(Boolean, versions="7+", doc="Require stable.")
+    groups: list[OffsetFetchRequestGroup] = field(
+        Array(OffsetFetchRequestGroup),
+        versions="8+",
+        doc="What to read by group.",
+    )
+    require_stable: bool = field(
+        Boolean,
+        versions="7+",
+        doc="Whether to wait for transactions that are about to change the positions.",
+        errors=("UnstableOffsetCommitError",),
+    )
 
 
 class OffsetFetchResponsePartition(Struct):
-    """One item of ``partitions``."""
+    """The position in one partition (versions below 8)."""
 
-    partition_index: int = field(Int32, versions="0-7", doc="Partition index.")
-    committed_offset: int = field(Int64, versions="0-7", doc="Committed offset.")
+    partition_index: int = field(Int32, versions="0-7", doc="The partition's number.")
+    committed_offset: int = field(Int64, versions="0-7", doc="The next offset to read; -1 when nothing is stored.")
     committed_leader_epoch: int = field(
         Int32,
         versions="5-7",
         ignorable=True,
         default=-1,
-        doc="Committed leader epoch.",
+        doc="The leader epoch of the last record read; -1 when unknown.",
     )
-    metadata: str | None = field(String, versions="0-7", nullable="0-7", doc="Metadata.")
-    error_code: int = field(Int16, versions="0-7", doc="Error code.")
+    metadata: str | None = field(String, versions="0-7", nullable="0-7", doc="The committer's own text.")
+    error_code: int = field(
+        Int16,
+        versions="0-7",
+        doc="Why the position is not told; 0 when it is.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "UnknownTopicIdError",
+            "TopicAuthorizationFailedError",
+            "UnstableOffsetCommitError",
+        ),
+    )
 
 
 class OffsetFetchResponseTopic(Struct):
-    """One item of ``topics``."""
+    """Positions in one topic (versions below 8)."""
 
-    name: str = field(String, versions="0-7", doc="Name.")
+    name: str = field(String, versions="0-7", doc="The topic's name.")
     partitions: list[OffsetFetchResponsePartition] = field(
         Array(OffsetFetchResponsePartition),
         versions="0-7",
-        doc="Partitions.",
+        doc="The positions by partition.",
     )
 
 
 class OffsetFetchResponsePartitions(Struct):
-    """One item of ``partitions``."""
+    """The position in one partition."""
 
-    partition_index: int = field(Int32, versions="8+", doc="Partition index.")
-    committed_offset: int = field(Int64, versions="8+", doc="Committed offset.")
-    committed_leader_epoch: int = field(Int32, versions="8+", ignorable=True, default=-1, doc="Committed leader epoch.")
-    metadata: str | None = field(String, versions="8+", nullable="8+", doc="Metadata.")
-    error_code: int = field(Int16, versions="8+", doc="Error code.")
+    partition_index: int = field(Int32, versions="8+", doc="The partition's number.")
+    committed_offset: int = field(Int64, versions="8+", doc="The next offset to read; -1 when nothing is stored.")
+    committed_leader_epoch: int = field(
+        Int32,
+        versions="8+",
+        ignorable=True,
+        default=-1,
+        doc="The leader epoch of the last record read; -1 when unknown.",
+    )
+    metadata: str | None = field(String, versions="8+", nullable="8+", doc="The committer's own text.")
+    error_code: int = field(
+        Int16,
+        versions="8+",
+        doc="Why the position is not told; 0 when it is.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "UnknownTopicIdError",
+            "TopicAuthorizationFailedError",
+            "UnstableOffsetCommitError",
+        ),
+    )
 
 
 class OffsetFetchResponseTopics(Struct):
-    """One item of ``topics``."""
+    """Positions in one topic."""
 
-    name: str = field(String, versions="8-9", ignorable=True, doc="Name.")
-    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="Topic id.")
+    name: str = field(String, versions="8-9", ignorable=True, doc="The topic's name.")
+    topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.")
     partitions: list[OffsetFetchResponsePartitions] = field(
         Array(OffsetFetchResponsePartitions),
         versions="8+",
-        doc="Partitions.",
+        doc="The positions by partition.",
     )
 
 
 class OffsetFetchResponseGroup(Struct):
-    """One item of ``groups``."""
+    """The positions of one group."""
 
-    group_id: str = field(String, versions="8+", doc="Group id.")
-    topics: list[OffsetFetchResponseTopics] = field(Array(OffsetFetchResponseTopics), versions="8+", doc="Topics.")
-    error_code: int = field(Int16, versions="8+", doc="Error code.")
+    group_id: str = field(String, versions="8+", doc="The group's id.")
+    topics: list[OffsetFetchResponseTopics] = field(
+        Array(OffsetFetchResponseTopics),
+        versions="8+",
+        doc="The positions by topic.",
+    )
+    error_code: int = field(
+        Int16,
+        versions="8+",
+        doc="Error of the whole group.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "GroupIdNotFoundError",
+            "UnknownMemberIdError",
+            "StaleMemberEpochError",
+        ),
+    )
 
 
 class OffsetFetchResponse(Response, api_key=9, versions="1-10", flexible="6+"):
-    """The answer."""
+    """The positions; versions below 8 hold one group."""
 
-    throttle_time_ms: int = field(Int32, versions="3+", ignorable=True, doc="Throttle time ms.")
-    topics: list[OffsetFetchResponseTopic] = field(Array(OffsetFetchResponseTopic), versions="0-7", doc="Topics.")
-    error_code: int = field(Int16, versions="2-7", ignorable=True, doc="Error code.")
-    groups: list[OffsetFetchResponseGroup] = field(Array(OffsetFetchResponseGroup), versions="8+", doc="Groups.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="3+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    topics: list[OffsetFetchResponseTopic] = field(
+        Array(OffsetFetchResponseTopic),
+        versions="0-7",
+        doc="The positions by topic.",
+    )
+    error_code: int = field(
+        Int16,
+        versions="2-7",
+        ignorable=True,
+        doc="Error of the whole answer.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "GroupIdNotFoundError",
+        ),
+    )
+    groups: list[OffsetFetchResponseGroup] = field(
+        Array(OffsetFetchResponseGroup),
+        versions="8+",
+        doc="The positions by group.",
+    )

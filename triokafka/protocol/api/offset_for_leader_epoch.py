@@ -1,4 +1,6 @@
-"""OffsetForLeaderEpoch (API key 23)."""
+"""OffsetForLeaderEpoch (API key 23): where a leader epoch ended, to detect truncated logs.
+
+Versions 2–4; flexible from 4. v2: current leader epoch for fencing. v3: replica id."""
 
 from __future__ import annotations
 
@@ -7,45 +9,84 @@ from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
 
 class OffsetForLeaderPartition(Struct):
-    """One item of ``partitions``."""
+    """The epoch in question of one partition."""
 
-    partition: int = field(Int32, doc="Partition.")
-    current_leader_epoch: int = field(Int32, versions="2+", ignorable=True, default=-1, doc="Current leader epoch.")
-    leader_epoch: int = field(Int32, doc="Leader epoch.")
+    partition: int = field(Int32, doc="The partition's number.")
+    current_leader_epoch: int = field(
+        Int32,
+        versions="2+",
+        ignorable=True,
+        default=-1,
+        doc="The leader epoch that the client knows; -1 to skip the check.",
+        errors=("FencedLeaderEpochError", "UnknownLeaderEpochError"),
+    )
+    leader_epoch: int = field(Int32, doc="The epoch whose end is asked for.")
 
 
 class OffsetForLeaderTopic(Struct):
-    """One item of ``topics``."""
+    """Partitions of one topic."""
 
-    topic: str = field(String, doc="Topic.")
-    partitions: list[OffsetForLeaderPartition] = field(Array(OffsetForLeaderPartition), doc="Partitions.")
+    topic: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    partitions: list[OffsetForLeaderPartition] = field(Array(OffsetForLeaderPartition), doc="The epochs by partition.")
 
 
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"], api_key=23, versions="2-4", flexible="4+"):
-    """Ask."""
+    """Ask where leader epochs ended."""
 
-    replica_id: int = field(Int32, versions="3+", ignorable=True, default=-2, doc="Replica id.")
-    topics: list[OffsetForLeaderTopic] = field(Array(OffsetForLeaderTopic), doc="Topics.")
+    replica_id: int = field(
+        Int32,
+        versions="3+",
+        ignorable=True,
+        default=-2,
+        doc="The follower's broker id; -1 for a consumer, -2 for a debugger, who may see past the high watermark.",
+    )
+    topics: list[OffsetForLeaderTopic] = field(Array(OffsetForLeaderTopic), doc="The epochs by topic.")
 
 
 class EpochEndOffset(Struct):
-    """One item of ``partitions``."""
+    """The end of the epoch in one partition."""
 
-    error_code: int = field(Int16, doc="Error code.")
-    partition: int = field(Int32, doc="Partition.")
-    leader_epoch: int = field(Int32, versions="1+", ignorable=True, default=-1, doc="Leader epoch.")
-    end_offset: int = field(Int64, default=-1, doc="End offset.")
+    error_code: int = field(
+        Int16,
+        doc="Why there is no end; 0 when there is.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "NotLeaderForPartitionError",
+            "FencedLeaderEpochError",
+            "UnknownLeaderEpochError",
+            "TopicAuthorizationFailedError",
+            "KafkaStorageError",
+        ),
+    )
+    partition: int = field(Int32, doc="The partition's number.")
+    leader_epoch: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        default=-1,
+        doc="The greatest epoch up to the one asked for that the leader has; -1 for none.",
+    )
+    end_offset: int = field(Int64, default=-1, doc="The offset after the last record of that epoch; -1 for none.")
 
 
 class OffsetForLeaderTopicResult(Struct):
-    """One item of ``topics``."""
+    """The ends in one topic."""
 
-    topic: str = field(String, doc="Topic.")
-    partitions: list[EpochEndOffset] = field(Array(EpochEndOffset), doc="Partitions.")
+    topic: str = field(String, doc="The topic's name.")
+    partitions: list[EpochEndOffset] = field(Array(EpochEndOffset), doc="The ends by partition.")
 
 
 class OffsetForLeaderEpochResponse(Response, api_key=23, versions="2-4", flexible="4+"):
-    """The answer."""
+    """The ends of the epochs."""
 
-    throttle_time_ms: int = field(Int32, versions="2+", ignorable=True, doc="Throttle time ms.")
-    topics: list[OffsetForLeaderTopicResult] = field(Array(OffsetForLeaderTopicResult), doc="Topics.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="2+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    topics: list[OffsetForLeaderTopicResult] = field(Array(OffsetForLeaderTopicResult), doc="The ends by topic.")

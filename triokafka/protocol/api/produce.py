@@ -1,4 +1,12 @@
-"""Produce (API key 0)."""
+"""Produce (API key 0): append record batches to partitions.
+
+Versions 3–13; flexible from 9. v3: transactional id, record batches of format 2. v4: answers may say KafkaStorageError.
+v5: log start offset in the answer. v7: zstd allowed. v8: errors of single records. v10: current leader and its address
+when the leader moved (KIP-951). v11: TransactionAbortableError (KIP-890). v12: a transaction adds its partitions by
+producing to them. v13: topic ids instead of names (KIP-516).
+
+With ``acks`` 0 the broker sends no answer. Kafka advertises versions from 0 on, for the sake of an old librdkafka, and
+refuses those below 3."""
 
 from __future__ import annotations
 
@@ -10,62 +18,140 @@ from triokafka.structs import Buffer
 
 
 class PartitionProduceData(Struct):
-    """One item of ``partition_data``."""
+    """The batches for one partition."""
 
-    index: int = field(Int32, doc="Index.")
-    records: Buffer | None = field(Records, nullable="0+", doc="Records.")
+    index: int = field(Int32, doc="The partition's number.")
+    records: Buffer | None = field(
+        Records,
+        nullable="0+",
+        doc="Record batches of format 2; exactly one for each partition.",
+        errors=(
+            "CorruptRecordError",
+            "InvalidRecordError",
+            "MessageSizeTooLargeError",
+            "RecordListTooLargeError",
+            "UnsupportedForMessageFormatError",
+            "UnsupportedCompressionTypeError",
+            "InvalidTimestampError",
+            "OutOfOrderSequenceNumberError",
+            "DuplicateSequenceNumberError",
+            "InvalidProducerEpochError",
+            "UnknownProducerIdError",
+            "InvalidTxnStateError",
+        ),
+    )
 
 
 class TopicProduceData(Struct):
-    """One item of ``topic_data``."""
+    """The batches for one topic."""
 
-    name: str = field(String, versions="0-12", ignorable=True, doc="Name.")
-    topic_id: UUID = field(Uuid, versions="13+", ignorable=True, doc="Topic id.")
-    partition_data: list[PartitionProduceData] = field(Array(PartitionProduceData), doc="Partition data.")
+    name: str = field(
+        String,
+        versions="0-12",
+        ignorable=True,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "InvalidTopicError", "TopicAuthorizationFailedError"),
+    )
+    topic_id: UUID = field(Uuid, versions="13+", ignorable=True, doc="The topic's id.", errors=("UnknownTopicIdError",))
+    partition_data: list[PartitionProduceData] = field(Array(PartitionProduceData), doc="The batches by partition.")
 
 
 class ProduceRequest(Request["ProduceResponse"], api_key=0, versions="3-13", flexible="9+"):
-    """Ask."""
+    """Append batches to partitions of topics."""
 
-    transactional_id: str | None = field(String, versions="3+", nullable="3+", default=None, doc="Transactional id.")
-    acks: int = field(Int16, doc="Acks.")
-    timeout_ms: int = field(Int32, doc="Timeout ms.")
-    topic_data: list[TopicProduceData] = field(Array(TopicProduceData), doc="Topic data.")
+    transactional_id: str | None = field(
+        String,
+        versions="3+",
+        nullable="3+",
+        default=None,
+        doc="The transactional id of a transactional producer, else null.",
+        errors=("TransactionalIdAuthorizationFailedError",),
+    )
+    acks: int = field(
+        Int16,
+        doc="How many replicas must have the records: 0 none and no answer, 1 the leader, -1 all in sync.",
+        errors=("InvalidRequiredAcksError", "NotEnoughReplicasError", "NotEnoughReplicasAfterAppendError"),
+    )
+    timeout_ms: int = field(
+        Int32,
+        doc="How many milliseconds the broker may wait for the other replicas.",
+        errors=("RequestTimedOutError",),
+    )
+    topic_data: list[TopicProduceData] = field(Array(TopicProduceData), doc="The batches by topic.")
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """One item of ``record_errors``."""
+    """A record that made its whole batch fail."""
 
-    batch_index: int = field(Int32, versions="8+", doc="Batch index.")
+    batch_index: int = field(Int32, versions="8+", doc="The record's position in the batch.")
     batch_index_error_message: str | None = field(
         String,
         versions="8+",
         nullable="8+",
         default=None,
-        doc="Batch index error message.",
+        doc="What is wrong with the record; null when only the code tells.",
     )
 
 
 class LeaderIdAndEpoch(Struct):
-    """One item of ``current_leader``."""
+    """The leader that the broker knows of; -1 when it was not told."""
 
-    leader_id: int = field(Int32, versions="10+", default=-1, doc="Leader id.")
-    leader_epoch: int = field(Int32, versions="10+", default=-1, doc="Leader epoch.")
+    leader_id: int = field(Int32, versions="10+", default=-1, doc="The leader's broker id; -1 for none.")
+    leader_epoch: int = field(Int32, versions="10+", default=-1, doc="The leader's epoch; -1 when unknown.")
 
 
 class PartitionProduceResponse(Struct):
-    """One item of ``partition_responses``."""
+    """The outcome for one partition."""
 
-    index: int = field(Int32, doc="Index.")
-    error_code: int = field(Int16, doc="Error code.")
-    base_offset: int = field(Int64, doc="Base offset.")
-    log_append_time_ms: int = field(Int64, versions="2+", ignorable=True, default=-1, doc="Log append time ms.")
-    log_start_offset: int = field(Int64, versions="5+", ignorable=True, default=-1, doc="Log start offset.")
+    index: int = field(Int32, doc="The partition's number.")
+    error_code: int = field(
+        Int16,
+        doc="Why the batch was not appended; 0 when it was.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "NotLeaderForPartitionError",
+            "UnknownTopicIdError",
+            "TopicAuthorizationFailedError",
+            "TransactionalIdAuthorizationFailedError",
+            "CorruptRecordError",
+            "InvalidRecordError",
+            "MessageSizeTooLargeError",
+            "RecordListTooLargeError",
+            "InvalidTimestampError",
+            "InvalidRequiredAcksError",
+            "NotEnoughReplicasError",
+            "NotEnoughReplicasAfterAppendError",
+            "RequestTimedOutError",
+            "KafkaStorageError",
+            "OutOfOrderSequenceNumberError",
+            "DuplicateSequenceNumberError",
+            "InvalidProducerEpochError",
+            "UnknownProducerIdError",
+            "InvalidTxnStateError",
+            "TransactionAbortableError",
+            "PolicyViolationError",
+        ),
+    )
+    base_offset: int = field(Int64, doc="The offset that the first record got; -1 on an error.")
+    log_append_time_ms: int = field(
+        Int64,
+        versions="2+",
+        ignorable=True,
+        default=-1,
+        doc="The broker's time in milliseconds, if the topic is stamped on append, else -1.",
+    )
+    log_start_offset: int = field(
+        Int64,
+        versions="5+",
+        ignorable=True,
+        default=-1,
+        doc="The first offset of the partition; -1 on an error.",
+    )
     record_errors: list[BatchIndexAndErrorMessage] = field(
         Array(BatchIndexAndErrorMessage),
         versions="8+",
         ignorable=True,
-        doc="Record errors.",
+        doc="The records that made the batch fail; empty when it was not about single records.",
     )
     error_message: str | None = field(
         String,
@@ -73,46 +159,57 @@ class PartitionProduceResponse(Struct):
         nullable="8+",
         ignorable=True,
         default=None,
-        doc="Error message.",
+        doc="The error in words; null when there was none or the broker has nothing to add.",
     )
     current_leader: LeaderIdAndEpoch = field(
         LeaderIdAndEpoch,
         versions="10+",
         tag=0,
         tagged="10+",
-        doc="Current leader.",
+        doc="The leader by now, when the request went to a former one.",
     )
 
 
 class TopicProduceResponse(Struct):
-    """One item of ``responses``."""
+    """The outcomes for one topic."""
 
-    name: str = field(String, versions="0-12", ignorable=True, doc="Name.")
-    topic_id: UUID = field(Uuid, versions="13+", ignorable=True, doc="Topic id.")
+    name: str = field(String, versions="0-12", ignorable=True, doc="The topic's name.")
+    topic_id: UUID = field(Uuid, versions="13+", ignorable=True, doc="The topic's id.")
     partition_responses: list[PartitionProduceResponse] = field(
         Array(PartitionProduceResponse),
-        doc="Partition responses.",
+        doc="The outcomes by partition.",
     )
 
 
 class NodeEndpoint(Struct):
-    """One item of ``node_endpoints``."""
+    """Where to reach a leader that an answer names."""
 
-    node_id: int = field(Int32, versions="10+", doc="Node id.")
-    host: str = field(String, versions="10+", doc="Host.")
-    port: int = field(Int32, versions="10+", doc="Port.")
-    rack: str | None = field(String, versions="10+", nullable="10+", default=None, doc="Rack.")
+    node_id: int = field(Int32, versions="10+", doc="The broker's id.")
+    host: str = field(String, versions="10+", doc="The host to connect to.")
+    port: int = field(Int32, versions="10+", doc="The port to connect to.")
+    rack: str | None = field(
+        String,
+        versions="10+",
+        nullable="10+",
+        default=None,
+        doc="The broker's rack; null when it has none.",
+    )
 
 
 class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
-    """The answer."""
+    """The outcome per partition, in the order asked."""
 
-    responses: list[TopicProduceResponse] = field(Array(TopicProduceResponse), doc="Responses.")
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
+    responses: list[TopicProduceResponse] = field(Array(TopicProduceResponse), doc="The outcomes by topic.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
     node_endpoints: list[NodeEndpoint] = field(
         Array(NodeEndpoint),
         versions="10+",
         tag=0,
         tagged="10+",
-        doc="Node endpoints.",
+        doc="Addresses of the leaders named as current.",
     )

@@ -1,4 +1,7 @@
-"""SyncGroup (API key 14)."""
+"""SyncGroup (API key 14): the leader hands in the assignment, every member receives its part.
+
+Versions 0–5; flexible from 4. v1: throttle time. v3: static members (KIP-345). v5: protocol type and name, which are
+checked against the group's (KIP-559)."""
 
 from __future__ import annotations
 
@@ -7,26 +10,46 @@ from triokafka.protocol.primitives import Array, Bytes, Int16, Int32, String
 
 
 class SyncGroupRequestAssignment(Struct):
-    """One item of ``assignments``."""
+    """The part of one member."""
 
-    member_id: str = field(String, doc="Member id.")
-    assignment: bytes = field(Bytes, doc="Assignment.")
+    member_id: str = field(String, doc="The member that the part is for.")
+    assignment: bytes = field(Bytes, doc="The part: for consumers a ConsumerProtocolAssignment.")
 
 
 class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5", flexible="4+"):
-    """Ask."""
+    """Wait for the assignment; the leader brings it."""
 
-    group_id: str = field(String, doc="Group id.")
-    generation_id: int = field(Int32, doc="Generation id.")
-    member_id: str = field(String, doc="Member id.")
-    group_instance_id: str | None = field(String, versions="3+", nullable="3+", default=None, doc="Group instance id.")
+    group_id: str = field(
+        String,
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
+    generation_id: int = field(
+        Int32,
+        doc="The generation that the member believes to be current.",
+        errors=("IllegalGenerationError",),
+    )
+    member_id: str = field(
+        String,
+        doc="The member, by the id that the coordinator gave it.",
+        errors=("UnknownMemberIdError",),
+    )
+    group_instance_id: str | None = field(
+        String,
+        versions="3+",
+        nullable="3+",
+        default=None,
+        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
+        errors=("FencedInstanceIdError",),
+    )
     protocol_type: str | None = field(
         String,
         versions="5+",
         nullable="5+",
         ignorable=True,
         default=None,
-        doc="Protocol type.",
+        doc="The kind of group that the member believes in.",
+        errors=("InconsistentGroupProtocolError",),
     )
     protocol_name: str | None = field(
         String,
@@ -34,23 +57,47 @@ class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5",
         nullable="5+",
         ignorable=True,
         default=None,
-        doc="Protocol name.",
+        doc="The protocol that the member believes in.",
+        errors=("InconsistentGroupProtocolError",),
     )
-    assignments: list[SyncGroupRequestAssignment] = field(Array(SyncGroupRequestAssignment), doc="Assignments.")
+    assignments: list[SyncGroupRequestAssignment] = field(
+        Array(SyncGroupRequestAssignment),
+        doc="From the leader the parts of all members, from others nothing.",
+    )
 
 
 class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
-    """The answer."""
+    """The member's own part."""
 
-    throttle_time_ms: int = field(Int32, versions="1+", ignorable=True, doc="Throttle time ms.")
-    error_code: int = field(Int16, doc="Error code.")
+    throttle_time_ms: int = field(
+        Int32,
+        versions="1+",
+        ignorable=True,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    error_code: int = field(
+        Int16,
+        doc="Why there is no part; 0 when there is.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "UnknownMemberIdError",
+            "IllegalGenerationError",
+            "RebalanceInProgressError",
+            "FencedInstanceIdError",
+            "InconsistentGroupProtocolError",
+        ),
+    )
     protocol_type: str | None = field(
         String,
         versions="5+",
         nullable="5+",
         ignorable=True,
         default=None,
-        doc="Protocol type.",
+        doc="The kind of group.",
     )
     protocol_name: str | None = field(
         String,
@@ -58,6 +105,6 @@ class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
         nullable="5+",
         ignorable=True,
         default=None,
-        doc="Protocol name.",
+        doc="The protocol of the generation.",
     )
-    assignment: bytes = field(Bytes, doc="Assignment.")
+    assignment: bytes = field(Bytes, doc="The member's part: for consumers a ConsumerProtocolAssignment.")

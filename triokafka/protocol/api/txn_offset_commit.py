@@ -1,4 +1,7 @@
-"""TxnOffsetCommit (API key 28)."""
+"""TxnOffsetCommit (API key 28): store a group's positions as part of a transaction.
+
+Versions 0–5; flexible from 3. v2: leader epoch. v3: membership of the committer, so that zombies are fenced (KIP-447).
+v4: TransactionAbortableError. v5: the request itself registers the group with the transaction (KIP-890)."""
 
 from __future__ import annotations
 
@@ -7,53 +10,128 @@ from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """One item of ``partitions``."""
+    """The position in one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    committed_offset: int = field(Int64, doc="Committed offset.")
-    committed_leader_epoch: int = field(Int32, versions="2+", ignorable=True, default=-1, doc="Committed leader epoch.")
-    committed_metadata: str | None = field(String, nullable="0+", doc="Committed metadata.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    committed_offset: int = field(Int64, doc="The next offset to read.", errors=("InvalidCommitOffsetSizeError",))
+    committed_leader_epoch: int = field(
+        Int32,
+        versions="2+",
+        ignorable=True,
+        default=-1,
+        doc="The leader epoch of the last record read; -1 when unknown.",
+    )
+    committed_metadata: str | None = field(
+        String,
+        nullable="0+",
+        doc="The committer's own text; null is the same as empty.",
+        errors=("OffsetMetadataTooLargeError",),
+    )
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    """One item of ``topics``."""
+    """The positions in one topic."""
 
-    name: str = field(String, doc="Name.")
-    partitions: list[TxnOffsetCommitRequestPartition] = field(Array(TxnOffsetCommitRequestPartition), doc="Partitions.")
+    name: str = field(
+        String,
+        doc="The topic's name.",
+        errors=("UnknownTopicOrPartitionError", "TopicAuthorizationFailedError"),
+    )
+    partitions: list[TxnOffsetCommitRequestPartition] = field(
+        Array(TxnOffsetCommitRequestPartition),
+        doc="The positions by partition.",
+    )
 
 
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, versions="0-5", flexible="3+"):
-    """Ask."""
+    """Store positions of a group in a transaction."""
 
-    transactional_id: str = field(String, doc="Transactional id.")
-    group_id: str = field(String, doc="Group id.")
-    producer_id: int = field(Int64, doc="Producer id.")
-    producer_epoch: int = field(Int16, doc="Producer epoch.")
-    generation_id: int = field(Int32, versions="3+", default=-1, doc="Generation id.")
-    member_id: str = field(String, versions="3+", doc="Member id.")
-    group_instance_id: str | None = field(String, versions="3+", nullable="3+", default=None, doc="Group instance id.")
-    topics: list[TxnOffsetCommitRequestTopic] = field(Array(TxnOffsetCommitRequestTopic), doc="Topics.")
+    transactional_id: str = field(
+        String,
+        doc="The transactional id.",
+        errors=("TransactionalIdAuthorizationFailedError",),
+    )
+    group_id: str = field(
+        String,
+        doc="The group's id.",
+        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
+    )
+    producer_id: int = field(Int64, doc="The producer's id.", errors=("InvalidProducerIdMappingError",))
+    producer_epoch: int = field(
+        Int16,
+        doc="The producer's epoch; an older one than the current is fenced.",
+        errors=("InvalidProducerEpochError", "ProducerFencedError"),
+    )
+    generation_id: int = field(
+        Int32,
+        versions="3+",
+        default=-1,
+        doc="The member's generation; -1 for a committer that is no member.",
+        errors=("IllegalGenerationError",),
+    )
+    member_id: str = field(
+        String,
+        versions="3+",
+        doc="The member; empty for a committer that is no member.",
+        errors=("UnknownMemberIdError",),
+    )
+    group_instance_id: str | None = field(
+        String,
+        versions="3+",
+        nullable="3+",
+        default=None,
+        doc="The name of a static member, which survives its restarts; null for a dynamic one.",
+        errors=("FencedInstanceIdError",),
+    )
+    topics: list[TxnOffsetCommitRequestTopic] = field(Array(TxnOffsetCommitRequestTopic), doc="The positions by topic.")
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """One item of ``partitions``."""
+    """The outcome for one partition."""
 
-    partition_index: int = field(Int32, doc="Partition index.")
-    error_code: int = field(Int16, doc="Error code.")
+    partition_index: int = field(Int32, doc="The partition's number.")
+    error_code: int = field(
+        Int16,
+        doc="Why the position was not stored; 0 when it was.",
+        errors=(
+            "CoordinatorLoadInProgressError",
+            "CoordinatorNotAvailableError",
+            "NotCoordinatorError",
+            "InvalidGroupIdError",
+            "GroupAuthorizationFailedError",
+            "InvalidProducerEpochError",
+            "InvalidProducerIdMappingError",
+            "InvalidTxnStateError",
+            "UnknownMemberIdError",
+            "IllegalGenerationError",
+            "FencedInstanceIdError",
+            "OffsetMetadataTooLargeError",
+            "UnknownTopicOrPartitionError",
+            "TopicAuthorizationFailedError",
+            "TransactionalIdAuthorizationFailedError",
+            "TransactionAbortableError",
+        ),
+    )
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """One item of ``topics``."""
+    """The outcomes for one topic."""
 
-    name: str = field(String, doc="Name.")
+    name: str = field(String, doc="The topic's name.")
     partitions: list[TxnOffsetCommitResponsePartition] = field(
         Array(TxnOffsetCommitResponsePartition),
-        doc="Partitions.",
+        doc="The outcomes by partition.",
     )
 
 
 class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
-    """The answer."""
+    """The outcome per partition."""
 
-    throttle_time_ms: int = field(Int32, doc="Throttle time ms.")
-    topics: list[TxnOffsetCommitResponseTopic] = field(Array(TxnOffsetCommitResponseTopic), doc="Topics.")
+    throttle_time_ms: int = field(
+        Int32,
+        doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none.",
+    )
+    topics: list[TxnOffsetCommitResponseTopic] = field(
+        Array(TxnOffsetCommitResponseTopic),
+        doc="The outcomes by topic.",
+    )

@@ -1,4 +1,7 @@
-"""cluster_metadata."""
+"""Records of ``__cluster_metadata``, from which every broker and controller builds its picture of the cluster.
+
+Each stands in the frame of ``metadata_record.py`` and is read by its ``decode_record``. Records between
+``BeginTransactionRecord`` and ``EndTransactionRecord`` take effect together."""
 
 from __future__ import annotations
 
@@ -10,35 +13,48 @@ from triokafka.protocol.stored.metadata_record import MetadataRecord
 
 
 class BrokerEndpoint(Struct):
-    """One item of ``end_points``."""
+    """A listener of the broker."""
 
-    name: str = field(String, doc="Name.")
-    host: str = field(String, doc="Host.")
-    port: int = field(UInt16, doc="Port.")
-    security_protocol: int = field(Int16, doc="Security protocol.")
+    name: str = field(String, doc="The listener's name.")
+    host: str = field(String, doc="The host to connect to.")
+    port: int = field(UInt16, doc="The port to connect to.")
+    security_protocol: int = field(
+        Int16,
+        doc="The kind of security: 0 plaintext, 1 TLS, 2 SASL without TLS, 3 SASL over TLS.",
+    )
 
 
 class BrokerFeature(Struct):
-    """One item of ``features``."""
+    """A feature that the broker can run."""
 
-    name: str = field(String, doc="Name.")
-    min_supported_version: int = field(Int16, doc="Min supported version.")
-    max_supported_version: int = field(Int16, doc="Max supported version.")
+    name: str = field(String, doc="The feature's name.")
+    min_supported_version: int = field(Int16, doc="The smallest level.")
+    max_supported_version: int = field(Int16, doc="The greatest level.")
 
 
 class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="0+"):
-    """RegisterBrokerRecord."""
+    """A broker registered, anew or again."""
 
-    broker_id: int = field(Int32, doc="Broker id.")
-    is_migrating_zk_broker: bool = field(Boolean, versions="2+", doc="Is migrating zk broker.")
-    incarnation_id: UUID = field(Uuid, doc="Incarnation id.")
-    broker_epoch: int = field(Int64, doc="Broker epoch.")
-    end_points: list[BrokerEndpoint] = field(Array(BrokerEndpoint), doc="End points.")
-    features: list[BrokerFeature] = field(Array(BrokerFeature), doc="Features.")
-    rack: str | None = field(String, nullable="0+", doc="Rack.")
-    fenced: bool = field(Boolean, default=True, doc="Fenced.")
-    in_controlled_shutdown: bool = field(Boolean, versions="1+", doc="In controlled shutdown.")
-    log_dirs: list[UUID] = field(Array(Uuid), versions="3+", tag=0, tagged="3+", doc="Log dirs.")
+    broker_id: int = field(Int32, doc="The broker's id.")
+    is_migrating_zk_broker: bool = field(Boolean, versions="2+", doc="Left from the move off ZooKeeper: false by now.")
+    incarnation_id: UUID = field(Uuid, doc="Drawn anew at each start of the process, to tell a restart from a retry.")
+    broker_epoch: int = field(Int64, doc="The broker epoch: the offset of the registration.")
+    end_points: list[BrokerEndpoint] = field(Array(BrokerEndpoint), doc="The listeners.")
+    features: list[BrokerFeature] = field(Array(BrokerFeature), doc="The features that it can run.")
+    rack: str | None = field(String, nullable="0+", doc="The broker's rack; null when it has none.")
+    fenced: bool = field(
+        Boolean,
+        default=True,
+        doc="Whether the broker starts out fenced, as it should until it has caught up.",
+    )
+    in_controlled_shutdown: bool = field(Boolean, versions="1+", doc="Whether the broker is on its way out.")
+    log_dirs: list[UUID] = field(
+        Array(Uuid),
+        versions="3+",
+        tag=0,
+        tagged="3+",
+        doc="The ids of its log directories; empty when not told.",
+    )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
         versions="4+",
@@ -46,25 +62,37 @@ class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="
         tag=1,
         tagged="4+",
         default=None,
-        doc="Cordoned log dirs.",
+        doc="Those that shall get no new partitions; null when not told.",
     )
 
 
 class UnregisterBrokerRecord(MetadataRecord, api_key=1, versions="0", flexible="0+"):
-    """UnregisterBrokerRecord."""
+    """A registration was removed."""
 
-    broker_id: int = field(Int32, doc="Broker id.")
-    broker_epoch: int = field(Int64, doc="Broker epoch.")
+    broker_id: int = field(Int32, doc="The broker's id.")
+    broker_epoch: int = field(Int64, doc="The broker epoch: the offset of the registration.")
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord, api_key=17, versions="0-3", flexible="0+"):
-    """BrokerRegistrationChangeRecord."""
+    """A registration changed in part; each field tells whether, and how."""
 
-    broker_id: int = field(Int32, doc="Broker id.")
-    broker_epoch: int = field(Int64, doc="Broker epoch.")
-    fenced: int = field(Int8, tag=0, tagged="0+", doc="Fenced.")
-    in_controlled_shutdown: int = field(Int8, versions="1+", tag=1, tagged="1+", doc="In controlled shutdown.")
-    log_dirs: list[UUID] = field(Array(Uuid), versions="2+", tag=2, tagged="2+", doc="Log dirs.")
+    broker_id: int = field(Int32, doc="The broker's id.")
+    broker_epoch: int = field(Int64, doc="The broker epoch: the offset of the registration.")
+    fenced: int = field(Int8, tag=0, tagged="0+", doc="1 when it was fenced, -1 when it was unfenced, 0 for no change.")
+    in_controlled_shutdown: int = field(
+        Int8,
+        versions="1+",
+        tag=1,
+        tagged="1+",
+        doc="1 when it began to shut down, 0 for no change.",
+    )
+    log_dirs: list[UUID] = field(
+        Array(Uuid),
+        versions="2+",
+        tag=2,
+        tagged="2+",
+        doc="The ids of its log directories; empty for no change.",
+    )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
         versions="3+",
@@ -72,78 +100,90 @@ class BrokerRegistrationChangeRecord(MetadataRecord, api_key=17, versions="0-3",
         tag=3,
         tagged="3+",
         default=None,
-        doc="Cordoned log dirs.",
+        doc="Those that shall get no new partitions; null for no change.",
     )
 
 
 class FenceBrokerRecord(MetadataRecord, api_key=7, versions="0", flexible="0+"):
-    """FenceBrokerRecord."""
+    """A broker was fenced. Written by old versions; BrokerRegistrationChangeRecord took its place."""
 
-    id: int = field(Int32, doc="Id.")
-    epoch: int = field(Int64, doc="Epoch.")
+    id: int = field(Int32, doc="The broker's id.")
+    epoch: int = field(Int64, doc="Its broker epoch.")
 
 
 class UnfenceBrokerRecord(MetadataRecord, api_key=8, versions="0", flexible="0+"):
-    """UnfenceBrokerRecord."""
+    """A broker was unfenced. Written by old versions; BrokerRegistrationChangeRecord took its place."""
 
-    id: int = field(Int32, doc="Id.")
-    epoch: int = field(Int64, doc="Epoch.")
+    id: int = field(Int32, doc="The broker's id.")
+    epoch: int = field(Int64, doc="Its broker epoch.")
 
 
 class ControllerEndpoint(Struct):
-    """One item of ``end_points``."""
+    """A listener of the controller."""
 
-    name: str = field(String, doc="Name.")
-    host: str = field(String, doc="Host.")
-    port: int = field(UInt16, doc="Port.")
-    security_protocol: int = field(Int16, doc="Security protocol.")
+    name: str = field(String, doc="The listener's name.")
+    host: str = field(String, doc="The host to connect to.")
+    port: int = field(UInt16, doc="The port to connect to.")
+    security_protocol: int = field(
+        Int16,
+        doc="The kind of security: 0 plaintext, 1 TLS, 2 SASL without TLS, 3 SASL over TLS.",
+    )
 
 
 class ControllerFeature(Struct):
-    """One item of ``features``."""
+    """A feature that the controller can run."""
 
-    name: str = field(String, doc="Name.")
-    min_supported_version: int = field(Int16, doc="Min supported version.")
-    max_supported_version: int = field(Int16, doc="Max supported version.")
+    name: str = field(String, doc="The feature's name.")
+    min_supported_version: int = field(Int16, doc="The smallest level.")
+    max_supported_version: int = field(Int16, doc="The greatest level.")
 
 
 class RegisterControllerRecord(MetadataRecord, api_key=27, versions="0", flexible="0+"):
-    """RegisterControllerRecord."""
+    """A controller registered."""
 
-    controller_id: int = field(Int32, doc="Controller id.")
-    incarnation_id: UUID = field(Uuid, doc="Incarnation id.")
-    zk_migration_ready: bool = field(Boolean, doc="Zk migration ready.")
-    end_points: list[ControllerEndpoint] = field(Array(ControllerEndpoint), doc="End points.")
-    features: list[ControllerFeature] = field(Array(ControllerFeature), doc="Features.")
+    controller_id: int = field(Int32, doc="The controller's id.")
+    incarnation_id: UUID = field(Uuid, doc="Drawn anew at each start of the process, to tell a restart from a retry.")
+    zk_migration_ready: bool = field(Boolean, doc="Left from the move off ZooKeeper: false by now.")
+    end_points: list[ControllerEndpoint] = field(Array(ControllerEndpoint), doc="The listeners.")
+    features: list[ControllerFeature] = field(Array(ControllerFeature), doc="The features that it can run.")
 
 
 class TopicRecord(MetadataRecord, api_key=2, versions="0", flexible="0+"):
-    """TopicRecord."""
+    """A topic was created."""
 
-    name: str = field(String, doc="Name.")
-    topic_id: UUID = field(Uuid, doc="Topic id.")
+    name: str = field(String, doc="The topic's name.")
+    topic_id: UUID = field(Uuid, doc="The topic's id.")
 
 
 class RemoveTopicRecord(MetadataRecord, api_key=9, versions="0", flexible="0+"):
-    """RemoveTopicRecord."""
+    """A topic was deleted, with its partitions and configuration."""
 
-    topic_id: UUID = field(Uuid, doc="Topic id.")
+    topic_id: UUID = field(Uuid, doc="The topic's id.")
 
 
 class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
-    """PartitionRecord."""
+    """A partition was created, or as a whole replaced."""
 
-    partition_id: int = field(Int32, default=-1, doc="Partition id.")
-    topic_id: UUID = field(Uuid, doc="Topic id.")
-    replicas: list[int] = field(Array(Int32), doc="Replicas.")
-    isr: list[int] = field(Array(Int32), doc="Isr.")
-    removing_replicas: list[int] = field(Array(Int32), doc="Removing replicas.")
-    adding_replicas: list[int] = field(Array(Int32), doc="Adding replicas.")
-    leader: int = field(Int32, default=-1, doc="Leader.")
-    leader_recovery_state: int = field(Int8, tag=0, tagged="0+", doc="Leader recovery state.")
-    leader_epoch: int = field(Int32, default=-1, doc="Leader epoch.")
-    partition_epoch: int = field(Int32, default=-1, doc="Partition epoch.")
-    directories: list[UUID] = field(Array(Uuid), versions="1+", doc="Directories.")
+    partition_id: int = field(Int32, default=-1, doc="The partition's number.")
+    topic_id: UUID = field(Uuid, doc="The topic's id.")
+    replicas: list[int] = field(Array(Int32), doc="The brokers that hold it, the preferred leader first.")
+    isr: list[int] = field(Array(Int32), doc="Those of them that are in sync.")
+    removing_replicas: list[int] = field(Array(Int32), doc="Those that a reassignment is going to remove.")
+    adding_replicas: list[int] = field(Array(Int32), doc="Those that a reassignment is adding.")
+    leader: int = field(Int32, default=-1, doc="The leader; -1 for none.")
+    leader_recovery_state: int = field(
+        Int8,
+        tag=0,
+        tagged="0+",
+        doc="0 when the leader was elected from the in-sync replicas, 1 while it recovers from an unclean election.",
+    )
+    leader_epoch: int = field(Int32, default=-1, doc="The leader epoch.")
+    partition_epoch: int = field(Int32, default=-1, doc="Raised by every change of the partition.")
+    directories: list[UUID] = field(
+        Array(Uuid),
+        versions="1+",
+        doc="The log directory of each replica, in the order of the replicas.",
+    )
     eligible_leader_replicas: list[int] | None = field(
         Array(Int32),
         versions="2+",
@@ -151,7 +191,8 @@ class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
         tag=1,
         tagged="2+",
         default=None,
-        doc="Eligible leader replicas.",
+        doc="Replicas outside the in-sync ones that are complete up to the high watermark all the same; null "
+        "when not known.",
     )
     last_known_elr: list[int] | None = field(
         Array(Int32),
@@ -160,25 +201,42 @@ class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
         tag=2,
         tagged="2+",
         default=None,
-        doc="Last known elr.",
+        doc="The last known eligible leader replicas; null when not known.",
     )
 
 
 class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible="0+"):
-    """PartitionChangeRecord."""
+    """A partition changed in part; fields at their default stay as they were.
 
-    partition_id: int = field(Int32, default=-1, doc="Partition id.")
-    topic_id: UUID = field(Uuid, doc="Topic id.")
-    isr: list[int] | None = field(Array(Int32), nullable="0+", tag=0, tagged="0+", default=None, doc="Isr.")
-    leader: int = field(Int32, tag=1, tagged="0+", default=-2, doc="Leader.")
-    replicas: list[int] | None = field(Array(Int32), nullable="0+", tag=2, tagged="0+", default=None, doc="Replicas.")
+    Every change raises the partition epoch, a change of the leader also the leader epoch.
+    """
+
+    partition_id: int = field(Int32, default=-1, doc="The partition's number.")
+    topic_id: UUID = field(Uuid, doc="The topic's id.")
+    isr: list[int] | None = field(
+        Array(Int32),
+        nullable="0+",
+        tag=0,
+        tagged="0+",
+        default=None,
+        doc="The replicas in sync; null for no change.",
+    )
+    leader: int = field(Int32, tag=1, tagged="0+", default=-2, doc="The leader, -1 for none; -2 for no change.")
+    replicas: list[int] | None = field(
+        Array(Int32),
+        nullable="0+",
+        tag=2,
+        tagged="0+",
+        default=None,
+        doc="The brokers that hold it; null for no change.",
+    )
     removing_replicas: list[int] | None = field(
         Array(Int32),
         nullable="0+",
         tag=3,
         tagged="0+",
         default=None,
-        doc="Removing replicas.",
+        doc="Those that a reassignment is going to remove; null for no change.",
     )
     adding_replicas: list[int] | None = field(
         Array(Int32),
@@ -186,9 +244,15 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         tag=4,
         tagged="0+",
         default=None,
-        doc="Adding replicas.",
+        doc="Those that a reassignment is adding; null for no change.",
     )
-    leader_recovery_state: int = field(Int8, tag=5, tagged="0+", default=-1, doc="Leader recovery state.")
+    leader_recovery_state: int = field(
+        Int8,
+        tag=5,
+        tagged="0+",
+        default=-1,
+        doc="0 recovered, 1 recovering from an unclean election; -1 for no change.",
+    )
     directories: list[UUID] | None = field(
         Array(Uuid),
         versions="1+",
@@ -196,7 +260,7 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         tag=8,
         tagged="1+",
         default=None,
-        doc="Directories.",
+        doc="The log directory of each replica; null for no change.",
     )
     eligible_leader_replicas: list[int] | None = field(
         Array(Int32),
@@ -205,7 +269,7 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         tag=6,
         tagged="2+",
         default=None,
-        doc="Eligible leader replicas.",
+        doc="The eligible leader replicas; null for no change.",
     )
     last_known_elr: list[int] | None = field(
         Array(Int32),
@@ -214,55 +278,69 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         tag=7,
         tagged="2+",
         default=None,
-        doc="Last known elr.",
+        doc="The last known eligible leader replicas; null for no change.",
     )
 
 
 class ClearElrRecord(MetadataRecord, api_key=28, versions="0", flexible="0+"):
-    """ClearElrRecord."""
+    """The eligible leader replicas of a topic, or of all, were forgotten."""
 
-    topic_name: str = field(String, doc="Topic name.")
+    topic_name: str = field(String, doc="The topic's name; empty for all topics.")
 
 
 class ConfigRecord(MetadataRecord, api_key=4, versions="0", flexible="0+"):
-    """ConfigRecord."""
+    """A configuration entry was set or removed."""
 
-    resource_type: int = field(Int8, doc="Resource type.")
-    resource_name: str = field(String, doc="Resource name.")
-    name: str = field(String, doc="Name.")
-    value: str | None = field(String, nullable="0+", doc="Value.")
+    resource_type: int = field(Int8, doc="The kind of resource: 2 topic, 4 broker, 16 client metrics, 32 group.")
+    resource_name: str = field(String, doc="The resource; empty for the default of all brokers.")
+    name: str = field(String, doc="The entry's name.")
+    value: str | None = field(String, nullable="0+", doc="The entry's value; null removes it.")
 
 
 class FeatureLevelRecord(MetadataRecord, api_key=12, versions="0", flexible="0+"):
-    """FeatureLevelRecord."""
+    """A feature was finalized at a level."""
 
-    name: str = field(String, doc="Name.")
-    feature_level: int = field(Int16, doc="Feature level.")
+    name: str = field(String, doc="The feature's name, such as ``metadata.version``.")
+    feature_level: int = field(Int16, doc="The level; 0 switches the feature off.")
 
 
 class ProducerIdsRecord(MetadataRecord, api_key=15, versions="0", flexible="0+"):
-    """ProducerIdsRecord."""
+    """A block of producer ids was given to a broker."""
 
-    broker_id: int = field(Int32, doc="Broker id.")
-    broker_epoch: int = field(Int64, default=-1, doc="Broker epoch.")
-    next_producer_id: int = field(Int64, doc="Next producer id.")
+    broker_id: int = field(Int32, doc="The broker's id.")
+    broker_epoch: int = field(Int64, default=-1, doc="The broker epoch: the offset of the registration.")
+    next_producer_id: int = field(Int64, doc="The first producer id after the block.")
 
 
 class NoOpRecord(MetadataRecord, api_key=20, versions="0", flexible="0+"):
-    """NoOpRecord."""
+    """Nothing: it moves the end of the metadata log forward while nothing happens."""
 
 
 class BeginTransactionRecord(MetadataRecord, api_key=23, versions="0", flexible="0+"):
-    """BeginTransactionRecord."""
+    """The records up to the matching end take effect together."""
 
-    name: str | None = field(String, nullable="0+", tag=0, tagged="0+", default=None, doc="Name.")
+    name: str | None = field(
+        String,
+        nullable="0+",
+        tag=0,
+        tagged="0+",
+        default=None,
+        doc="What the records do together, in words; null for nothing to say.",
+    )
 
 
 class EndTransactionRecord(MetadataRecord, api_key=24, versions="0", flexible="0+"):
-    """EndTransactionRecord."""
+    """The records since the begin take effect now."""
 
 
 class AbortTransactionRecord(MetadataRecord, api_key=25, versions="0", flexible="0+"):
-    """AbortTransactionRecord."""
+    """The records since the begin are void."""
 
-    reason: str | None = field(String, nullable="0+", tag=0, tagged="0+", default=None, doc="Reason.")
+    reason: str | None = field(
+        String,
+        nullable="0+",
+        tag=0,
+        tagged="0+",
+        default=None,
+        doc="Why it is void, in words; null for nothing to say.",
+    )

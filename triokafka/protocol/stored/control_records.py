@@ -1,4 +1,6 @@
-"""control_records."""
+"""Control records: markers among the records of a log that consumers never see.
+
+Transaction markers are in any partition; the others only in the metadata log and its snapshots."""
 
 from __future__ import annotations
 
@@ -15,76 +17,85 @@ from triokafka.structs import Buffer
 
 
 class EndTxnMarker(Message, versions="0"):
-    """EndTxnMarker."""
+    """The end of a transaction in a partition; its key says whether committed or aborted."""
 
-    coordinator_epoch: int = field(Int32, doc="Coordinator epoch.")
+    coordinator_epoch: int = field(
+        Int32,
+        doc="The leader epoch of the coordinator's partition, to fence an older coordinator.",
+    )
 
 
 class Voter(Struct):
-    """One item of ``voters``."""
+    """A voter of the quorum."""
 
-    voter_id: int = field(Int32, doc="Voter id.")
-    voter_directory_id: UUID = field(Uuid, versions="1+", doc="Voter directory id.")
+    voter_id: int = field(Int32, doc="The voter's id.")
+    voter_directory_id: UUID = field(Uuid, versions="1+", doc="The id of the voter's log directory; nil when unknown.")
 
 
 class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
-    """LeaderChangeMessage."""
+    """A leader took office, and who voted for it."""
 
-    version: int = field(Int16, doc="Version.")
-    leader_id: int = field(Int32, doc="Leader id.")
-    voters: list[Voter] = field(Array(Voter), doc="Voters.")
-    granting_voters: list[Voter] = field(Array(Voter), doc="Granting voters.")
+    version: int = field(Int16, doc="The version of this record.")
+    leader_id: int = field(Int32, doc="The new leader's id.")
+    voters: list[Voter] = field(Array(Voter), doc="The voters.")
+    granting_voters: list[Voter] = field(Array(Voter), doc="Those who voted for the leader.")
 
 
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
-    """SnapshotHeaderRecord."""
+    """The first record of a snapshot."""
 
-    version: int = field(Int16, doc="Version.")
-    last_contained_log_timestamp: int = field(Int64, doc="Last contained log timestamp.")
+    version: int = field(Int16, doc="The version of this record.")
+    last_contained_log_timestamp: int = field(
+        Int64,
+        doc="The timestamp of the last record that went into the snapshot, in milliseconds.",
+    )
 
 
 class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
-    """SnapshotFooterRecord."""
+    """The last record of a snapshot: it is complete."""
 
-    version: int = field(Int16, doc="Version.")
+    version: int = field(Int16, doc="The version of this record.")
 
 
 class KRaftVersionRecord(Message, versions="0", flexible="0+"):
-    """KRaftVersionRecord."""
+    """The version of the quorum's protocol."""
 
-    version: int = field(Int16, doc="Version.")
-    kraft_version: int = field(Int16, doc="Kraft version.")
+    version: int = field(Int16, doc="The version of this record.")
+    kraft_version: int = field(Int16, doc="The version that is in force from here on.")
 
 
 class Endpoint(Struct):
-    """One item of ``endpoints``."""
+    """A listener of the voter."""
 
-    name: str = field(String, doc="Name.")
-    host: str = field(String, doc="Host.")
-    port: int = field(UInt16, doc="Port.")
+    name: str = field(String, doc="The listener's name.")
+    host: str = field(String, doc="The host to connect to.")
+    port: int = field(UInt16, doc="The port to connect to.")
 
 
 class KRaftVersionFeature(Struct):
-    """One item of ``kraft_version_feature``."""
+    """The quorum protocol versions that the voter can run."""
 
-    min_supported_version: int = field(Int16, doc="Min supported version.")
-    max_supported_version: int = field(Int16, doc="Max supported version.")
+    min_supported_version: int = field(Int16, doc="The smallest level.")
+    max_supported_version: int = field(Int16, doc="The greatest level.")
 
 
 class VotersRecordVoter(Struct):
-    """One item of ``voters``."""
+    """A voter and its listeners."""
 
-    voter_id: int = field(Int32, doc="Voter id.")
-    voter_directory_id: UUID = field(Uuid, doc="Voter directory id.")
-    endpoints: list[Endpoint] = field(Array(Endpoint), doc="Endpoints.")
-    kraft_version_feature: KRaftVersionFeature = field(KRaftVersionFeature, doc="Kraft version feature.")
+    voter_id: int = field(Int32, doc="The voter's id.")
+    voter_directory_id: UUID = field(Uuid, doc="The id of the voter's log directory; nil when unknown.")
+    endpoints: list[Endpoint] = field(Array(Endpoint), doc="The voter's listeners.")
+    kraft_version_feature: KRaftVersionFeature = field(
+        KRaftVersionFeature,
+        doc="The quorum protocol versions that the voter can run.",
+    )
 
 
 class VotersRecord(Message, versions="0", flexible="0+"):
-    """VotersRecord."""
+    """The voters of the quorum and where to reach them."""
 
-    version: int = field(Int16, doc="Version.")
-    voters: list[VotersRecordVoter] = field(Array(VotersRecordVoter), doc="Voters.")
+    version: int = field(Int16, doc="The version of this record.")
+    voters: list[VotersRecordVoter] = field(Array(VotersRecordVoter), doc="The voters.")
 
 
 class ControlRecordType(IntEnum):

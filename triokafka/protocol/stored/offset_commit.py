@@ -1,4 +1,6 @@
-"""offset_commit."""
+"""Records of ``__consumer_offsets`` that hold a committed position. Keys start with 0 or 1.
+
+A null value is a tombstone: the position was deleted or expired."""
 
 from __future__ import annotations
 
@@ -10,19 +12,38 @@ from triokafka.protocol.stored.versioned import VersionedMessage
 
 
 class OffsetCommitKey(VersionedMessage, versions="0-1"):
-    """OffsetCommitKey."""
+    """Whose position it is. Version 1 is what Kafka writes; 0 is read for the sake of old logs."""
 
-    group: str = field(String, doc="Group.")
-    topic: str = field(String, doc="Topic.")
-    partition: int = field(Int32, doc="Partition.")
+    group: str = field(String, doc="The group's id.")
+    topic: str = field(String, doc="The topic's name.")
+    partition: int = field(Int32, doc="The partition's number.")
 
 
 class OffsetCommitValue(VersionedMessage, versions="0-4", flexible="4+"):
-    """OffsetCommitValue."""
+    """The position."""
 
-    offset: int = field(Int64, doc="Offset.")
-    leader_epoch: int = field(Int32, versions="3+", ignorable=True, default=-1, doc="Leader epoch.")
-    metadata: str = field(String, doc="Metadata.")
-    commit_timestamp: int = field(Int64, doc="Commit timestamp.")
-    expire_timestamp: int = field(Int64, versions="1", ignorable=True, default=-1, doc="Expire timestamp.")
-    topic_id: UUID = field(Uuid, versions="4+", tag=0, tagged="4+", ignorable=True, doc="Topic id.")
+    offset: int = field(Int64, doc="The next offset to read.")
+    leader_epoch: int = field(
+        Int32,
+        versions="3+",
+        ignorable=True,
+        default=-1,
+        doc="The leader epoch of the last record read; -1 when unknown.",
+    )
+    metadata: str = field(String, doc="The committer's own text.")
+    commit_timestamp: int = field(Int64, doc="When it was committed, in milliseconds.")
+    expire_timestamp: int = field(
+        Int64,
+        versions="1",
+        ignorable=True,
+        default=-1,
+        doc="When it expires, in milliseconds; -1 for the broker's retention.",
+    )
+    topic_id: UUID = field(
+        Uuid,
+        versions="4+",
+        tag=0,
+        tagged="4+",
+        ignorable=True,
+        doc="The topic's id; nil when it was committed by name.",
+    )
