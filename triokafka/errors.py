@@ -1043,6 +1043,10 @@ class MaxPollIntervalExceededError(KafkaError):
     """No records were asked for within ``max_poll_interval_ms``, so the member left its group; the next call rejoins."""
 
 
+class RecordDeserializationError(KafkaError):
+    """A deserializer failed on a record; the position stays at it. Seek past it, or mend the deserializer."""
+
+
 class IllegalStateError(KafkaError):
     """The object is not in a state in which this call makes sense."""
 

@@ -88,6 +88,16 @@ class Committer:
         self._committed.update((partition, offset.offset) for partition, offset in offsets.items())
         intercept_commit(self._options.interceptors, offsets)
 
+    async def commit_as(self, offsets: Offsets, identity: GroupIdentity) -> None:
+        """Commit once as a member that is about to leave; failures are logged."""
+        async with self._one_at_a_time:
+            try:
+                await self._offsets.commit(
+                    offsets, identity, deadline=self._world.now() + self._options.request_timeout_ms / 1000
+                )
+            except KafkaError as error:
+                logger.warning("the last commit before leaving the group failed: %s", error)
+
     # ---------------------------------------------------------------- by itself
 
     def assignment_changed(self) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
-from triokafka.errors import KafkaError
-from triokafka.records import ConsumerRecord, RecordDecoder
+from triokafka.errors import CorruptRecordError, KafkaError
+from triokafka.records import ConsumerRecord, RecordDecoder, iter_batches
 from triokafka.structs import Buffer, TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka.records.arrow import ArrowBuilder
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _INT32: Final = struct.Struct(">i")
@@ -115,6 +118,29 @@ class FetchedData:
         self.position = self._decoder.next_offset
         return records
 
+    def take_columns(self, builder: ArrowBuilder, limit: int) -> int:
+        """Add the next records, at most ``limit``, to an Arrow batch; returns how many. Otherwise as `take`."""
+        rows = builder.add(self._decoder, limit)
+        self.position = self._decoder.next_offset
+        if self._decoder.exhausted:
+            self.end = self.position
+        return rows
+
+    def check(self) -> None:
+        """Verify all checksums now, for those who decode later. Raises `CorruptRecordError` with the place."""
+        if not self._check_crcs:
+            return
+        try:
+            for _ in iter_batches(self.records, check_crc=True):
+                pass
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{self.partition} at offset {self.position}: {error}") from None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left, as far as that is known without decoding."""
+        return self.end is not None and self.position >= self.end
+
     def rewind(self, position: int) -> None:
         """Hand out again from ``position``, which earlier calls have passed."""
         self.position = position
@@ -188,6 +214,19 @@ class FetchBuffer:
     def finished(self, data: FetchedData) -> None:
         """All of it was handed out."""
         self._remove(data)
+
+    def restore(self, data: FetchedData, position: int) -> None:
+        """Hand out ``data`` again, before everything else, from ``position``."""
+        if not data.done:
+            self._queue.remove(data)
+            self._queue.appendleft(data)
+        else:
+            data.done = False
+            self._queue.appendleft(data)
+            self._bytes[data.partition] = self._bytes.get(data.partition, 0) + data.size
+            self.total_bytes += data.size
+            self._last.setdefault(data.partition, data)
+        data.rewind(position)
 
     def drop_paused(self) -> bool:
         """Drop what waits of paused partitions, to be fetched again after they are resumed. False if there is none."""

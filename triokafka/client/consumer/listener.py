@@ -1,5 +1,5 @@
-"""What users can hang into a consumer: a rebalance listener, and interceptors. What fails in them is logged and does not
-stop the consumer."""
+"""What users can hang into a consumer: a rebalance listener, and interceptors. What fails in them is logged, and does
+not stop the consumer."""
 
 from __future__ import annotations
 

@@ -74,9 +74,9 @@ class Rebalancer:
                 self._on_assignment()
                 self._phase = _Phase.READY
                 if self._incoming is not None:
-                    (generation, assignment), self._incoming = self._incoming, None
+                    (generation, incoming), self._incoming = self._incoming, None
                     if generation == member.generation:
-                        self._take_over(assignment)
+                        self._take_over(incoming)
                     else:
                         self._phase = _Phase.IDLE
                 continue

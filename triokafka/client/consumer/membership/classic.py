@@ -11,7 +11,7 @@ after joining it deals the partitions with the assignor that all members share.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -347,12 +347,17 @@ class ClassicMember:
         """Whether there is a membership to end; static members stay until their session expires (`client/MOD-18`)."""
         return bool(self.member_id) and self.config.group_instance_id is None
 
-    def leave(self, version: int, reason: str) -> LeaveGroupRequest:
-        """The request that ends the membership."""
-        if version >= _FIRST_BATCHED_LEAVE:
-            member = MemberIdentity(member_id=self.member_id, group_instance_id=None, reason=reason[:_MAX_REASON])
-            return LeaveGroupRequest(group_id=self.config.group_id, members=[member])
-        return LeaveGroupRequest(group_id=self.config.group_id, member_id=self.member_id)
+    def leave(self, reason: str) -> Callable[[int], LeaveGroupRequest]:
+        """What builds the request that ends the membership as it is now, for a version."""
+        group_id, member_id = self.config.group_id, self.member_id
+
+        def build(version: int) -> LeaveGroupRequest:
+            if version >= _FIRST_BATCHED_LEAVE:
+                member = MemberIdentity(member_id=member_id, reason=reason[:_MAX_REASON])
+                return LeaveGroupRequest(group_id=group_id, members=[member])
+            return LeaveGroupRequest(group_id=group_id, member_id=member_id)
+
+        return build
 
     def left(self) -> None:
         """The membership has ended on purpose; joining again starts from nothing."""

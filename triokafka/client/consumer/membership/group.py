@@ -7,7 +7,7 @@ What must happen in the user's own task, callbacks and commits, is the `Rebalanc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import trio
@@ -85,6 +85,7 @@ class GroupMembership:
         self._join_scope: trio.CancelScope | None = None
         self._assignment: Assignment | None = None
         self._error: KafkaError | None = None
+        self._leaving = 0
         self._changed = trio.Event()
         self._what = f"joining group {self.group_id!r}"
 
@@ -92,8 +93,8 @@ class GroupMembership:
 
     @property
     def joining(self) -> bool:
-        """Whether a join is under way."""
-        return self._join_scope is not None
+        """Whether a join is under way, or has to wait until the member has left."""
+        return self._join_scope is not None or self._leaving > 0
 
     @property
     def identity(self) -> GroupIdentity:
@@ -299,7 +300,7 @@ class GroupMembership:
         )
         logger.warning("%s", self._error)
         if self.member.leaves:
-            await self._send_leave("max_poll_interval_ms was exceeded")
+            await self._send_leave(self.member.leave("max_poll_interval_ms was exceeded"))
         self.member.forget_membership("max_poll_interval_ms was exceeded", keep_member_id=False)
         self._on_change()
 
@@ -307,19 +308,38 @@ class GroupMembership:
 
     async def leave(self, reason: str) -> None:
         """End the membership on purpose: one request, no retries (`client/GRP-23`)."""
+        send = self._forget_all(reason)
+        if send is not None:
+            await self._send_leave(send)
+
+    def start_leaving(self, reason: str, first: Callable[[], Awaitable[None]]) -> None:
+        """The same in the background, after ``first``. A join that is asked for meanwhile begins afterwards."""
+        self._leaving += 1
+        self._tasks.start(self._leave_later, self._forget_all(reason), first, name=f"kafka leave of {self.group_id}")
+
+    async def _leave_later(
+        self, send: Callable[[int], LeaveGroupRequest] | None, first: Callable[[], Awaitable[None]]
+    ) -> None:
+        try:
+            await first()
+            if send is not None:
+                await self._send_leave(send)
+        finally:
+            self._leaving -= 1
+        self._tell()
+
+    def _forget_all(self, reason: str) -> Callable[[int], LeaveGroupRequest] | None:
+        """Be no member from now on. Returns what builds the request that tells the coordinator, if it must be told."""
         if self._join_scope is not None:
             self._join_scope.cancel()
             self._join_scope = None
         self._assignment = self._error = None
-        if self.member.leaves:
-            await self._send_leave(reason)
+        send = self.member.leave(reason) if self.member.leaves else None
         self.member.left()
         self._changed.set()
+        return send
 
-    async def _send_leave(self, reason: str) -> None:
-        def build(version: int) -> LeaveGroupRequest:
-            return self.member.leave(version, reason)
-
+    async def _send_leave(self, build: Callable[[int], LeaveGroupRequest]) -> None:
         try:
             with trio.move_on_after(_LEAVE_TIMEOUT):
                 node = await self._network.find_coordinator(self.group_id)

@@ -1,0 +1,77 @@
+"""What `Consumer.batches` hands out: the bytes of one partition from one fetch, decoded when and how the user wants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from triokafka.client.consumer.fetch_buffer import FetchedData
+from triokafka.records import ConsumerRecord, RecordDecoder
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class FetchedBatch:
+    """Records of one partition, in order, from ``start_offset`` up to but not including ``next_offset``.
+
+    Nothing is decoded before one of the methods is called, and each call decodes anew. Checksums were verified before
+    the batch was handed out. There may be no record in it: after compaction, or when all of it was aborted. Keys and
+    values are bytes; deserializers are not applied.
+    """
+
+    __slots__ = ("_aborted", "_records", "next_offset", "start_offset", "topic_partition")
+
+    def __init__(self, data: FetchedData, next_offset: int) -> None:
+        self.topic_partition: TopicPartition = data.partition
+        self.start_offset = data.position
+        self.next_offset = next_offset
+        self._records = data.records
+        self._aborted = data.aborted
+
+    def _decoder(self) -> RecordDecoder:
+        return RecordDecoder(
+            self._records,
+            topic=self.topic_partition.topic,
+            partition=self.topic_partition.partition,
+            from_offset=self.start_offset,
+            check_crc=False,
+            aborted=self._aborted,
+        )
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition."""
+        return self.topic_partition.partition
+
+    def records(self) -> list[ConsumerRecord]:
+        """All records. Raises `CorruptRecordError` when a record cannot be read in spite of a right checksum."""
+        decoder = self._decoder()
+        records = decoder.take()
+        decoder.take(1)
+        return records
+
+    def values(self) -> list[Any]:
+        """The values of all records."""
+        return [record.value for record in self.records()]
+
+    def to_arrow(
+        self, *, columns: Sequence[str] | None = None, values: Literal["binary", "view"] = "binary"
+    ) -> pa.RecordBatch:
+        """All records as one Arrow record batch; see `Consumer.poll_arrow` for the columns."""
+        from triokafka.records.arrow import ArrowBuilder
+
+        builder = ArrowBuilder(columns, values=values)
+        decoder = self._decoder()
+        builder.add(decoder)
+        decoder.take(1)
+        return builder.finish()
+
+    def __repr__(self) -> str:
+        return f"<FetchedBatch {self.topic_partition} offsets {self.start_offset} to {self.next_offset - 1}>"

@@ -1,0 +1,394 @@
+"""The consumer as its user sees it: subscribe, ask for records in one of four shapes, seek, commit, leave.
+
+Here are the public calls and the wait for records. What they rest on: `SubscriptionState` (what is read, how far),
+`Fetcher` (bytes from brokers), `Delivery` (records to the user), `Rebalancer` and `GroupMembership` (the group),
+`Committer` (commits), `PositionFinder` (where to start).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from weakref import WeakKeyDictionary
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.batches import FetchedBatch
+from triokafka.client.consumer.engine import Engine
+from triokafka.client.consumer.health import ConsumerHealth
+from triokafka.client.consumer.listener import Records
+from triokafka.client.consumer.subscription import EARLIEST, LATEST
+from triokafka.errors import IllegalStateError, KafkaTimeoutError
+from triokafka.records import ConsumerRecord
+from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from triokafka.world import RealWorld, World
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NEVER: Final = float("inf")
+_PER_WORLD_NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
+
+
+class Consumer:
+    """Reads records from Kafka topics. Use it as ``async with Consumer("orders", group_id="billing") as consumer``.
+
+    Positional arguments are topics to subscribe to; options are those of `ConsumerOptions`, by keyword; ``world`` is
+    for simulations. A wrong option raises `ConfigurationError` here; nothing is connected before the block is entered.
+
+    One task at a time may use a consumer; a second one gets `IllegalStateError`. Membership, heartbeats, fetching and
+    auto-commit go on in the background while the block is open. A record or batch counts as finished when the next is
+    asked for; auto-commit commits nothing beyond that.
+
+    Leaving the block commits what was handed out (with ``enable_auto_commit``), calls the rebalance listener's
+    ``on_partitions_revoked`` and leaves the group, within ``close_timeout_ms``. If it is left by an exception or a
+    cancellation, the record or batch handed out last is not committed.
+
+    A background task that fails does not cancel the body; its error is raised by this call and every later one.
+    """
+
+    def __init__(self, *topics: str, world: World | None = None, **options: Any) -> None:
+        self.options = ConsumerOptions.parse(options)
+        self._world = world if world is not None else RealWorld()
+        number = next(_PER_WORLD_NUMBERS.setdefault(self._world, itertools.count(1)))
+        self._engine = Engine(self.options, self._world, client_id=f"triokafka-consumer-{number}")
+        self._delivery = self._engine.delivery
+        if topics:
+            self.subscribe(topics)
+
+    # ---------------------------------------------------------------- entering and leaving
+
+    async def __aenter__(self) -> Self:
+        await self._engine.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._engine.close(in_hand_is_finished=error is None)
+
+    # ---------------------------------------------------------------- what to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object = None,
+    ) -> None:
+        """Subscribe to topics by name, or to all whose whole name matches a pattern, replacing what was before.
+
+        With a ``group_id`` the group deals the partitions, from the next call for records on; without one this consumer
+        reads them all. No topics and no pattern is the same as `unsubscribe`.
+
+        Args:
+            topics: names of topics.
+            pattern: a regular expression instead.
+            listener: told when partitions come and go; see `ConsumerRebalanceListener`.
+
+        Raises:
+            IllegalStateError: partitions are assigned by hand, or the other kind of subscription is in use.
+        """
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if names and pattern is not None:
+            raise IllegalStateError("subscribe() takes topics or a pattern, not both")
+        if pattern is not None:
+            self._engine.subscribe_pattern(pattern, listener)
+        elif names:
+            self._engine.subscribe(names, listener)
+        else:
+            self.unsubscribe()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group, replacing what was assigned before.
+
+        Partitions in both keep their position. A ``group_id`` is then used for committed offsets only.
+
+        Raises:
+            IllegalStateError: topics are subscribed to.
+        """
+        self._engine.assign([TopicPartition(*partition) for partition in partitions])
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group in the background, committing first under auto-commit."""
+        self._engine.unsubscribe()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to; with a pattern those that match so far."""
+        return frozenset(self._engine.subscription.topics)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer reads now."""
+        return frozenset(self._engine.subscription.assignment)
+
+    # ---------------------------------------------------------------- records
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record; waits for it without limit. Other than that as `poll`.
+
+        It yields to other tasks once for every ``max_poll_records`` records. If cancelled, no record is lost.
+        """
+        for record in self._delivery.iterator:
+            return record
+        return await self._next_run()
+
+    async def _next_run(self) -> ConsumerRecord:
+        delivery = self._delivery
+        while True:
+            if not delivery.next_run():
+                with self._engine.user("iterating over the consumer"):
+                    await self._engine.wait_for(lambda: delivery.take_runs(self.options.max_poll_records), _NEVER)
+            for record in delivery.iterator:
+                return record
+
+    async def poll(self, *, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        """Records by partition, in order; an empty dict when there are none within ``timeout_ms``.
+
+        What is there is returned at once. Joining the group and finding positions go on in the background when the time
+        is over. If cancelled, no record is lost.
+
+        Args:
+            timeout_ms: longest wait.
+            max_records: most records in all; ``max_poll_records`` when None.
+
+        Raises:
+            CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to go on.
+            OffsetOutOfRangeError, NoOffsetForPartitionError: with ``auto_offset_reset="none"``.
+            MaxPollIntervalExceededError: the previous call was too long ago; the next call joins the group again.
+            KafkaTimeoutError: a broker, the coordinator or a lookup has failed for ``default_api_timeout_ms``.
+            AuthorizationError: not allowed to read a topic or to use the group.
+        """
+        limit = self._limit(max_records)
+        with self._engine.user("poll"):
+            self._delivery.put_back()
+            return await self._engine.wait_for(lambda: self._delivery.take(limit), timeout_ms / 1000) or {}
+
+    async def poll_arrow(
+        self,
+        *,
+        timeout_ms: float = 0,
+        max_records: int = 100_000,
+        columns: Sequence[str] | None = None,
+        values: Literal["binary", "view"] = "binary",
+    ) -> pa.RecordBatch:
+        """Records of all partitions as one Arrow record batch; one with zero rows when there are none in time.
+
+        Columns: key, value, topic, partition, offset, timestamp (µs, UTC), timestampType, headers. ``values="view"``
+        makes key and value views into the fetched bytes instead of copies. Deserializers and interceptors do not
+        apply. Otherwise as `poll`.
+        """
+        from triokafka.records.arrow import ArrowBuilder
+
+        builder = ArrowBuilder(columns, values=values)
+        limit = self._limit(max_records)
+        with self._engine.user("poll_arrow"):
+            self._delivery.put_back()
+            await self._engine.wait_for(lambda: self._delivery.take_columns(builder, limit), timeout_ms / 1000)
+        return builder.finish()
+
+    def batches(self) -> Batches:
+        """Iterate with ``async for`` over batches that are decoded when you ask: see `FetchedBatch`. Never ends."""
+        return Batches(self)
+
+    async def _next_batch(self) -> FetchedBatch:
+        with self._engine.user("iterating over batches"):
+            self._delivery.put_back()
+            batch = await self._engine.wait_for(self._delivery.take_batch, _NEVER)
+        assert batch is not None
+        return batch
+
+    def _limit(self, max_records: int | None) -> int:
+        limit = self.options.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise ValueError(f"max_records={max_records}: ask for at least one record")
+        return limit
+
+    # ---------------------------------------------------------------- positions
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at ``offset`` with the next call for records; what was fetched ahead is dropped.
+
+        Raises:
+            IllegalStateError: the partition is not assigned.
+            ValueError: a negative offset.
+        """
+        self._delivery.put_back()
+        target = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        self._engine.subscription.seek(TopicPartition(*partition), target.offset, target.leader_epoch)
+        self._engine.wake()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset that is there, looked up in the background; in all partitions if none is named."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record; under ``read_committed`` at the last stable offset. As `seek_to_beginning`."""
+        self._reset(partitions, LATEST)
+
+    def _reset(self, partitions: Sequence[TopicPartition], to: int) -> None:
+        self._delivery.put_back()
+        for partition in partitions or self._engine.subscription.assignment:
+            self._engine.subscription.request_reset(TopicPartition(*partition), to)
+        self._engine.wake()
+
+    async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
+        """The offset of the next record of a partition; waits until it is known.
+
+        Raises:
+            IllegalStateError: the partition is not assigned.
+            KafkaTimeoutError: not known within ``timeout_ms`` (default ``default_api_timeout_ms``).
+        """
+        asked = TopicPartition(*partition)
+        with self._engine.user("position"):
+            found = await self._engine.wait_for_state(lambda: self._delivery.position(asked), self._seconds(timeout_ms))
+        if found is None:
+            raise KafkaTimeoutError(f"the position of {asked} is not known yet{self._engine.why_not()}")
+        return found
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`; they stay assigned, and what was fetched is kept."""
+        self._delivery.put_back()
+        self._engine.subscription.pause([TopicPartition(*partition) for partition in partitions])
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo `pause`."""
+        self._engine.subscription.resume([TopicPartition(*partition) for partition in partitions])
+        self._engine.wake()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        return frozenset(self._engine.subscription.paused)
+
+    # ---------------------------------------------------------------- offsets
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit offsets, by default those behind everything handed out so far, the record in hand included.
+
+        Waits for the coordinator's answer and tries again where that may help, at most ``timeout_ms`` (default
+        ``default_api_timeout_ms``). If cancelled, the commit may or may not have happened.
+
+        Args:
+            offsets: partition to the next offset to read, that is the last processed one plus one.
+
+        Raises:
+            CommitFailedError: this member was put out of the group; the records will be read again by others.
+            KafkaTimeoutError: no answer in time.
+            IllegalStateError: there is no ``group_id``.
+        """
+        self._engine.check_usable()
+        if self.options.group_id is None:
+            raise IllegalStateError("commit() needs a group_id: offsets are committed for a group")
+        if offsets is None:
+            wanted = self._delivery.consumed()
+        else:
+            wanted = {
+                TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+                for partition, offset in offsets.items()
+            }
+        with self._engine.user("commit"):
+            await self._engine.committer.commit(wanted, deadline=self._deadline(timeout_ms))
+
+    @overload
+    async def committed(
+        self, partitions: TopicPartition, *, timeout_ms: float | None = None
+    ) -> OffsetAndMetadata | None: ...
+
+    @overload
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+
+    async def committed(
+        self, partitions: TopicPartition | Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> OffsetAndMetadata | dict[TopicPartition, OffsetAndMetadata | None] | None:
+        """What the group has committed for one partition, or for several as a dict; None where there is nothing.
+
+        Raises:
+            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
+        """
+        if isinstance(partitions, TopicPartition):
+            return (await self.committed([partitions], timeout_ms=timeout_ms))[partitions]
+        self._engine.check_usable()
+        with self._engine.user("committed"):
+            return await self._engine.offsets.committed(partitions, deadline=self._deadline(timeout_ms))
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition that is still there. Partitions need not be assigned."""
+        return await self._ends(partitions, EARLIEST, timeout_ms)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record will get; under ``read_committed`` the last stable offset."""
+        return await self._ends(partitions, LATEST, timeout_ms)
+
+    async def _ends(
+        self, partitions: Iterable[TopicPartition], to: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
+        found = await self.offsets_for_times(dict.fromkeys(partitions, to), timeout_ms=timeout_ms)
+        return {partition: offset.offset for partition, offset in found.items() if offset is not None}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition with at least the given timestamp (milliseconds); None if there is none.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
+        """
+        self._engine.check_usable()
+        with self._engine.user("a lookup of offsets"):
+            return await self._engine.offsets.list_offsets(timestamps, deadline=self._deadline(timeout_ms))
+
+    async def partitions_for_topic(self, topic: str, *, timeout_ms: float | None = None) -> list[int] | None:
+        """The numbers of a topic's partitions, None if there is no such topic. Never creates it."""
+        self._engine.check_usable()
+        return (await self._engine.list_topics([topic], timeout_ms)).get(topic)
+
+    async def topics(self, *, timeout_ms: float | None = None) -> dict[str, list[int]]:
+        """All topics that this client may see, with the numbers of their partitions."""
+        self._engine.check_usable()
+        return await self._engine.list_topics(None, timeout_ms)
+
+    def _seconds(self, timeout_ms: float | None) -> float:
+        return (self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        return self._world.now() + self._seconds(timeout_ms)
+
+    # ---------------------------------------------------------------- how it is doing
+
+    def health(self) -> ConsumerHealth:
+        """What this consumer is doing and what fails, without asking anybody."""
+        return self._engine.health()
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and gauges by name, without asking anybody."""
+        return self._engine.metrics()
+
+
+class Batches:
+    """The iterator that `Consumer.batches` returns."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> FetchedBatch:
+        """The next batch; waits without limit. The one before counts as finished. If cancelled, nothing is lost."""
+        return await self._consumer._next_batch()

@@ -1,0 +1,405 @@
+"""What runs inside a consumer: its parts, put together, their background tasks, and the wait for records."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+import trio
+
+from triokafka.assignors import resolve_assignors
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.commits import Committer
+from triokafka.client.consumer.delivery import Delivery
+from triokafka.client.consumer.fetcher import Fetcher
+from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
+from triokafka.client.consumer.membership.classic import ClassicMember, GroupConfig
+from triokafka.client.consumer.membership.group import GroupMembership
+from triokafka.client.consumer.offsets import OffsetClient
+from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
+from triokafka.client.consumer.rebalance import Rebalancer
+from triokafka.client.consumer.solo import SoloAssigner
+from triokafka.client.consumer.subscription import Mode, SubscriptionState
+from triokafka.client.consumer.trouble import Troubles
+from triokafka.errors import ClosedError, ConfigurationError, IllegalStateError, KafkaError, for_code
+from triokafka.network.cluster import NetworkClient
+from triokafka.network.metadata import Cluster
+from triokafka.network.tasks import BackgroundTasks
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NEVER: Final = float("inf")
+_FIRST_WITHOUT_CREATION: Final = 4
+
+
+class Engine:
+    """The parts of one consumer and their life.
+
+    `Consumer` is the door; everything here assumes a single user and checks that there is only one.
+    """
+
+    def __init__(self, options: ConsumerOptions, world: World, *, client_id: str) -> None:
+        if options.group_protocol != "classic":
+            raise ConfigurationError(f"group_protocol={options.group_protocol!r} is not available yet: use 'classic'")
+        self.options = options
+        self.world = world
+        self.network = NetworkClient(
+            options.network(client_id=client_id, allow_auto_create_topics=options.allow_auto_create_topics),
+            world=world,
+        )
+        self.subscription = SubscriptionState(
+            RESET_POLICIES[options.auto_offset_reset], exclude_internal_topics=options.exclude_internal_topics
+        )
+        self.troubles = Troubles()
+        self._tasks = BackgroundTasks(self._fail)
+        self.fetcher = Fetcher(options, self.network, self.subscription, self._tasks, self.troubles, self.notify)
+        self.delivery = Delivery(options, self.subscription, self.fetcher)
+        self.offsets = OffsetClient(options, self.network)
+        self._positions = PositionFinder(
+            options, self.network, self.subscription, self.offsets, self.troubles, self._positions_changed
+        )
+        self.committer = Committer(
+            options,
+            world,
+            self.offsets,
+            self._tasks,
+            self.troubles,
+            finished=self.delivery.finished,
+            on_done=self.notify,
+        )
+        self._membership: GroupMembership | None = None
+        self._assigner: Rebalancer | SoloAssigner
+        if options.group_id is None:
+            self._assigner = SoloAssigner(self.network, self.subscription, self.wake)
+        else:
+            group = GroupConfig(
+                group_id=options.group_id,
+                session_timeout_ms=options.session_timeout_ms,
+                rebalance_timeout_ms=options.max_poll_interval_ms,
+                group_instance_id=options.group_instance_id,
+                rack_id=options.client_rack or None,
+            )
+            self._membership = GroupMembership(
+                options,
+                self.network,
+                self.subscription,
+                ClassicMember(group, resolve_assignors(options.partition_assignment_strategy)),
+                self._tasks,
+                self.troubles,
+                progress=lambda: self.delivery.progress,
+                on_change=self.notify,
+            )
+            self._assigner = Rebalancer(self.network, self.subscription, self._membership, self.committer, self.wake)
+        self.network.metadata.add_listener(self._metadata_changed)
+        self._state = "new"
+        self._failure: Exception | None = None
+        self._changed = trio.Event()
+        self._user: trio.lowlevel.Task | None = None
+        self._user_depth = 0
+        self._doing = ""
+        self._stepping = False
+
+    # ---------------------------------------------------------------- life
+
+    async def open(self) -> None:
+        """Start the background tasks; connects nothing by itself."""
+        if self._state != "new":
+            raise ClosedError("a consumer can be used for one async with block only")
+        await self.network.__aenter__()
+        await self._tasks.open()
+        self._state = "open"
+        self._tasks.start(self._positions.run, name="kafka positions")
+        if self.committer.automatic:
+            self._tasks.start(self.committer.run, name="kafka auto-commit")
+        if self._membership is not None:
+            self._membership.clock.polled(self.world.now())
+            self._tasks.start(self._membership.run_heartbeats, name="kafka heartbeats")
+        if self.subscription.mode is not Mode.NONE:
+            self.network.request_metadata_update()
+        self.wake()
+
+    async def close(self, *, in_hand_is_finished: bool) -> None:
+        """Commit, leave the group and end every task, within ``close_timeout_ms``; the caller's cancellation waits."""
+        if self._state != "open":
+            return
+        self._state = "closing"
+        try:
+            with trio.CancelScope(shield=True), trio.move_on_after(self.options.close_timeout_ms / 1000):
+                await self._leave(in_hand_is_finished)
+        finally:
+            self._state = "closed"
+            await self._tasks.close()
+            await self.network.__aexit__(None, None, None)
+            self.fetcher.buffer.clear()
+
+    async def _leave(self, in_hand_is_finished: bool) -> None:
+        self.delivery.put_back()
+        if in_hand_is_finished:
+            self.subscription.finish_all()
+        membership = self._member_of_group()
+        in_group = membership is not None and membership.identity.generation >= 0
+        if self.committer.automatic and (in_group or self.subscription.mode is Mode.ASSIGNED):
+            await self.committer.commit_finished(self.options.close_timeout_ms / 1000)
+        self._assigner.abandon()
+        await self._assigner.drain()
+        if membership is not None:
+            await membership.leave("the consumer was closed")
+
+    def _member_of_group(self) -> GroupMembership | None:
+        return self._membership if self.subscription.uses_group else None
+
+    def _fail(self, error: Exception) -> None:
+        logger.error("a background task of the consumer failed", exc_info=error)
+        if self._failure is None:
+            self._failure = error
+        self.notify()
+
+    def check_usable(self) -> None:
+        """Raise what makes every call useless: the consumer is not open, or a background task has failed."""
+        if self._failure is not None:
+            failure = self._failure
+            if isinstance(failure, KafkaError):
+                raise type(failure)(*failure.args) from failure
+            raise KafkaError(f"a background task of the consumer failed: {failure!r}") from failure
+        if self._state not in ("open", "closing"):
+            raise ClosedError(f"the consumer is {self._state}: use it inside its async with block")
+        self.network.check_usable()
+
+    # ---------------------------------------------------------------- subscription
+
+    def subscribe(self, topics: Sequence[str], listener: object) -> None:
+        """Subscribe by name."""
+        self._check_can_change()
+        self.subscription.subscribe(topics)
+        self._assigner.listener = listener
+        self._subscribed(self.subscription.topics)
+
+    def subscribe_pattern(self, pattern: str | re.Pattern[str], listener: object) -> None:
+        """Subscribe by pattern; needs the names of all topics."""
+        self._check_can_change()
+        self.subscription.subscribe_pattern(pattern)
+        self._assigner.listener = listener
+        self.network.metadata.set_all_topics(True)
+        self._assigner.fresh_after = self.network.metadata.request_update()
+        self._subscribed(())
+
+    def _subscribed(self, topics: Iterable[str]) -> None:
+        self.committer.membership = self._membership
+        self._pin(topics)
+        self.wake()
+
+    def _pin(self, topics: Iterable[str]) -> None:
+        self.network.metadata.set_topics(topics)
+        if self.network.metadata.update_requested:
+            self.network.request_metadata_update()
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Assign by hand."""
+        self._check_can_change()
+        self.delivery.put_back()
+        self.subscription.assign(partitions)
+        self.committer.membership = None
+        self.committer.assignment_changed()
+        self._pin(dict.fromkeys(partition.topic for partition in partitions))
+        self.wake()
+
+    def unsubscribe(self) -> None:
+        """Forget subscription and assignment; a membership is ended in the background."""
+        self._check_can_change()
+        self.delivery.put_back()
+        membership = self._member_of_group()
+        if self._state == "open" and membership is not None:
+            finished = self.delivery.finished({}) if self.committer.automatic else {}
+            identity = membership.identity
+            self._assigner.abandon()
+            membership.start_leaving("unsubscribed", lambda: self.committer.commit_as(finished, identity))
+        self.subscription.unsubscribe()
+        self.network.metadata.set_all_topics(False)
+        self.network.metadata.set_topics(())
+        self.wake()
+
+    def _check_can_change(self) -> None:
+        if self._state == "closed":
+            raise ClosedError("the consumer is closed")
+
+    # ---------------------------------------------------------------- changes
+
+    def notify(self) -> None:
+        """Wake the caller who waits for records: there is something to look at."""
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Positions, pauses or the assignment changed: everybody looks again."""
+        self._positions.wake()
+        self.fetcher.wake()
+        self.notify()
+
+    def _positions_changed(self) -> None:
+        self.fetcher.wake()
+        self.notify()
+
+    def _metadata_changed(self, cluster: Cluster) -> None:
+        self.subscription.check_epochs(cluster.leader_epoch_for)
+        if self._state == "open":
+            self.wake()
+
+    # ---------------------------------------------------------------- waiting
+
+    @contextmanager
+    def user(self, doing: str) -> Iterator[None]:
+        """Let one task in; the same task may come in again (from a listener). Raises `IllegalStateError` (CON-4)."""
+        task = trio.lowlevel.current_task()
+        if self._user is not None and self._user is not task:
+            raise IllegalStateError(
+                f"{doing}: task {self._user.name!r} is in the middle of {self._doing} on this consumer; a consumer"
+                " serves one task at a time, so give each task its own, or pass records on through a channel"
+            )
+        before, self._doing = self._doing, doing
+        self._user = task
+        self._user_depth += 1
+        try:
+            yield
+        finally:
+            self._user_depth -= 1
+            self._doing = before
+            if not self._user_depth:
+                self._user = None
+
+    async def wait_for(self, take: Callable[[], T], timeout: float) -> T | None:
+        """Take records, waiting for them at most ``timeout`` seconds; None when the time is over.
+
+        Everything handed out before counts as finished now. All that can be cancelled comes before ``take``; after it
+        nothing waits and nothing fails, so that no record is lost (`client/POLL-4`).
+        """
+        self.check_usable()
+        self.delivery.asked += 1
+        self.subscription.finish_all()
+        await trio.lowlevel.checkpoint()
+        return await self.wait_for_state(take, timeout, truthy=True)
+
+    async def wait_for_state(self, look: Callable[[], T | None], timeout: float, *, truthy: bool = False) -> T | None:
+        """Do what keeps a consumer going until ``look`` finds something, at most ``timeout`` seconds."""
+        self.check_usable()
+        membership = self._member_of_group()
+        give_up_at = self.world.now() + timeout
+        patience = self.options.default_api_timeout_ms / 1000
+        if membership is not None:
+            membership.enter_call()
+        try:
+            while True:
+                self._changed = changed = trio.Event()
+                self.check_usable()
+                self._raise_errors()
+                if self.subscription.uses_group and not self._stepping:
+                    self._stepping = True  # a listener that asks for something must not start over from the beginning
+                    try:
+                        await self._assigner.step()
+                    finally:
+                        self._stepping = False
+                found = look()
+                if found if truthy else found is not None:
+                    return found
+                now = self.world.now()
+                if now >= give_up_at:
+                    return None
+                self.troubles.raise_after(patience, now)
+                until = min(give_up_at, self.troubles.next_deadline(patience))
+                if until == _NEVER:
+                    # Troubles may begin while nothing else happens.
+                    until = now + patience
+                with trio.CancelScope(deadline=self.world.deadline(until)):
+                    await changed.wait()
+        finally:
+            if membership is not None:
+                membership.leave_call()
+
+    def _raise_errors(self) -> None:
+        membership = self._member_of_group()
+        error = membership.take_error() if membership is not None else None
+        error = error or self._positions.take_error()
+        if error is not None:
+            raise error
+
+    def why_not(self) -> str:
+        """What fails at the moment, for the end of a sentence."""
+        failing = self.troubles.current
+        return f": {failing[0].what} fails: {failing[0].error}" if failing else ""
+
+    # ---------------------------------------------------------------- questions
+
+    async def list_topics(self, topics: Sequence[str] | None, timeout_ms: float | None) -> dict[str, list[int]]:
+        """Partition numbers of topics, all if None, straight from a broker (`client/FET-30`)."""
+
+        def build(version: int) -> MetadataRequest:
+            named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+            if version == 0 and named is None:
+                named = []
+            return MetadataRequest(topics=named, allow_auto_topic_creation=version < _FIRST_WITHOUT_CREATION)
+
+        limit = self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        response = await self.network.send_to_least_loaded(build, api=MetadataRequest, timeout_ms=limit)
+        found: dict[str, list[int]] = {}
+        for topic in response.topics:
+            error = for_code(topic.error_code) if topic.error_code else None
+            if error is not None and not error.retriable:
+                raise error(f"topic {topic.name!r}. {error.advice}".rstrip())
+            if topic.name is not None and error is None:
+                found[topic.name] = sorted(partition.partition_index for partition in topic.partitions)
+        return found
+
+    def health(self) -> ConsumerHealth:
+        """See `ConsumerHealth`."""
+        now = self.world.now()
+        membership = self._member_of_group()
+        if membership is None:
+            state = self.subscription.mode.value
+        else:
+            state = membership.member.state.value
+
+        def age(at: float | None) -> float | None:
+            return None if at is None or at == -_NEVER else now - at
+
+        return ConsumerHealth(
+            state=state if self._state == "open" else self._state,
+            member_id=membership.member.member_id if membership is not None else "",
+            generation=membership.member.generation if membership is not None else -1,
+            last_heartbeat_age=age(membership.clock.last_answer if membership is not None else None),
+            last_fetch_age=age(self.fetcher.counters.last_fetch_at),
+            last_poll_age=age(membership.clock.last_poll if membership is not None else None),
+            assignment_age=age(membership.joined_at if membership is not None else None),
+            partitions={partition: self._partition_health(partition) for partition in self.subscription.assignment},
+            troubles=tuple(
+                f"{failing.what} has failed for {now - failing.since:.1f} s: {failing.error}"
+                for failing in self.troubles.current
+            ),
+            failure=self._failure,
+        )
+
+    def _partition_health(self, partition: TopicPartition) -> PartitionHealth:
+        state = self.subscription.state(partition)
+        position = self.delivery.position(partition)
+        end = state.high_watermark if state.high_watermark >= 0 else None
+        lag = None if position is None or end is None else max(0, end - position)
+        return PartitionHealth(position=position, high_watermark=end, lag=lag, paused=state.paused)
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and gauges."""
+        health = self.health()
+        lags = [partition.lag for partition in health.partitions.values() if partition.lag is not None]
+        return {
+            "fetch_total": self.fetcher.counters.fetches,
+            "bytes_consumed_total": self.fetcher.counters.bytes,
+            "records_consumed_total": self.delivery.delivered,
+            "fetch_buffer_bytes": self.fetcher.buffer.total_bytes,
+            "records_lag": sum(lags),
+            "records_lag_max": max(lags, default=0),
+            "assigned_partitions": len(health.partitions),
+        }
