@@ -6,14 +6,15 @@ could not do is turned into the API's own error answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Final, TypeVar
+from collections.abc import Collection
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
+from triokafka.coordinator import operations
 from triokafka.coordinator.config import GroupCoordinatorConfig
-from triokafka.coordinator.group import admin, liveness
+from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error, offsets_append_error
-from triokafka.coordinator.group.join import Joiner, join
-from triokafka.coordinator.group.sync import sync
+from triokafka.coordinator.group.join import Joiner
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
@@ -29,7 +30,6 @@ from triokafka.errors import (
     InvalidSessionTimeoutError,
     KafkaError,
     RebalanceInProgressError,
-    UnknownMemberIdError,
 )
 from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -53,6 +53,13 @@ T = TypeVar("T")
 _FIRST_BATCHED_LEAVE: Final = 3
 _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """Read, delete, describe, describe configs and alter configs, as a bit field: everything that exists for groups."""
+
+
+class Operation(Protocol):
+    """What a request does to the shard that keeps its group."""
+
+    def __call__(self, *, shard: GroupShard, turn: GroupTurn) -> None:
+        """Decide, without waiting."""
 
 
 class GroupCoordinator:
@@ -127,16 +134,7 @@ class GroupCoordinator:
                 )
             joiner = Joiner.of(request, version=version, client_id=client_id, client_host=client_host)
             reply: Reply[JoinGroupResponse] = Reply()
-
-            def operation(shard: GroupShard, turn: GroupTurn) -> None:
-                group = shard.groups.get(request.group_id)
-                if group is None:
-                    if request.member_id:
-                        raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
-                    group = shard.create(request.group_id, turn)
-                join(group, joiner, reply, config=self.config, new_id=shard.new_id, turn=turn)
-
-            return await self._write(request.group_id, operation, reply)
+            return await self._write(request.group_id, partial(operations.join, joiner=joiner, reply=reply), reply)
         except KafkaError as error:
             return JoinGroupResponse(error_code=group_append_error(error), member_id=request.member_id)
 
@@ -145,14 +143,7 @@ class GroupCoordinator:
         try:
             _check_group_id(request.group_id)
             reply: Reply[SyncGroupResponse] = Reply()
-
-            def operation(shard: GroupShard, turn: GroupTurn) -> None:
-                group = shard.groups.get(request.group_id)
-                if group is None:
-                    raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
-                sync(group, request, reply, config=self.config, turn=turn)
-
-            return await self._write(request.group_id, operation, reply)
+            return await self._write(request.group_id, partial(operations.sync, request=request, reply=reply), reply)
         except CoordinatorLoadInProgressError:
             # The round was soft state and is lost: the member only needs to join again, here.
             return SyncGroupResponse(error_code=RebalanceInProgressError.code)
@@ -164,13 +155,7 @@ class GroupCoordinator:
         try:
             _check_group_id(request.group_id)
             reply: Reply[HeartbeatResponse] = Reply()
-
-            def operation(shard: GroupShard, turn: GroupTurn) -> None:
-                group = shard.groups.get(request.group_id)
-                if group is None:
-                    raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
-                turn.answer(reply, HeartbeatResponse(error_code=liveness.heartbeat(group, request, turn)))
-
+            operation = partial(operations.heartbeat, request=request, reply=reply)
             return await self._write(request.group_id, operation, reply)
         except CoordinatorLoadInProgressError:
             return HeartbeatResponse()
@@ -184,13 +169,7 @@ class GroupCoordinator:
         try:
             _check_group_id(request.group_id)
             reply: Reply[list[MemberResponse]] = Reply()
-
-            def operation(shard: GroupShard, turn: GroupTurn) -> None:
-                group = shard.groups.get(request.group_id)
-                if group is None:
-                    raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
-                turn.answer(reply, liveness.leave(group, leavers, self.config, turn))
-
+            operation = partial(operations.leave, group_id=request.group_id, leavers=leavers, reply=reply)
             members = await self._write(request.group_id, operation, reply)
         except KafkaError as error:
             return LeaveGroupResponse(error_code=coordinator_error(error))
@@ -207,10 +186,9 @@ class GroupCoordinator:
             return response
         try:
             reply: Reply[OffsetCommitResponse] = Reply()
-
-            def operation(shard: GroupShard, turn: GroupTurn) -> None:
-                commits.commit(shard, request, known, response, reply, version=version, turn=turn)
-
+            operation = partial(
+                commits.commit, request=request, known=known, response=response, reply=reply, version=version
+            )
             return await self._write(request.group_id, operation, reply)
         except KafkaError as error:
             return commits.commit_failed(request, offsets_append_error(error))
@@ -234,10 +212,7 @@ class GroupCoordinator:
         try:
             _check_group_id(request.group_id)
             reply: Reply[OffsetDeleteResponse] = Reply()
-
-            def operation(shard: GroupShard, turn: GroupTurn) -> None:
-                deletes.delete_offsets(shard, request, reply, self._topics, turn)
-
+            operation = partial(deletes.delete_offsets, request=request, reply=reply, topics=self._topics)
             return await self._write(request.group_id, operation, reply)
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=coordinator_error(error))
@@ -277,7 +252,7 @@ class GroupCoordinator:
         for group_id in request.groups_names:
             reply: Reply[DeletableGroupResult] = Reply()
             try:
-                self._start(group_id, self._deletion(group_id, reply))
+                self._start(group_id, partial(admin.delete, group_id=group_id, reply=reply))
                 results[group_id] = reply
             except KafkaError as error:
                 results.setdefault(
@@ -293,16 +268,12 @@ class GroupCoordinator:
             response.results.append(result)
         return response
 
-    @staticmethod
-    def _deletion(group_id: str, reply: Reply[DeletableGroupResult]) -> Callable[[GroupShard, GroupTurn], None]:
-        return lambda shard, turn: admin.delete(shard, group_id, reply, turn)
-
     # --- shards ---
 
-    def _start(self, group_id: str, operation: Callable[[GroupShard, GroupTurn], None]) -> None:
-        self.runtime.write(self.partition_for(group_id), operation)
+    def _start(self, group_id: str, operation: Operation) -> None:
+        self.runtime.write(self.partition_for(group_id), lambda shard, turn: operation(shard=shard, turn=turn))
 
-    async def _write(self, group_id: str, operation: Callable[[GroupShard, GroupTurn], None], reply: Reply[T]) -> T:
+    async def _write(self, group_id: str, operation: Operation, reply: Reply[T]) -> T:
         self._start(group_id, operation)
         return await reply.wait()
 

@@ -68,7 +68,8 @@ class Reply(Generic[T]):
 
         Cancelling the wait changes nothing in the group; the answer then goes nowhere.
         """
-        await self._arrived.wait()
+        if not self._arrived.is_set():
+            await self._arrived.wait()
         return self.value
 
 

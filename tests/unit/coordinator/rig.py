@@ -1,0 +1,409 @@
+"""A coordinator without a broker: clocks that stand still until told, a log that fails or lags on demand, and members.
+
+Everything is a plain call: requests return their `Reply`, which is set once the coordinator has answered.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from triokafka.coordinator import GroupCoordinatorConfig, operations
+from triokafka.coordinator.group import admin
+from triokafka.coordinator.group.classic import ClassicGroup
+from triokafka.coordinator.group.join import Joiner
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.offsets import commit as commits
+from triokafka.coordinator.offsets import delete as deletes
+from triokafka.coordinator.offsets import fetch as fetches
+from triokafka.coordinator.runtime import CoordinatorRuntime
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import Change, CommittedOffset, OffsetKey, decode
+from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.errors import BrokerResponseError, KafkaError
+from triokafka.protocol.api.delete_groups import DeletableGroupResult
+from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from triokafka.protocol.api.leave_group import MemberIdentity, MemberResponse
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from triokafka.protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from triokafka.protocol.api.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from triokafka.world import Listener, Stream, World
+
+T = TypeVar("T")
+
+PARTITION = 3
+TOPIC_IDS = {"orders": uuid.UUID(int=11), "bills": uuid.UUID(int=12)}
+
+
+class StillWorld(World):
+    """A world whose clocks move only when told to. It has no network, no storage and no threads."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(0)
+        self.clock = 1_000.0
+        self.ids = 0
+
+    def now(self) -> float:
+        return self.clock
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + round(self.clock * 1000)
+
+    def deadline(self, at: float) -> float:
+        return at
+
+    def random_bytes(self, size: int) -> bytes:
+        self.ids += 1
+        return self.ids.to_bytes(size, "big")
+
+    async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:
+        raise NotImplementedError
+
+    async def connect(self, host: str, port: int) -> Stream:
+        raise NotImplementedError
+
+    async def listen(self, host: str, port: int) -> Listener:
+        raise NotImplementedError
+
+    async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        raise NotImplementedError
+
+
+class ScriptedLog:
+    """A log in memory. ``fails_with`` makes appends raise; without ``commits_at_once`` the high watermark waits."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, list[CoordinatorRecord]] = {}
+        self.high_watermarks: dict[int, int] = {}
+        self.fails_with: Exception | None = None
+        self.commits_at_once = True
+        self.appends = 0
+
+    def append(self, partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
+        if self.fails_with is not None:
+            raise self.fails_with
+        self.appends += 1
+        kept = self.records.setdefault(partition, [])
+        kept.extend(records)
+        if self.commits_at_once:
+            self.high_watermarks[partition] = len(kept)
+        return len(kept)
+
+    def read_all(self, partition: int) -> Iterator[Sequence[tuple[int, bytes | None, bytes | None]]]:
+        kept = list(enumerate(self.records.get(partition, [])))
+        for start in range(0, len(kept), 7):
+            yield [(offset, record.key, record.value) for offset, record in kept[start : start + 7]]
+
+    def high_watermark(self, partition: int) -> int:
+        return self.high_watermarks.get(partition, 0)
+
+
+class Topics:
+    """The topics that exist."""
+
+    def __init__(self, ids: dict[str, uuid.UUID] | None = None) -> None:
+        self.ids = dict(TOPIC_IDS if ids is None else ids)
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        return self.ids.get(name)
+
+    def topic_name(self, topic_id: uuid.UUID) -> str | None:
+        return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+
+def subscription(*topics: str, version: int = 0) -> bytes:
+    """A consumer's metadata: version, topics, no user data."""
+    names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return version.to_bytes(2, "big") + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
+
+
+RANGE = ("range", subscription("orders"))
+ROUND_ROBIN = ("roundrobin", subscription("orders"))
+
+
+class Rig:
+    """One loaded shard under a runtime, and what members and tools ask of it."""
+
+    def __init__(self, **config: int) -> None:
+        self.world = StillWorld()
+        self.log = ScriptedLog()
+        self.topics = Topics()
+        self.config = GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 3_000, **config})
+        self.epoch = 0
+        self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
+            self.world,
+            self.log,
+            lambda partition: GroupShard(self.config, lambda: str(self.world.uuid())),
+            commit_timeout_ms=self.config.offset_commit_timeout_ms,
+        )
+        self.load()
+
+    # --- the broker's side ---
+
+    def load(self) -> None:
+        """Lead the partition in a new epoch, reading its log."""
+        self.epoch += 1
+        self.runtime.load(PARTITION, self.epoch)
+        self.runtime.load_all()
+
+    def restart(self) -> None:
+        """Lose everything that is not in the log."""
+        self.runtime.unload(PARTITION)
+        self.load()
+
+    def commit_log(self) -> None:
+        """Let the high watermark catch up with the log end."""
+        self.log.high_watermarks[PARTITION] = len(self.log.records.get(PARTITION, []))
+        self.runtime.high_watermark_changed(PARTITION, self.log.high_watermarks[PARTITION])
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass; every deadline fires at its own moment."""
+        end = self.world.clock + seconds
+        while (due := self.runtime.next_deadline()) <= end:
+            self.world.clock = max(self.world.clock, due)
+            self.runtime.fire_due()
+        self.world.clock = end
+
+    @property
+    def shard(self) -> GroupShard:
+        return self.runtime.read(PARTITION, lambda shard: shard)
+
+    def group(self, group_id: str = "g") -> ClassicGroup:
+        return self.shard.groups[group_id]
+
+    def state(self, group_id: str = "g") -> GroupState:
+        return self.group(group_id).state
+
+    def changes(self) -> list[Change | None]:
+        """What the log says, decoded."""
+        return [decode(record.key, record.value) for record in self.log.records.get(PARTITION, [])]
+
+    # --- what clients ask ---
+
+    def ask(self, operation: Callable[..., None], reply: Reply[T], **arguments: Any) -> Reply[T]:
+        """Run an operation; one that refuses fails the reply."""
+        bound = partial(operation, reply=reply, **arguments)
+        try:
+            self.runtime.write(PARTITION, lambda shard, turn: bound(shard=shard, turn=turn))
+        except KafkaError as error:
+            reply.fail(error)
+        return reply
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group_id: str = "g",
+        instance_id: str | None = None,
+        protocols: Sequence[tuple[str, bytes]] = (RANGE,),
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 3,
+        client_id: str = "client",
+    ) -> Reply[JoinGroupResponse]:
+        """JoinGroup. Version 3 needs no second step for the member id."""
+        request = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
+        )
+        joiner = Joiner.of(request, version=version, client_id=client_id, client_host="/127.0.0.1")
+        return self.ask(operations.join, Reply(), joiner=joiner)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group_id: str = "g",
+        instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> Reply[SyncGroupResponse]:
+        """SyncGroup."""
+        request = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=assigned)
+                for name, assigned in (assignments or {}).items()
+            ],
+        )
+        return self.ask(operations.sync, Reply(), request=request)
+
+    def heartbeat(
+        self, member_id: str, generation: int, *, group_id: str = "g", instance_id: str | None = None
+    ) -> Reply[HeartbeatResponse]:
+        """Heartbeat."""
+        request = HeartbeatRequest(
+            group_id=group_id, member_id=member_id, generation_id=generation, group_instance_id=instance_id
+        )
+        return self.ask(operations.heartbeat, Reply(), request=request)
+
+    def leave(self, *leavers: str | tuple[str, str], group_id: str = "g") -> Reply[list[MemberResponse]]:
+        """LeaveGroup, of member ids or of pairs of member id and instance."""
+        identities = [
+            MemberIdentity(member_id=leaver)
+            if isinstance(leaver, str)
+            else MemberIdentity(member_id=leaver[0], group_instance_id=leaver[1])
+            for leaver in leavers
+        ]
+        return self.ask(operations.leave, Reply(), group_id=group_id, leavers=identities)
+
+    def commit(
+        self,
+        member_id: str = "",
+        generation: int = -1,
+        offsets: dict[tuple[str, int], int] | None = None,
+        *,
+        group_id: str = "g",
+        instance_id: str | None = None,
+        metadata: str | None = "",
+        leader_epoch: int = -1,
+        retention_ms: int = -1,
+        version: int = 8,
+    ) -> Reply[OffsetCommitResponse]:
+        """OffsetCommit; by default of offset 5 of partition 0 of ``orders``."""
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    topic_id=TOPIC_IDS.get(topic, uuid.UUID(int=99)),
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                            committed_leader_epoch=leader_epoch,
+                        )
+                    ],
+                )
+                for (topic, partition), offset in (offsets if offsets is not None else {("orders", 0): 5}).items()
+            ],
+        )
+        known, response = commits.resolve_topics(request, version, self.topics)
+        return self.ask(
+            commits.commit, Reply(), request=request, known=known, response=response, version=version
+        )
+
+    def delete_offsets(
+        self, *keys: tuple[str, int], group_id: str = "g"
+    ) -> Reply[OffsetDeleteResponse]:
+        """OffsetDelete."""
+        request = OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=partition)]
+                )
+                for topic, partition in keys
+            ],
+        )
+        return self.ask(deletes.delete_offsets, Reply(), request=request, topics=self.topics)
+
+    def delete_group(self, group_id: str = "g") -> Reply[DeletableGroupResult]:
+        """DeleteGroups, of one."""
+        return self.ask(admin.delete, Reply(), group_id=group_id)
+
+    def fetch(
+        self, *keys: tuple[str, int], group_id: str = "g", version: int = 8
+    ) -> OffsetFetchResponseGroup:
+        """OffsetFetch of some partitions, or without any of all."""
+        topics = [
+            OffsetFetchRequestTopics(
+                name=topic, topic_id=TOPIC_IDS.get(topic, uuid.UUID(int=99)), partition_indexes=[partition]
+            )
+            for topic, partition in keys
+        ]
+        asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics or None)
+        return self.runtime.read(
+            PARTITION, lambda shard: fetches.fetch_group(shard, asked, version, self.topics)
+        )
+
+    def offset(self, topic: str = "orders", partition: int = 0, *, group_id: str = "g") -> int:
+        """One committed offset; -1 when there is none."""
+        return self.fetch((topic, partition), group_id=group_id).topics[0].partitions[0].committed_offset
+
+    def newest(self, topic: str = "orders", partition: int = 0, group_id: str = "g") -> CommittedOffset | None:
+        """One offset as the shard keeps it, committed or not."""
+        return dict(self.shard.offsets.newest(group_id)).get(OffsetKey(group_id, topic, partition))
+
+    # --- whole stories ---
+
+    def joined_group(
+        self, size: int = 2, *, group_id: str = "g", **arguments: Any
+    ) -> tuple[list[str], int]:
+        """A group in CompletingRebalance: its members, leader first, and its generation."""
+        replies = [self.join(group_id=group_id, **arguments) for _ in range(size)]
+        for _ in range(size + 1):
+            self.pass_time(self.config.group_initial_rebalance_delay_ms / 1000)
+        answers = [reply.value for reply in replies]
+        assert [answer.error_code for answer in answers] == [0] * size
+        answers.sort(key=lambda answer: answer.member_id != answer.leader)
+        return [answer.member_id for answer in answers], answers[0].generation_id
+
+    def stable_group(
+        self, size: int = 2, *, group_id: str = "g", **arguments: Any
+    ) -> tuple[list[str], int]:
+        """A group in Stable: its members, leader first, and its generation. Each is assigned its own id, as bytes."""
+        members, generation = self.joined_group(size, group_id=group_id, **arguments)
+        leader = members[0]
+        replies = [self.sync(member, generation, group_id=group_id) for member in members[1:]]
+        replies.append(
+            self.sync(leader, generation, {member: member.encode() for member in members}, group_id=group_id)
+        )
+        assert [reply.value.error_code for reply in replies] == [0] * size
+        return members, generation
+
+
+def code(reply: Reply[Any]) -> int | None:
+    """The error code of an answer; None while there is none. Errors that were raised count by their code."""
+    if not reply.is_set:
+        return None
+    try:
+        value = reply.value
+    except BrokerResponseError as error:
+        return error.code
+    if isinstance(value, list):
+        codes = {item.error_code for item in value}
+        assert len(codes) == 1
+        return int(codes.pop())
+    if isinstance(value, (OffsetCommitResponse, OffsetDeleteResponse)):
+        codes = {partition.error_code for topic in value.topics for partition in topic.partitions}
+        assert len(codes) == 1
+        return int(codes.pop())
+    return int(value.error_code)

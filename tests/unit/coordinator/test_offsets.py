@@ -1,0 +1,393 @@
+"""Committing, fetching, deleting and forgetting positions."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.unit.coordinator.rig import TOPIC_IDS, Rig, code, subscription
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.offsets import delete as deletes
+from triokafka.coordinator.offsets import fetch as fetches
+from triokafka.coordinator.offsets.commit import commit_failed, resolve_topics
+from triokafka.coordinator.stored import GroupChange, OffsetChange
+from triokafka.errors import (
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    IllegalGenerationError,
+    NonEmptyGroupError,
+    OffsetMetadataTooLargeError,
+    UnknownMemberIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from triokafka.protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+
+DAY = 24 * 3600.0
+WEEK = 7 * DAY
+
+
+# --- commit ---
+
+
+def test_commit_is_there_after_a_restart_with_all_that_it_said() -> None:
+    """`cluster/GMD-07`, `cluster/GMD-15`."""
+    rig = Rig()
+    assert code(rig.commit(offsets={("orders", 2): 7}, metadata="mine", leader_epoch=4)) == 0
+    rig.restart()
+    found = rig.fetch(("orders", 2)).topics[0].partitions[0]
+    assert (found.committed_offset, found.metadata, found.committed_leader_epoch) == (7, "mine", 4)
+
+
+def test_null_metadata_becomes_empty() -> None:
+    """`cluster/GOC-01`."""
+    rig = Rig()
+    rig.commit(metadata=None)
+    assert rig.fetch(("orders", 0)).topics[0].partitions[0].metadata == ""
+
+
+def test_commit_without_members_makes_a_group() -> None:
+    """`cluster/GOC-02`: a consumer that assigns its partitions itself only stores positions."""
+    rig = Rig()
+    assert code(rig.commit()) == 0
+    assert (rig.state(), rig.group().protocol_type) == (GroupState.EMPTY, None)
+
+
+@pytest.mark.parametrize(("version", "error"), [(8, IllegalGenerationError), (9, GroupIdNotFoundError)])
+def test_commit_of_a_generation_of_an_unknown_group(version: int, error: type[IllegalGenerationError]) -> None:
+    """`cluster/GOC-02`, and its newer name since version 9."""
+    rig = Rig()
+    assert code(rig.commit("somebody", 3, version=version)) == error.code
+    assert rig.shard.groups == {}
+
+
+def test_commit_without_a_member_into_a_group_that_has_some_is_refused() -> None:
+    rig = Rig()
+    rig.stable_group()
+    assert code(rig.commit()) == UnknownMemberIdError.code
+
+
+def test_metadata_that_is_too_long_is_refused_for_its_partition_only() -> None:
+    """`cluster/GMD-15`; the length counts as in Java."""
+    rig = Rig(offset_metadata_max_bytes=4)
+    request = OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name="orders",
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=i, committed_offset=9, committed_metadata=text)
+                    for i, text in enumerate(["four", "fives", "äöüß", "\N{GRINNING FACE}" * 3])
+                ],
+            )
+        ],
+    )
+    known, response = resolve_topics(request, 8, rig.topics)
+    from triokafka.coordinator.offsets import commit as commits
+    from triokafka.coordinator.turn import Reply
+
+    rig.ask(commits.commit, Reply(), request=request, known=known, response=response, version=8)
+    too_large = OffsetMetadataTooLargeError.code
+    assert [p.error_code for p in response.topics[0].partitions] == [0, too_large, 0, too_large]
+    assert [rig.offset("orders", i) for i in range(4)] == [9, -1, 9, -1]
+
+
+def test_topics_that_do_not_exist_are_answered_without_asking_the_group() -> None:
+    """`cluster/GOC-01`."""
+    rig = Rig()
+    request = OffsetCommitRequest(
+        topics=[
+            OffsetCommitRequestTopic(name=name, partitions=[OffsetCommitRequestPartition(partition_index=1)])
+            for name in ("nowhere", "orders")
+        ]
+    )
+    known, response = resolve_topics(request, 8, rig.topics)
+    assert [topic.name for topic, _ in known] == ["orders"]
+    assert [p.error_code for p in response.topics[0].partitions] == [UnknownTopicOrPartitionError.code]
+    assert response.topics[1].partitions == []
+
+
+def test_commit_by_topic_id() -> None:
+    """Version 10: ids instead of names; one that nobody knows is refused by id."""
+    rig = Rig()
+    request = OffsetCommitRequest(
+        topics=[
+            OffsetCommitRequestTopic(topic_id=topic_id, partitions=[OffsetCommitRequestPartition()])
+            for topic_id in (TOPIC_IDS["bills"], uuid.UUID(int=77))
+        ]
+    )
+    known, response = resolve_topics(request, 10, rig.topics)
+    assert [(topic.name, topic.topic_id) for topic, _ in known] == [("bills", TOPIC_IDS["bills"])]
+    assert response.topics[1].topic_id == uuid.UUID(int=77)
+    assert [p.error_code for p in response.topics[1].partitions] == [UnknownTopicIdError.code]
+
+
+def test_failed_commit_answers_every_partition() -> None:
+    request = OffsetCommitRequest(
+        topics=[
+            OffsetCommitRequestTopic(
+                name="orders", partitions=[OffsetCommitRequestPartition(partition_index=i) for i in (3, 1)]
+            )
+        ]
+    )
+    failed = commit_failed(request, 16)
+    assert [(p.partition_index, p.error_code) for p in failed.topics[0].partitions] == [(3, 16), (1, 16)]
+
+
+# --- fetch ---
+
+
+def test_what_was_never_committed_is_minus_one_and_no_error() -> None:
+    """`cluster/GMD-26`."""
+    found = Rig().fetch(("orders", 0), group_id="nobody").topics[0].partitions[0]
+    assert (found.committed_offset, found.error_code, found.metadata) == (-1, 0, "")
+
+
+def test_null_topics_mean_all_of_the_group() -> None:
+    """`cluster/GMD-26`."""
+    rig = Rig()
+    rig.commit(offsets={("orders", 1): 4, ("orders", 0): 3, ("bills", 5): 6})
+    rig.commit(offsets={("orders", 0): 99}, group_id="other")
+    found = rig.fetch()
+    assert {
+        (topic.name, p.partition_index): p.committed_offset for topic in found.topics for p in topic.partitions
+    } == {("orders", 0): 3, ("orders", 1): 4, ("bills", 5): 6}
+
+
+def test_fetch_by_topic_id() -> None:
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 3})
+    found = rig.fetch(("orders", 0), ("nowhere", 0), version=10)
+    assert found.topics[0].topic_id == TOPIC_IDS["orders"]
+    assert found.topics[0].partitions[0].committed_offset == 3
+    assert found.topics[1].partitions[0].error_code == UnknownTopicIdError.code
+    assert [topic.topic_id for topic in rig.fetch(version=10).topics] == [TOPIC_IDS["orders"]]
+
+
+def test_position_on_an_older_topic_of_the_same_name_is_none() -> None:
+    """The stored topic id tells them apart."""
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 3}, version=10)
+    again = uuid.UUID(int=500)
+    rig.topics.ids["orders"] = again
+    asked = OffsetFetchRequestGroup(
+        group_id="g", topics=[OffsetFetchRequestTopics(topic_id=again, partition_indexes=[0])]
+    )
+    found = fetches.fetch_group(rig.shard, asked, 10, rig.topics)
+    assert found.topics[0].partitions[0].committed_offset == -1
+
+
+def test_all_positions_by_id_leave_out_deleted_topics() -> None:
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 3, ("bills", 0): 4})
+    del rig.topics.ids["orders"]
+    assert [topic.name for topic in rig.fetch(version=10).topics] == ["bills"]
+    assert {topic.name for topic in rig.fetch(version=9).topics} == {"orders", "bills"}
+
+
+def test_versions_before_batches_carry_one_group() -> None:
+    request = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])]
+    )
+    (asked,) = fetches.asked_groups(request, 7)
+    assert (asked.group_id, asked.topics[0].name) == ("g", "orders")  # type: ignore[index]
+    rig = Rig()
+    rig.commit()
+    group = fetches.fetch_group(rig.shard, asked, 7, rig.topics)
+    response = fetches.as_response(request, [group], 7)
+    assert [p.committed_offset for p in response.topics[0].partitions] == [5, -1]
+    assert response.groups == []
+
+
+def test_error_of_the_group_stands_with_every_partition_in_version_1() -> None:
+    request = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])]
+    )
+    failed = OffsetFetchResponseGroup(group_id="g", error_code=16)
+    old = fetches.as_response(request, [failed], 1)
+    assert [p.error_code for p in old.topics[0].partitions] == [16, 16]
+    newer = fetches.as_response(request, [failed], 2)
+    assert (newer.error_code, newer.topics) == (16, [])
+
+
+# --- delete ---
+
+
+def test_offsets_of_topics_that_nobody_reads_can_be_deleted() -> None:
+    """KIP-496."""
+    rig = Rig()
+    (leader, _), generation = rig.stable_group()
+    rig.commit(leader, generation, {("orders", 0): 1, ("bills", 0): 2})
+    answers = rig.delete_offsets(("orders", 0), ("bills", 0), ("bills", 9), ("nowhere", 0)).value
+    assert [topic.partitions[0].error_code for topic in answers.topics] == [
+        GroupSubscribedToTopicError.code,
+        0,
+        0,
+        UnknownTopicOrPartitionError.code,
+    ]
+    assert (rig.offset("orders"), rig.offset("bills")) == (1, -1)
+
+
+def test_offsets_of_a_group_of_another_type_cannot_be_deleted_while_it_has_members() -> None:
+    rig = Rig()
+    rig.commit()
+    members, _ = rig.stable_group(protocol_type="connect")
+    assert code(rig.delete_offsets(("orders", 0))) == NonEmptyGroupError.code
+    rig.leave(*members)
+    assert code(rig.delete_offsets(("orders", 0))) == 0
+    assert rig.offset() == -1
+
+
+def test_offsets_of_members_whose_subscription_cannot_be_read_cannot_be_deleted() -> None:
+    rig = Rig()
+    rig.commit()
+    rig.stable_group(protocols=[("range", b"\x00")])
+    assert code(rig.delete_offsets(("orders", 0))) == GroupSubscribedToTopicError.code
+
+
+def test_deleting_offsets_of_an_unknown_group() -> None:
+    assert code(Rig().delete_offsets(("orders", 0))) == GroupIdNotFoundError.code
+
+
+def test_simple_group_without_offsets_is_gone() -> None:
+    rig = Rig()
+    rig.commit()
+    rig.delete_offsets(("orders", 0))
+    assert rig.shard.groups == {}
+
+
+def test_deleted_topics_take_all_positions_with_them() -> None:
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 1, ("bills", 0): 2})
+    rig.commit(offsets={("orders", 4): 1}, group_id="other")
+    rig.runtime.write(3, lambda shard, turn: deletes.forget_topics(shard, {"orders"}, turn))
+    assert (rig.offset("orders"), rig.offset("bills"), rig.offset("orders", 4, group_id="other")) == (-1, 2, -1)
+    rig.restart()
+    assert (rig.offset("orders"), rig.offset("bills")) == (-1, 2)
+
+
+# --- expiry (KIP-211) ---
+
+
+def test_offsets_of_a_group_with_members_do_not_expire() -> None:
+    rig = Rig()
+    (leader, follower), generation = rig.stable_group(session_ms=1_800_000)
+    rig.commit(leader, generation)
+    for _ in range(int(2 * WEEK / 1_700)):
+        rig.heartbeat(leader, generation), rig.heartbeat(follower, generation)
+        rig.pass_time(1_700)
+    assert rig.offset() == 5
+
+
+def test_offsets_of_topics_that_live_members_do_not_read_expire() -> None:
+    rig = Rig()
+    (leader, follower), generation = rig.stable_group(session_ms=1_800_000)
+    rig.commit(leader, generation, {("orders", 0): 5, ("bills", 0): 6})
+    for _ in range(int(1.1 * WEEK / 1_700)):
+        rig.heartbeat(leader, generation), rig.heartbeat(follower, generation)
+        rig.pass_time(1_700)
+    assert (rig.offset("orders"), rig.offset("bills")) == (5, -1)
+
+
+def test_offsets_count_from_the_moment_the_group_became_empty() -> None:
+    rig = Rig()
+    members, generation = rig.stable_group(1, session_ms=1_800_000)
+    rig.commit(members[0], generation)
+    for _ in range(int(2 * WEEK / 1_700)):
+        rig.heartbeat(members[0], generation)
+        rig.pass_time(1_700)
+    rig.leave(*members)
+    rig.pass_time(WEEK - 700)
+    assert rig.offset() == 5
+    rig.pass_time(1_400)
+    assert rig.offset() == -1
+
+
+def test_empty_group_goes_with_its_last_offset() -> None:
+    """`cluster/GMD-16`: with a tombstone, so that it is gone after a restart too."""
+    rig = Rig()
+    members, generation = rig.stable_group(1)
+    rig.commit(members[0], generation)
+    rig.leave(*members)
+    rig.pass_time(WEEK + 700)
+    assert rig.shard.groups == {}
+    assert rig.changes()[-2:] == [OffsetChange(("g", "orders", 0), None), GroupChange("g", None)]
+    rig.restart()
+    assert rig.shard.groups == {}
+
+
+def test_offsets_of_simple_consumers_count_from_their_commit() -> None:
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 1})
+    rig.pass_time(3 * DAY)
+    rig.commit(offsets={("orders", 1): 2})
+    rig.pass_time(4 * DAY + 700)
+    assert (rig.offset("orders", 0), rig.offset("orders", 1)) == (-1, 2)
+
+
+def test_retention_time_of_the_commit_itself_wins() -> None:
+    """`cluster/GMD-18`: up to version 4 a client could ask for its own."""
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 1}, retention_ms=3_600_000, version=4)
+    rig.commit(offsets={("orders", 1): 1}, retention_ms=int(4 * WEEK * 1000), version=4)
+    rig.restart()
+    rig.pass_time(2 * 3600)
+    assert (rig.offset("orders", 0), rig.offset("orders", 1)) == (-1, 1)
+    rig.pass_time(2 * WEEK)
+    assert rig.offset("orders", 1) == 1
+
+
+def test_very_many_expired_offsets_are_removed_in_several_appends() -> None:
+    rig = Rig()
+    for start in range(0, 2_500, 500):
+        rig.commit(offsets={("orders", p): 1 for p in range(start, start + 500)})
+    before = rig.log.appends
+    rig.pass_time(WEEK + 700)
+    assert rig.fetch().topics == []
+    assert rig.log.appends - before == 3
+
+
+def test_expiry_that_cannot_be_written_is_tried_again_later() -> None:
+    rig = Rig()
+    rig.commit()
+    rig.log.fails_with = NonEmptyGroupError("any")
+    rig.pass_time(WEEK + 700)
+    assert rig.offset() == 5
+    rig.log.fails_with = None
+    rig.pass_time(700)
+    assert rig.offset() == -1
+
+
+def test_group_that_was_only_promised_members_is_kept_until_they_had_their_chance() -> None:
+    rig = Rig(offsets_retention_check_interval_ms=1_000)
+    member_id = rig.join(version=4, session_ms=6_000).value.member_id
+    rig.pass_time(5)
+    assert code(rig.join(member_id, version=4)) is None
+    rig = Rig(offsets_retention_check_interval_ms=1_000)
+    rig.join(version=4, session_ms=6_000)
+    rig.pass_time(7)
+    assert rig.shard.groups == {}
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x00", b"\xff\xff" + subscription("orders")[2:], subscription("orders")[:-3]])
+def test_unreadable_subscriptions_keep_offsets_alive(metadata: bytes) -> None:
+    """Malformed metadata is the members' business; the coordinator only stops forgetting."""
+    rig = Rig()
+    (leader, follower), generation = rig.stable_group(session_ms=1_800_000, protocols=[("range", metadata)])
+    rig.commit(leader, generation, {("bills", 0): 6})
+    for _ in range(int(1.1 * WEEK / 1_700)):
+        rig.heartbeat(leader, generation), rig.heartbeat(follower, generation)
+        rig.pass_time(1_700)
+    assert rig.offset("bills") == 6
