@@ -63,6 +63,7 @@ class FlushJob(NamedTuple):
     """What a flush has to sync: `run` may be called in a thread, then `PartitionLog.flushed` in the log's."""
 
     end_offset: int
+    cuts: int
     run: Callable[[], None]
 
 
@@ -87,7 +88,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         clean: bool = False,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
-        recovery_point_lowered: Callable[[], None] | None = None,
+        before_cut: Callable[[], None] | None = None,
     ) -> PartitionLog:
         """Open the log in ``directory`` (its own, ``topic-partition``), making or recovering it as needed.
 
@@ -95,7 +96,7 @@ class PartitionLog:
             recovery_point: from its checkpoint: everything below is known to be on disk.
             log_start_offset: from its checkpoint; 0 for the first record there is.
             clean: the last stop was clean, so that nothing needs to be recovered.
-            recovery_point_lowered: called before records below the recovery point are given up, to checkpoint it.
+            before_cut: called before records at the end are given up, to checkpoint recovery point and start offset.
 
         Raises:
             KafkaStorageError: the directory cannot be read or written, or is damaged below the recovery point.
@@ -110,7 +111,7 @@ class PartitionLog:
                 now_ms=now_ms,
                 log_start_offset=log_start_offset,
                 producer_expiration_ms=producer_expiration_ms,
-                recovery_point_lowered=recovery_point_lowered,
+                before_cut=before_cut,
             )
             try:
                 return make(recovery_point=recovery_point, clean=clean)
@@ -133,21 +134,22 @@ class PartitionLog:
         log_start_offset: int,
         clean: bool,
         producer_expiration_ms: int,
-        recovery_point_lowered: Callable[[], None] | None,
+        before_cut: Callable[[], None] | None,
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
         self.config = config
         self._storage = storage
         self._producer_expiration_ms = producer_expiration_ms
-        self._recovery_point_lowered = recovery_point_lowered
+        self._before_cut: Callable[[], None] | None = None
         self._closed = False
         self._last_time_ms = now_ms
         self._hints: dict[int, tuple[int, int]] = {}  # offset: segment base and position of the batch that has it
         self._doomed: list[tuple[int, list[str]]] = []  # when to remove which renamed files
-        self._names_unsynced = not storage.is_dir(directory)
+        self._names_unsynced = True  # also of a folder that is there: who made it may have died before syncing it
+        self._cuts = 0
         self._unflushed_since_ms: int | None = None
-        if self._names_unsynced:
+        if not storage.is_dir(directory):
             storage.make_dirs(directory)
         self.leader_epochs = LeaderEpochs(storage, directory)
         self._segments, self.recovered_bytes = load_segments(
@@ -179,6 +181,7 @@ class PartitionLog:
             # A crash took records that a reader was promised to be deleted: nothing before the start may come back.
             self._start_afresh(self.log_start_offset, now_ms)
         self.leader_epochs.drop_before(self.log_start_offset)
+        self._before_cut = before_cut
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -352,19 +355,17 @@ class PartitionLog:
             KafkaStorageError: the disk failed.
         """
         self._check_open()
-        if self.recovery_point >= self.log_end_offset:
+        end = self.active_segment.base_offset if sealed_only else self.log_end_offset
+        if self.recovery_point >= end:
             return None
         with self._disk("flush"):
             segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active_segment)]
             syncs = [segment.begin_sync() for segment in segments]
             self.leader_epochs.write()
-        if not segments:
-            return None
         directory, names_unsynced = self.directory, self._names_unsynced
         self._names_unsynced = False
         if not sealed_only:
             self._unflushed_since_ms = None
-        end = self.active_segment.base_offset if sealed_only else self.log_end_offset
 
         def run() -> None:
             try:
@@ -379,12 +380,12 @@ class PartitionLog:
                     segment.unsynced = True
                 raise
 
-        return FlushJob(end, run)
+        return FlushJob(end, self._cuts, run)
 
     def flushed(self, job: FlushJob) -> None:
         """``job.run()`` has succeeded."""
-        # The log may have been truncated meanwhile.
-        self.recovery_point = max(self.recovery_point, min(job.end_offset, self.log_end_offset))
+        if job.cuts == self._cuts:  # else these offsets may hold other records by now
+            self.recovery_point = max(self.recovery_point, job.end_offset)
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether the oldest record that is not on disk has waited for ``flush.ms``."""
@@ -497,9 +498,10 @@ class PartitionLog:
         if offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
-        self._lower_recovery_point(offset)
-        self._hints.clear()
         with self._disk("truncation"):
+            place = self._segments[self._segment_index(offset)].find(offset)
+            self._prepare_cut(offset if place is None else min(offset, place.base_offset))
+            self._hints.clear()
             while self.active_segment.base_offset > offset:
                 self._drop_last_segment()
             self.active_segment.truncate_to(offset)
@@ -517,7 +519,7 @@ class PartitionLog:
             self._start_afresh(offset, self._time(now_ms))
 
     def _start_afresh(self, offset: int, now_ms: int) -> None:
-        self._lower_recovery_point(min(offset, self.log_start_offset))
+        self._prepare_cut(min(offset, self.log_start_offset))
         self._hints.clear()
         for segment in self._segments:
             self._remove_files(segment.mark_deleted())
@@ -525,13 +527,15 @@ class PartitionLog:
         self._bases = [offset]
         self.log_start_offset = self.log_end_offset = offset
         self._after_cut(now_ms)
+        self.recovery_point = offset
 
-    def _lower_recovery_point(self, offset: int) -> None:
-        if offset < self.recovery_point:
-            self.recovery_point = offset
-            # On disk before the cut: else a crash would trust what is written there next.
-            if self._recovery_point_lowered is not None:
-                self._recovery_point_lowered()
+    def _prepare_cut(self, offset: int) -> None:
+        self._cuts += 1
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        # On disk before the cut: else a crash would trust what is written there next.
+        if self._before_cut is not None:
+            self._before_cut()
 
     def _drop_last_segment(self) -> None:
         segment = self._segments.pop()

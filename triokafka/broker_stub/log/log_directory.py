@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -49,7 +50,9 @@ class LogDirectory:
             ConfigurationError: it cannot be used; says why.
         """
         try:
-            self._storage.make_dirs(self.path)
+            if not self._storage.is_dir(self.path):
+                self._storage.make_dirs(self.path)
+                self._storage.sync_dir(os.path.dirname(self.path))
             self._storage.list_dir(self.path)
         except OSError as error:
             raise ConfigurationError(

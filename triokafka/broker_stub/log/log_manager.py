@@ -173,7 +173,7 @@ class LogManager:
             log_start_offset=log_start_offset,
             clean=clean,
             producer_expiration_ms=self._config.producer_expiration_ms,
-            recovery_point_lowered=partial(self._checkpoint_recovery_points, directory),
+            before_cut=partial(self._checkpoint_directory, directory),
         )
 
     def _read_topic_id(self, path: str) -> UUID | None:
@@ -315,8 +315,11 @@ class LogManager:
             KafkaStorageError: a disk failed.
         """
         for directory in self._directories:
-            self._checkpoint_recovery_points(directory)
-            self._checkpoint_start_offsets(directory)
+            self._checkpoint_directory(directory)
+
+    def _checkpoint_directory(self, directory: LogDirectory) -> None:
+        self._checkpoint_recovery_points(directory)
+        self._checkpoint_start_offsets(directory)
 
     def _checkpoint_recovery_points(self, directory: LogDirectory) -> None:
         logs = self._logs_in(directory)
