@@ -17,6 +17,7 @@ from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, AllowAll, Authorizer, Operation, ResourceType, denial
 from triokafka.errors import BrokerResponseError, KafkaError, ProtocolError
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
+from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Buffer
@@ -121,6 +122,12 @@ class Handler(Generic[RequestT, ResponseT]):
     accesses: tuple[Access, ...] = ()
     waits: bool = False
     on_error: OnError[RequestT] | None = None
+    decode: Callable[[Buffer, int, int], RequestT] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # librdkafka's request for the metadata of all topics has three bytes too many, which Kafka does not look at.
+        strict = carries_records(self.request_type)
+        self.decode = self.request_type.decode if strict else self.request_type.decode_prefix
 
     @property
     def api_key(self) -> int:
@@ -225,7 +232,7 @@ class Dispatcher:
             header, handler = self._route(frame)
             if handler is None:
                 return self._refuse_api_versions(header)
-            request = handler.request_type.decode(frame, header.api_version, header.size)
+            request = handler.decode(frame, header.api_version, header.size)
         except ProtocolError as error:
             raise CloseConnectionError(f"not a Kafka request: {error}") from error
         context = RequestContext(

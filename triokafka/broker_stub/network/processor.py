@@ -103,5 +103,4 @@ class ConnectionProcessor:
                 await trio.sleep(
                     answer.throttle_ms / 1000
                 )  # after the answer: the client may, but need not, obey (Z20)
-            self.idle_since = world.now()
             await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in

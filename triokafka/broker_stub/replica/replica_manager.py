@@ -140,11 +140,10 @@ class ReplicaManager:
         if partition is not None:
             return partition
         topic = image.topics[topic_partition.topic]
-        log = self.logs.get(topic_partition)
-        if log is None:
-            log = self.logs.create(
-                topic_partition, topic.topic_id, self.logs.config_for(image.topic_configs(topic_partition.topic))
-            )
+        # Also for a log that is there: it was opened with the broker's defaults, maybe for an earlier topic of the name.
+        log = self.logs.create(
+            topic_partition, topic.topic_id, self.logs.config_for(image.topic_configs(topic_partition.topic))
+        )
         if self._checkpointed is None:
             self._checkpointed = self.logs.read_high_watermarks()
         partition = Partition(
@@ -196,7 +195,7 @@ class ReplicaManager:
         if self._partitions.pop(topic_partition, None) is not None or self.logs.get(topic_partition) is not None:
             try:
                 self.logs.delete(topic_partition)
-            except OSError as error:
+            except errors.KafkaStorageError as error:
                 logger.error("the log of %s cannot be removed: %s", topic_partition, error)
         self._complete_waiting(topic_partition)
 
@@ -281,11 +280,20 @@ class ReplicaManager:
     def delay_produce(self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int) -> DelayedProduce | None:
         """Wait for the in-sync replicas of what was appended; None when nothing needs to be waited for (RM-25)."""
         pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
-        if not pending:
+        if all(self._committed(key, outcomes[key]) for key in pending):
             return None
         operation = DelayedProduce(max(timeout_ms, 0), outcomes, self.partition)
         self.produce_purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
         return None if operation.completed else operation
+
+    def _committed(self, topic_partition: TopicPartition, outcome: AppendOutcome) -> bool:
+        partition = self._partitions.get(topic_partition)
+        return (
+            partition is not None
+            and partition.is_leader
+            and partition.high_watermark >= outcome.required_offset
+            and partition.enough_replicas
+        )
 
     # Reading
 
