@@ -8,8 +8,8 @@ from typing import Final
 from triokafka.assignors.assignor import (
     ENTRY_POINT_GROUP,
     Assignment,
-    Assignor,
     MemberSubscription,
+    PartitionAssignor,
     in_member_order,
     resolve_assignors,
 )
@@ -18,7 +18,7 @@ from triokafka.assignors.roundrobin import RoundRobinAssignor, assign_round_robi
 from triokafka.assignors.stickiness import assign_sticky, settle_claims
 from triokafka.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
-BUILT_IN: Final[dict[str, type[Assignor]]] = {
+BUILT_IN: Final[dict[str, type[PartitionAssignor]]] = {
     assignor.name: assignor
     for assignor in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
@@ -37,9 +37,9 @@ __all__ = [
     "ENTRY_POINT_GROUP",
     "JAVA_NAMES",
     "Assignment",
-    "Assignor",
     "CooperativeStickyAssignor",
     "MemberSubscription",
+    "PartitionAssignor",
     "RangeAssignor",
     "RoundRobinAssignor",
     "StickyAssignor",

@@ -42,7 +42,7 @@ Members = Mapping[str, MemberSubscription]
 """Member id to subscription."""
 
 
-class Assignor(ABC):
+class PartitionAssignor(ABC):
     """A strategy under its wire name. Give an instance, the class, or the name of an entry point in
     ``triokafka.assignors`` as ``partition_assignment_strategy``.
 
@@ -75,6 +75,9 @@ class Assignor(ABC):
         return
 
 
+Strategy = PartitionAssignor | type[PartitionAssignor] | str
+
+
 def java_order(text: str) -> bytes:
     """A sort key that orders strings as Java does (by UTF-16 code unit), so that leaders in both languages agree."""
     return text.encode("utf-16-be", "surrogatepass")
@@ -101,19 +104,22 @@ def subscribers(members: Members, partitions: Mapping[str, int]) -> dict[str, li
 
 
 def resolve_assignors(
-    strategies: Assignor | type[Assignor] | str | Iterable[Assignor | type[Assignor] | str],
-) -> list[Assignor]:
+    strategies: PartitionAssignor
+    | type[PartitionAssignor]
+    | str
+    | Iterable[PartitionAssignor | type[PartitionAssignor] | str],
+) -> list[PartitionAssignor]:
     """Turn the option ``partition_assignment_strategy`` into assignors, in order of preference.
 
-    Each is an `Assignor`, a subclass of it, one of the built-in names, a Java class name of one of those, or the name
-    of an entry point in the group ``triokafka.assignors``.
+    Each is a `PartitionAssignor`, a subclass of it, one of the built-in names, a Java class name of one of those, or
+    the name of an entry point in the group ``triokafka.assignors``.
 
     Raises:
         ConfigurationError: an unknown name, two strategies of one name, or none at all.
     """
     if isinstance(strategies, str):
-        wanted: list[Assignor | type[Assignor] | str] = [part.strip() for part in strategies.split(",") if part.strip()]
-    elif isinstance(strategies, (Assignor, type)):
+        wanted: list[Strategy] = [part.strip() for part in strategies.split(",") if part.strip()]
+    elif isinstance(strategies, (PartitionAssignor, type)):
         wanted = [strategies]
     else:
         wanted = list(strategies)
@@ -126,13 +132,13 @@ def resolve_assignors(
     return found
 
 
-def _resolve(strategy: Assignor | type[Assignor] | str) -> Assignor:
-    if isinstance(strategy, Assignor):
+def _resolve(strategy: Strategy) -> PartitionAssignor:
+    if isinstance(strategy, PartitionAssignor):
         return strategy
-    if isinstance(strategy, type) and issubclass(strategy, Assignor):
+    if isinstance(strategy, type) and issubclass(strategy, PartitionAssignor):
         return strategy()
     if not isinstance(strategy, str):
-        raise ConfigurationError(f"partition_assignment_strategy: {strategy!r} is neither a name nor an Assignor")
+        raise ConfigurationError(f"partition_assignment_strategy: {strategy!r} is neither a name nor an assignor")
     from triokafka.assignors import BUILT_IN, JAVA_NAMES
 
     built_in = BUILT_IN.get(JAVA_NAMES.get(strategy, strategy))
@@ -142,11 +148,11 @@ def _resolve(strategy: Assignor | type[Assignor] | str) -> Assignor:
 
     for entry_point in entry_points(group=ENTRY_POINT_GROUP, name=strategy):
         plugged: object = entry_point.load()
-        if isinstance(plugged, Assignor):
+        if isinstance(plugged, PartitionAssignor):
             return plugged
-        if isinstance(plugged, type) and issubclass(plugged, Assignor):
+        if isinstance(plugged, type) and issubclass(plugged, PartitionAssignor):
             return plugged()
-        raise ConfigurationError(f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is {plugged!r}, not an Assignor")
+        raise ConfigurationError(f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is {plugged!r}, not an assignor")
     import difflib
 
     near = difflib.get_close_matches(strategy, BUILT_IN, n=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from triokafka.assignors.assignor import Assignment, Assignor, Members, subscribers
+from triokafka.assignors.assignor import Assignment, Members, PartitionAssignor, subscribers
 from triokafka.structs import TopicPartition
 
 
@@ -25,7 +25,7 @@ def assign_range(members: Members, partitions: Mapping[str, int]) -> dict[str, l
     return assigned
 
 
-class RangeAssignor(Assignor):
+class RangeAssignor(PartitionAssignor):
     """Consecutive partitions per topic and member (wire name ``range``)."""
 
     name: ClassVar[str] = "range"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from triokafka.assignors.assignor import Assignment, Assignor, Members, in_member_order, subscribers
+from triokafka.assignors.assignor import Assignment, Members, PartitionAssignor, in_member_order, subscribers
 from triokafka.structs import TopicPartition
 
 
@@ -27,7 +27,7 @@ def assign_round_robin(members: Members, partitions: Mapping[str, int]) -> dict[
     return assigned
 
 
-class RoundRobinAssignor(Assignor):
+class RoundRobinAssignor(PartitionAssignor):
     """All partitions dealt in turn (wire name ``roundrobin``)."""
 
     name: ClassVar[str] = "roundrobin"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
-from triokafka.assignors.assignor import Assignment, Assignor, Members
+from triokafka.assignors.assignor import Assignment, Members, PartitionAssignor
 from triokafka.assignors.stickiness import assign_sticky, settle_claims
 from triokafka.errors import ProtocolError
 from triokafka.protocol.message import Message, Struct, field
@@ -55,7 +55,7 @@ def _held_before(data: bytes | None) -> tuple[int, list[TopicPartition]]:
     return _NO_GENERATION, []
 
 
-class StickyAssignor(Assignor):
+class StickyAssignor(PartitionAssignor):
     """Even and sticky, for the eager protocol (wire name ``sticky``)."""
 
     name: ClassVar[str] = "sticky"
@@ -94,7 +94,7 @@ def _generation_in(data: bytes | None) -> int:
         return _NO_GENERATION
 
 
-class CooperativeStickyAssignor(Assignor):
+class CooperativeStickyAssignor(PartitionAssignor):
     """Even and sticky, without stopping the members (wire name ``cooperative-sticky``)."""
 
     name: ClassVar[str] = "cooperative-sticky"

@@ -8,8 +8,8 @@ import pytest
 
 from triokafka.assignors import (
     Assignment,
-    Assignor,
     MemberSubscription,
+    PartitionAssignor,
     RangeAssignor,
     RoundRobinAssignor,
     assign_range,
@@ -124,7 +124,7 @@ def test_the_newer_generation_owns_and_equal_claims_cancel() -> None:
 def test_strategies_are_named_given_as_class_or_as_object() -> None:
     """(`client/ASG-11`, `client/CO-7`)"""
 
-    class Everything(Assignor):
+    class Everything(PartitionAssignor):
         name = "everything"
 
         def assign(self, members, partitions):  # type: ignore[no-untyped-def]

@@ -1,0 +1,18 @@
+"""The consumer: what a user holds is `Consumer`; the rest of the package is its parts."""
+
+from __future__ import annotations
+
+from triokafka.client.consumer.batches import FetchedBatch
+from triokafka.client.consumer.consumer import Batches, Consumer
+from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
+from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
+
+__all__ = [
+    "Batches",
+    "Consumer",
+    "ConsumerHealth",
+    "ConsumerInterceptor",
+    "ConsumerRebalanceListener",
+    "FetchedBatch",
+    "PartitionHealth",
+]

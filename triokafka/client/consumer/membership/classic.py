@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from triokafka.assignors import Assignment, Assignor, MemberSubscription
+from triokafka.assignors import Assignment, MemberSubscription, PartitionAssignor
 from triokafka.client.consumer.membership.payloads import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -92,13 +92,13 @@ class ClassicMember:
     subscription state's business; this object only remembers what the group last said.
     """
 
-    def __init__(self, config: GroupConfig, assignors: Sequence[Assignor]) -> None:
+    def __init__(self, config: GroupConfig, assignors: Sequence[PartitionAssignor]) -> None:
         self.config = config
         self.assignors = list(assignors)
         self.state = State.UNJOINED
         self.member_id = ""
         self.generation = NO_GENERATION
-        self.assignor: Assignor | None = None
+        self.assignor: PartitionAssignor | None = None
         self.is_leader = False
         self.needs_rejoin: str | None = "first join"
         self.lost = False
