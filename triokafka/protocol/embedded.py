@@ -1,7 +1,8 @@
 """What clients put into the opaque bytes of group requests: subscriptions and assignments of consumers.
 
 Both start with their version in two bytes. A reader of an older version ignores what a newer one appended, so members
-of different age can share a group. Versions 0–3. v1: owned partitions (KIP-429). v2: generation. v3: rack (KIP-881)."""
+of different age can share a group. Versions 0–3. v1: owned partitions (KIP-429). v2: generation. v3: rack (KIP-881).
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ which is also the reference that the codec is tested equal to. No I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import (
     Any,
     ClassVar,
@@ -231,14 +232,7 @@ class Struct(metaclass=StructMeta):
 
         An absent tagged structure in every partition of a fetch would else be a new object each.
         """
-        if not all(f.default_is_shared for f in cls.__fields__):
-            return None
-        namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **_FROZEN}
-        made = object.__new__(cast("type[Self]", StructMeta(cls.__name__, (cls,), namespace)))
-        for f in cls.__fields__:
-            object.__setattr__(made, f.name, f.default())
-        object.__setattr__(made, "_unknown_tags", None)
-        return made
+        return cast("Self | None", _shared_default(cls))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values: nested structures become dicts; ``unknown_tags`` appears when there are any."""
@@ -282,6 +276,18 @@ class Struct(metaclass=StructMeta):
 
 def _refuse(self: Struct, name: str, value: object) -> None:
     raise AttributeError(f"this {type(self).__name__} is a default that messages share: assign a new one to the field")
+
+
+@cache
+def _shared_default(cls: type[Struct]) -> Struct | None:
+    if not all(f.default_is_shared for f in cls.__fields__):
+        return None
+    namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **_FROZEN}
+    made = object.__new__(cast("type[Struct]", StructMeta(cls.__name__, (cls,), namespace)))
+    for f in cls.__fields__:
+        object.__setattr__(made, f.name, f.default())
+    object.__setattr__(made, "_unknown_tags", None)
+    return made
 
 
 _FROZEN: Final[dict[str, Any]] = {

@@ -1,6 +1,7 @@
 """AddOffsetsToTxn (API key 25): register a group with a transaction before committing its offsets in it.
 
-Versions 0–4; flexible from 3. v2: ProducerFencedError. v4: TransactionAbortableError (KIP-890)."""
+Versions 0–4; flexible from 3. v2: ProducerFencedError. v4: TransactionAbortableError (KIP-890).
+"""
 
 from __future__ import annotations
 

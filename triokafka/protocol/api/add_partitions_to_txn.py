@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (API key 24): register partitions with a transaction before writing to them.
 
 Versions 0–5; flexible from 3. v0–3 are for clients, one transaction each; from v4 on for brokers, which check or add
-several transactions at once. v2: ProducerFencedError. v5: TransactionAbortableError (KIP-890)."""
+several transactions at once. v2: ProducerFencedError. v5: TransactionAbortableError (KIP-890).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """AlterConfigs (API key 33): replace the whole configuration of resources.
 
 Versions 0–2; flexible from 2. What is not named goes back to its default: IncrementalAlterConfigs does not have that
-trap."""
+trap.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """CreatePartitions (API key 37): give topics more partitions.
 
-Versions 0–3; flexible from 2. v3: ThrottlingQuotaExceededError (KIP-599)."""
+Versions 0–3; flexible from 2. v3: ThrottlingQuotaExceededError (KIP-599).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """CreateTopics (API key 19): create topics, or check whether they could be created.
 
 Versions 2–7; flexible from 5. v4: partition count and replication factor may be -1, for the broker's default (KIP-464).
-v5: the answer describes the new topic (KIP-525). v6: ThrottlingQuotaExceededError (KIP-599). v7: topic id."""
+v5: the answer describes the new topic (KIP-525). v6: ThrottlingQuotaExceededError (KIP-599). v7: topic id.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """DeleteGroups (API key 42): delete empty groups with their positions.
 
-Versions 0–2; flexible from 2."""
+Versions 0–2; flexible from 2.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """DeleteRecords (API key 21): forget the records of partitions below an offset.
 
-Versions 0–2; flexible from 2."""
+Versions 0–2; flexible from 2.
+"""
 
 from __future__ import annotations
 

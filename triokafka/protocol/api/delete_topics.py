@@ -1,7 +1,8 @@
 """DeleteTopics (API key 20): delete topics with all their records.
 
 Versions 1–6; flexible from 4. v1: throttle time. v3: TopicDeletionDisabledError. v5: error message, and
-ThrottlingQuotaExceededError (KIP-599). v6: topics by name or by id (KIP-516)."""
+ThrottlingQuotaExceededError (KIP-599). v6: topics by name or by id (KIP-516).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """DescribeCluster (API key 60): cluster id, controller and brokers (KIP-700).
 
 Versions 0–2; flexible from 0. v1: brokers or controllers can be asked for (KIP-919). v2: fenced brokers on request
-(KIP-1073)."""
+(KIP-1073).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """DescribeConfigs (API key 32): configurations of topics, brokers and others, and where each value comes from.
 
-Versions 1–4; flexible from 4. v1: source and synonyms of a value. v3: type and documentation (KIP-569)."""
+Versions 1–4; flexible from 4. v1: source and synonyms of a value. v3: type and documentation (KIP-569).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """DescribeGroups (API key 15): state and members of classic groups.
 
 Versions 0–6; flexible from 5. v1: throttle time. v3: authorized operations. v4: static members. v6:
-GroupIdNotFoundError for groups that do not exist, which were reported as dead before (KIP-1043)."""
+GroupIdNotFoundError for groups that do not exist, which were reported as dead before (KIP-1043).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """DescribeTopicPartitions (API key 75): partitions of topics, page by page (KIP-966).
 
-Version 0; flexible from 0."""
+Version 0; flexible from 0.
+"""
 
 from __future__ import annotations
 

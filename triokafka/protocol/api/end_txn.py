@@ -1,7 +1,8 @@
 """EndTxn (API key 26): commit or abort a transaction.
 
 Versions 0–5; flexible from 3. v2: ProducerFencedError. v4: TransactionAbortableError. v5: the producer's epoch grows
-with every transaction and is returned (KIP-890)."""
+with every transaction and is returned (KIP-890).
+"""
 
 from __future__ import annotations
 

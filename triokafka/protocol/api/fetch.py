@@ -5,7 +5,8 @@ v6: KafkaStorageError. v7: fetch sessions, in which only changes are sent (KIP-2
 v10: zstd. v11: fetching from the nearest replica (KIP-392). v12: epoch of the last record fetched, diverging epoch and
 current leader in the answer. v13: topic ids instead of names. v14: OffsetMovedToTieredStorageError. v15: the follower's
 identity moves to a tagged field (KIP-903). v16: addresses of new leaders (KIP-951). v17: the follower's log directory
-(KIP-853). v18: the follower's high watermark (KIP-1166)."""
+(KIP-853). v18: the follower's high watermark (KIP-1166).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """FindCoordinator (API key 10): which broker coordinates a group or a transactional id.
 
 Versions 0–6; flexible from 3. v1: kind of key, error message, throttle time. v4: several keys in one request (KIP-699).
-v5: TransactionAbortableError. v6: share groups (KIP-932), whose key is ``group:topic id:partition``."""
+v5: TransactionAbortableError. v6: share groups (KIP-932), whose key is ``group:topic id:partition``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Heartbeat (API key 12): a member of a classic group says that it is alive.
 
-Versions 0–4; flexible from 4. v1: throttle time. v3: static members (KIP-345)."""
+Versions 0–4; flexible from 4. v1: throttle time. v3: static members (KIP-345).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (API key 44): change single configuration entries of resources (KIP-339).
 
-Versions 0–1; flexible from 1."""
+Versions 0–1; flexible from 1.
+"""
 
 from __future__ import annotations
 

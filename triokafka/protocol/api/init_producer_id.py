@@ -1,7 +1,8 @@
 """InitProducerId (API key 22): get a producer id and epoch, fencing older producers of a transactional id.
 
 Versions 0–6 (6 is not stable yet); flexible from 2. v3: a producer can bump its own epoch (KIP-360). v4:
-ProducerFencedError. v5: TransactionAbortableError (KIP-890). v6: two-phase commit (KIP-939)."""
+ProducerFencedError. v5: TransactionAbortableError (KIP-890). v6: two-phase commit (KIP-939).
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Versions 0–9; flexible from 6. v1: rebalance timeout. v2: throttle time. v4: a new member is first given an id and must
 join again with it (KIP-394). v5: static members (KIP-345). v7: the answer names the protocol type (KIP-559). v8: the
-reason for joining (KIP-800). v9: a leader may be told to leave the assignment as it is (KIP-814)."""
+reason for joining (KIP-800). v9: a leader may be told to leave the assignment as it is (KIP-814).
+"""
 
 from __future__ import annotations
 

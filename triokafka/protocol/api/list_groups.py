@@ -1,6 +1,7 @@
 """ListGroups (API key 16): the groups that a broker coordinates.
 
-Versions 0–5; flexible from 3. v1: throttle time. v4: filter by state (KIP-518). v5: filter by type (KIP-848)."""
+Versions 0–5; flexible from 3. v1: throttle time. v4: filter by state (KIP-518). v5: filter by type (KIP-848).
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Versions 1–11; flexible from 6. v2: isolation level, throttle time. v4: leader epochs. v7: offset of the largest
 timestamp (-3, KIP-734). v8: first local offset (-4, KIP-405). v9: last tiered offset (-5, KIP-1005). v10: timeout for
-looking into remote storage (KIP-1075). v11: first offset not yet uploaded (-6, KIP-1023)."""
+looking into remote storage (KIP-1075). v11: first offset not yet uploaded (-6, KIP-1023).
+"""
 
 from __future__ import annotations
 

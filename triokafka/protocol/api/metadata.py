@@ -3,7 +3,8 @@
 Versions 0–13; flexible from 9. v1: rack, controller, internal topics; a null list asks for all topics (in v0 an empty
 one does). v2: cluster id. v3: throttle time. v4: topics can be created on the way. v5: offline replicas. v7: leader
 epoch. v8: authorized operations. v10: topic ids. v11: the cluster's authorized operations move to DescribeCluster.
-v12: topics can be asked for by id. v13: error of the whole answer."""
+v12: topics can be asked for by id. v13: error of the whole answer.
+"""
 
 from __future__ import annotations
 

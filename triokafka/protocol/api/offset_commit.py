@@ -1,7 +1,8 @@
 """OffsetCommit (API key 8): store a group's positions.
 
 Versions 2–10; flexible from 8. v2–4: retention time. v3: throttle time. v6: leader epoch of the position. v7: static
-members (KIP-345). v9: members of the consumer protocol (KIP-848). v10: topic ids instead of names."""
+members (KIP-345). v9: members of the consumer protocol (KIP-848). v10: topic ids instead of names.
+"""
 
 from __future__ import annotations
 

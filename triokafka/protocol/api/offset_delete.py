@@ -1,6 +1,7 @@
 """OffsetDelete (API key 47): delete a group's positions in single partitions (KIP-496).
 
-Version 0; never flexible."""
+Version 0; never flexible.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Versions 1–10; flexible from 6. v2: null topics ask for all; error of the whole answer. v3: throttle time. v5: leader
 epoch. v7: can wait until transactions have decided. v8: several groups in one request. v9: members of the consumer
-protocol (KIP-848). v10: topic ids instead of names."""
+protocol (KIP-848). v10: topic ids instead of names.
+"""
 
 from __future__ import annotations
 

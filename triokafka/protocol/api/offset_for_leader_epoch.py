@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch (API key 23): where a leader epoch ended, to detect truncated logs.
 
-Versions 2–4; flexible from 4. v2: current leader epoch for fencing. v3: replica id."""
+Versions 2–4; flexible from 4. v2: current leader epoch for fencing. v3: replica id.
+"""
 
 from __future__ import annotations
 

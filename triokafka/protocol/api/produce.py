@@ -6,7 +6,8 @@ when the leader moved (KIP-951). v11: TransactionAbortableError (KIP-890). v12: 
 producing to them. v13: topic ids instead of names (KIP-516).
 
 With ``acks`` 0 the broker sends no answer. Kafka advertises versions from 0 on, for the sake of an old librdkafka, and
-refuses those below 3."""
+refuses those below 3.
+"""
 
 from __future__ import annotations
 

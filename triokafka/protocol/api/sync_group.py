@@ -1,7 +1,8 @@
 """SyncGroup (API key 14): the leader hands in the assignment, every member receives its part.
 
 Versions 0–5; flexible from 4. v1: throttle time. v3: static members (KIP-345). v5: protocol type and name, which are
-checked against the group's (KIP-559)."""
+checked against the group's (KIP-559).
+"""
 
 from __future__ import annotations
 

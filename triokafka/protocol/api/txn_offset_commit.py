@@ -1,7 +1,8 @@
 """TxnOffsetCommit (API key 28): store a group's positions as part of a transaction.
 
 Versions 0–5; flexible from 3. v2: leader epoch. v3: membership of the committer, so that zombies are fenced (KIP-447).
-v4: TransactionAbortableError. v5: the request itself registers the group with the transaction (KIP-890)."""
+v4: TransactionAbortableError. v5: the request itself registers the group with the transaction (KIP-890).
+"""
 
 from __future__ import annotations
 

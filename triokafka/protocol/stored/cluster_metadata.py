@@ -1,7 +1,8 @@
 """Records of ``__cluster_metadata``, from which every broker and controller builds its picture of the cluster.
 
 Each stands in the frame of ``metadata_record.py`` and is read by its ``decode_record``. Records between
-``BeginTransactionRecord`` and ``EndTransactionRecord`` take effect together."""
+``BeginTransactionRecord`` and ``EndTransactionRecord`` take effect together.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Control records: markers among the records of a log that consumers never see.
 
-Transaction markers are in any partition; the others only in the metadata log and its snapshots."""
+Transaction markers are in any partition; the others only in the metadata log and its snapshots.
+"""
 
 from __future__ import annotations
 

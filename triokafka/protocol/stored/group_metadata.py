@@ -1,6 +1,7 @@
 """Records of ``__consumer_offsets`` that hold the state of a classic group. Keys start with 2.
 
-Written whenever a generation is complete; a null value says that the group is gone."""
+Written whenever a generation is complete; a null value says that the group is gone.
+"""
 
 from __future__ import annotations
 

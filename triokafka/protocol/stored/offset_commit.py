@@ -1,6 +1,7 @@
 """Records of ``__consumer_offsets`` that hold a committed position. Keys start with 0 or 1.
 
-A null value is a tombstone: the position was deleted or expired."""
+A null value is a tombstone: the position was deleted or expired.
+"""
 
 from __future__ import annotations
 
