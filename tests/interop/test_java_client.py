@@ -9,6 +9,7 @@ import pytest
 
 from tests.broker_process import broker_process
 from tests.interop import jvm
+from triokafka.protocol.api import API_NAMES
 
 pytestmark = pytest.mark.interop
 
