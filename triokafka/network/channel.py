@@ -13,7 +13,13 @@ from typing import Final
 
 import trio
 
-from triokafka.errors import ConfigurationError, KafkaConnectionError, KafkaError, UnsupportedVersionError
+from triokafka.errors import (
+    ConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
 from triokafka.network.backoff import Backoff
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
@@ -202,8 +208,9 @@ class BrokerChannel:
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
         try:
             response: ApiVersionsResponse = await connection.call(request, version)
-        except KafkaConnectionError:
-            # Some brokers hang up on a version that they do not know instead of saying so.
+        except (KafkaConnectionError, ProtocolError):
+            # Some brokers hang up on a version that they do not know instead of saying so; librdkafka's mock says it in
+            # a format of its own.
             self._max_api_versions = 0 if version else None
             raise
         if response.error_code == _UNSUPPORTED_VERSION:
