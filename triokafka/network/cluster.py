@@ -457,11 +457,14 @@ class NetworkClient:
             return self.metadata.cluster
         raise KafkaTimeoutError(self._metadata_failure(f"no metadata within {limit:.0f} ms"))
 
-    async def metadata_for(self, topics: Iterable[str], *, timeout_ms: float | None = None) -> Cluster:
+    async def metadata_for(
+        self, topics: Iterable[str], *, timeout_ms: float | None = None, wait_for_creation: bool = True
+    ) -> Cluster:
         """Wait until every topic is known and return that snapshot; at once when they are.
 
         Waits at most ``timeout_ms`` (default ``request_timeout_ms``). A topic that does not exist yet may be created
-        by the broker in the meantime, so its absence is an error only at the end.
+        by the broker in the meantime, so its absence is an error only at the end; with ``wait_for_creation=False`` at
+        once.
 
         Raises:
             TopicAuthorizationFailedError, InvalidTopicError: as soon as the cluster says so.
@@ -489,6 +492,9 @@ class NetworkClient:
                     for topic in missing:
                         error = self.metadata.error_for(topic)
                         if error is not None and not error.retriable:
+                            raise error
+                        if isinstance(error, UnknownTopicOrPartitionError) and not wait_for_creation:
+                            self.metadata.forget_topic(topic)
                             raise error
                 now = self.world.now()
                 for topic in missing:

@@ -1,0 +1,184 @@
+"""What all areas of the admin client share: its life, where requests go, and when they are tried again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from weakref import WeakKeyDictionary
+
+import trio
+
+from triokafka.client.admin.types import Results
+from triokafka.client.config import AdminOptions
+from triokafka.errors import (
+    BrokerResponseError,
+    CoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NotControllerError,
+    NotCoordinatorError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from triokafka.network.backoff import Backoff
+from triokafka.network.cluster import NetworkClient
+from triokafka.protocol.message import Request, Response
+from triokafka.world import RealWorld, World
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R", bound=Response)
+
+Round = Callable[[list[K], int], Awaitable[Mapping[K, V | Exception]]]
+"""Does the given items once, within the given milliseconds; for each the outcome or its error."""
+
+_NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
+_GROUP: Final = 0
+_FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+
+
+class AdminBase:
+    """The part of `AdminClient` that its areas build on."""
+
+    def __init__(self, *, world: World | None = None, **options: Any) -> None:
+        self.options = AdminOptions.parse(options)
+        self._world = world if world is not None else RealWorld()
+        number = next(_NUMBERS.setdefault(self._world, itertools.count(1)))
+        self._client = NetworkClient(
+            self.options.network(client_id=f"triokafka-admin-{number}", allow_auto_create_topics=False),
+            world=self._world,
+        )
+        self._backoff = Backoff(self.options.retry_backoff_ms / 1000, self.options.retry_backoff_max_ms / 1000)
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._client.__aexit__(kind, error, traceback)
+
+    # ---------------------------------------------------------------- trying again
+
+    async def _each(self, items: Iterable[K], do_round: Round[K, V], timeout_ms: float | None) -> Results[K, V]:
+        """Do the items, and those that failed with a retriable error again, until all are done or time is over.
+
+        That a topic does not exist is final here: who manages topics wants to know.
+        """
+        self._client.check_usable()
+        pending = list(dict.fromkeys(items))
+        done: dict[K, V] = {}
+        failed: dict[K, Exception] = {}
+        limit = self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        give_up_at = self._world.now() + limit / 1000
+        failures = 0
+        while pending:
+            left_ms = max(1, round((give_up_at - self._world.now()) * 1000))
+            outcomes: Mapping[K, V | Exception] = {}
+            overall: Exception = KafkaTimeoutError(f"not done within {limit:.0f} ms")
+            with trio.move_on_after(left_ms / 1000):
+                try:
+                    outcomes = await do_round(pending, left_ms)
+                    overall = KafkaError("the broker's answer does not mention this item")
+                except KafkaError as error:
+                    overall = error
+            again: list[K] = []
+            for item in pending:
+                outcome = outcomes.get(item, overall)
+                if not isinstance(outcome, Exception):
+                    done[item] = outcome
+                    failed.pop(item, None)
+                    continue
+                if not isinstance(outcome, KafkaTimeoutError) or item not in failed:
+                    failed[item] = outcome  # what went wrong says more than that time is over
+                if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL):
+                    again.append(item)
+            failures += 1
+            delay = self._backoff.delay(failures, self._world.random.random())
+            if self._world.now() + delay >= give_up_at:
+                break
+            pending = again
+            if pending:
+                await trio.sleep(delay)
+        return Results(done, failed)
+
+    async def _change(self, items: Iterable[K], do_round: Round[K, V], timeout_ms: float | None) -> dict[K, V]:
+        """As `_each`, for calls that change something: failures are raised once all items were tried."""
+        results = await self._each(items, do_round, timeout_ms)
+        errors = list(results.errors.values())
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup(f"{len(errors)} of {len(results)} items failed", errors)
+        return dict(results)
+
+    async def _once(self, do: Callable[[int], Awaitable[V]], timeout_ms: float | None) -> V:
+        """One thing to do, tried again while it fails with a retriable error."""
+
+        async def do_round(items: list[None], left_ms: int) -> Mapping[None, V | Exception]:
+            return {None: await do(left_ms)}
+
+        results: Results[None, V] = await self._each([None], do_round, timeout_ms)
+        return results[None]
+
+    # ---------------------------------------------------------------- where requests go
+
+    async def _any(self, request: Request[R], left_ms: float, *, min_version: int | None = None) -> R:
+        return await self._client.send_to_least_loaded(
+            request, timeout_ms=self._patience(left_ms), min_version=min_version
+        )
+
+    def _patience(self, left_ms: float) -> float:
+        return min(left_ms, self.options.request_timeout_ms)
+
+    async def _controller(
+        self, request: Request[R], left_ms: float, *, min_version: int | None = None, max_version: int | None = None
+    ) -> R:
+        """Send to the controller, which any broker of a KRaft cluster stands in for."""
+        cluster = self._client.cluster
+        if cluster.controller_id not in cluster.nodes:
+            cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
+        if cluster.controller_id not in cluster.nodes:
+            return await self._client.send_to_least_loaded(
+                request, timeout_ms=self._patience(left_ms), min_version=min_version, max_version=max_version
+            )
+        try:
+            return await self._client.send(
+                cluster.controller_id,
+                request,
+                timeout_ms=self._patience(left_ms),
+                min_version=min_version,
+                max_version=max_version,
+            )
+        except KafkaConnectionError:
+            self._client.request_metadata_update()
+            raise
+
+    async def _coordinator(
+        self, group_id: str, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any
+    ) -> R:
+        """Send to the group's coordinator; one that moved is looked up again next time."""
+        node = await self._client.find_coordinator(group_id, _GROUP, timeout_ms=self._patience(left_ms))
+        try:
+            return await self._client.send(node.node_id, request, timeout_ms=self._patience(left_ms), **more)
+        except KafkaConnectionError:
+            self._client.forget_coordinator(group_id, _GROUP)
+            raise
+
+    def _error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError:
+        """The error of one item; notes what it says about where to send the next request."""
+        error = for_code(code)(f"{item}: {message}" if message else str(item))
+        if isinstance(error, NotControllerError) or error.invalid_metadata:
+            self._client.request_metadata_update()
+        return error
+
+    def _group_error(self, code: int, group_id: str, message: str | None = None) -> BrokerResponseError:
+        error = self._error(code, f"group {group_id!r}", message)
+        if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
+            self._client.forget_coordinator(group_id, _GROUP)
+        return error

@@ -1,0 +1,98 @@
+"""The cluster as a whole, and offsets of its partitions by time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from triokafka.client.admin.topics import TopicAdmin
+from triokafka.client.admin.types import ClusterDescription, Results
+from triokafka.errors import UnsupportedVersionError
+from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
+from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from triokafka.structs import Node, OffsetAndTimestamp, TopicPartition
+
+EARLIEST = -2
+LATEST = -1
+MAX_TIMESTAMP = -3
+_MIN_VERSION_FOR = {MAX_TIMESTAMP: 7}
+_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+_SPECS = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+
+
+class ClusterAdmin(TopicAdmin):
+    """The part of `AdminClient` about brokers and partition offsets."""
+
+    async def describe_cluster(self, *, timeout_ms: float | None = None) -> ClusterDescription:
+        """The brokers and the controller."""
+
+        async def ask(left_ms: int) -> ClusterDescription:
+            try:
+                response = await self._any(DescribeClusterRequest(), left_ms)
+            except UnsupportedVersionError:  # brokers before 2.8
+                cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
+                nodes = tuple(cluster.nodes.values())
+                return ClusterDescription(cluster.cluster_id, cluster.nodes.get(cluster.controller_id), nodes)
+            if response.error_code:
+                raise self._error(response.error_code, "the cluster", response.error_message)
+            nodes = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
+            controller = next((node for node in nodes if node.node_id == response.controller_id), None)
+            return ClusterDescription(response.cluster_id, controller, nodes)
+
+        return await self._once(ask, timeout_ms)
+
+    async def list_offsets(
+        self,
+        partitions: Mapping[TopicPartition, str | int],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout_ms: float | None = None,
+    ) -> Results[TopicPartition, OffsetAndTimestamp]:
+        """Look offsets up: ``"earliest"``, ``"latest"``, ``"max_timestamp"``, or the first at or after a time in ms.
+
+        The offset is -1 when no record is that late. Reading a partition that failed raises its error.
+        """
+        wanted = {tp: _timestamp(spec) for tp, spec in partitions.items()}
+        if isolation_level not in _ISOLATION:
+            raise ValueError(f"isolation_level={isolation_level!r} is not one of {', '.join(_ISOLATION)}")
+        min_version = max([_MIN_VERSION_FOR.get(timestamp, 1) for timestamp in wanted.values()], default=1)
+        if isolation_level == "read_committed":
+            min_version = max(min_version, 2)
+
+        async def do_round(
+            items: list[TopicPartition], left_ms: int
+        ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
+            outcomes: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
+            for node, group in (await self._by_leader(items, left_ms, outcomes)).items():
+                topics: dict[str, ListOffsetsTopic] = {}
+                for tp in group:
+                    topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[]))
+                    topic.partitions.append(
+                        ListOffsetsPartition(
+                            partition_index=tp.partition, current_leader_epoch=-1, timestamp=wanted[tp]
+                        )
+                    )
+                request = ListOffsetsRequest(
+                    replica_id=-1, isolation_level=_ISOLATION[isolation_level], topics=list(topics.values())
+                )
+                response = await self._client.send(
+                    node, request, timeout_ms=self._patience(left_ms), min_version=min_version
+                )
+                for t in response.topics:
+                    for p in t.partitions:
+                        tp = TopicPartition(t.name, p.partition_index)
+                        outcomes[tp] = (
+                            self._error(p.error_code, tp)
+                            if p.error_code
+                            else OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
+                        )
+            return outcomes
+
+        return await self._each(wanted, do_round, timeout_ms)
+
+
+def _timestamp(spec: str | int) -> int:
+    if isinstance(spec, str):
+        if spec not in _SPECS:
+            raise ValueError(f"{spec!r} is not an offset to look up: use {', '.join(_SPECS)}, or milliseconds")
+        return _SPECS[spec]
+    return spec

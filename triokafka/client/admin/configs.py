@@ -1,0 +1,204 @@
+"""Configurations of topics, brokers and other resources: describe, alter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from triokafka.client.admin.base import AdminBase
+from triokafka.client.admin.types import (
+    AlterConfig,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+    Results,
+)
+from triokafka.protocol.api import alter_configs, incremental_alter_configs
+from triokafka.protocol.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+from triokafka.protocol.message import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+_OWN_BROKER_TYPES = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+
+
+class ConfigAdmin(AdminBase):
+    """The part of `AdminClient` about configurations."""
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        keys: Sequence[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        """The configurations of resources: entries by name, all or those in ``keys``.
+
+        Reading a resource that failed raises its error. With synonyms, each entry says which other values would hold if
+        it were not set.
+        """
+
+        async def do_round(
+            items: list[ConfigResource], left_ms: int
+        ) -> Mapping[ConfigResource, dict[str, ConfigEntry] | Exception]:
+            outcomes: dict[ConfigResource, dict[str, ConfigEntry] | Exception] = {}
+            for node, group in _by_node(items).items():
+                request = DescribeConfigsRequest(
+                    resources=[
+                        DescribeConfigsResource(
+                            resource_type=r.type,
+                            resource_name=r.name,
+                            configuration_keys=None if keys is None else list(keys),
+                        )
+                        for r in group
+                    ],
+                    include_synonyms=include_synonyms,
+                    include_documentation=include_documentation,
+                )
+                response = await self._to(node, request, left_ms, min_version=3 if include_documentation else None)
+                for result in response.results:
+                    resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+                    if result.error_code:
+                        outcomes[resource] = self._error(result.error_code, _text(resource), result.error_message)
+                    else:
+                        outcomes[resource] = {c.name: _entry(c) for c in result.configs}
+            return outcomes
+
+        return await self._each(resources, do_round, timeout_ms)
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[AlterConfig] | Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Change single values and leave the others (brokers from 2.3 on).
+
+        A plain mapping sets values, None going back to the default.
+
+        Raises:
+            InvalidConfigurationError, UnknownTopicOrPartitionError, …: one resource could not be changed; an
+                `ExceptionGroup` when several could not.
+        """
+        wanted = {resource: _operations(change) for resource, change in changes.items()}
+
+        async def do_round(items: list[ConfigResource], left_ms: int) -> Mapping[ConfigResource, Exception | None]:
+            outcomes: dict[ConfigResource, Exception | None] = {}
+            for node, group in _by_node(items).items():
+                request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+                    resources=[
+                        incremental_alter_configs.AlterConfigsResource(
+                            resource_type=r.type,
+                            resource_name=r.name,
+                            configs=[
+                                incremental_alter_configs.AlterableConfig(
+                                    name=c.name, config_operation=c.operation, value=c.value
+                                )
+                                for c in wanted[r]
+                            ],
+                        )
+                        for r in group
+                    ],
+                    validate_only=validate_only,
+                )
+                response = await self._to(node, request, left_ms)
+                outcomes.update(
+                    self._outcome(r.error_code, r.resource_type, r.resource_name, r.error_message)
+                    for r in response.responses
+                )
+            return outcomes
+
+        await self._change(wanted, do_round, timeout_ms)
+
+    async def alter_configs(
+        self,
+        configs: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Replace whole configurations: what is not given goes back to the default.
+
+        For brokers older than 2.3; `incremental_alter_configs` cannot undo what others set meanwhile. Raises as that.
+        """
+
+        async def do_round(items: list[ConfigResource], left_ms: int) -> Mapping[ConfigResource, Exception | None]:
+            outcomes: dict[ConfigResource, Exception | None] = {}
+            for node, group in _by_node(items).items():
+                request = alter_configs.AlterConfigsRequest(
+                    resources=[
+                        alter_configs.AlterConfigsResource(
+                            resource_type=r.type,
+                            resource_name=r.name,
+                            configs=[
+                                alter_configs.AlterableConfig(name=name, value=value)
+                                for name, value in configs[r].items()
+                            ],
+                        )
+                        for r in group
+                    ],
+                    validate_only=validate_only,
+                )
+                response = await self._to(node, request, left_ms)
+                outcomes.update(
+                    self._outcome(r.error_code, r.resource_type, r.resource_name, r.error_message)
+                    for r in response.responses
+                )
+            return outcomes
+
+        await self._change(configs, do_round, timeout_ms)
+
+    def _outcome(self, code: int, kind: int, name: str, message: str | None) -> tuple[ConfigResource, Exception | None]:
+        resource = ConfigResource(ConfigResourceType(kind), name)
+        return resource, self._error(code, _text(resource), message) if code else None
+
+    async def _to(self, node: int | None, request: Request[R], left_ms: int, *, min_version: int | None = None) -> R:
+        if node is None:
+            return await self._any(request, left_ms, min_version=min_version)
+        if node not in self._client.cluster.nodes:
+            await self._client.refresh_metadata(timeout_ms=left_ms)
+        return await self._client.send(node, request, timeout_ms=self._patience(left_ms), min_version=min_version)
+
+
+def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
+    """Brokers answer for their own configuration only; any broker answers for the rest."""
+    groups: dict[int | None, list[ConfigResource]] = {}
+    for resource in resources:
+        node = int(resource.name) if resource.type in _OWN_BROKER_TYPES and resource.name else None
+        groups.setdefault(node, []).append(resource)
+    return groups
+
+
+def _operations(change: Iterable[AlterConfig] | Mapping[str, str | None]) -> list[AlterConfig]:
+    if isinstance(change, Mapping):
+        return [
+            AlterConfig(name, value) if value is not None else AlterConfig(name, operation=ConfigOperation.DELETE)
+            for name, value in change.items()
+        ]
+    return list(change)
+
+
+def _entry(described: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        described.name,
+        described.value,
+        ConfigSource(described.config_source),
+        described.read_only,
+        described.is_sensitive,
+        tuple(ConfigSynonym(s.name, s.value, ConfigSource(s.source)) for s in described.synonyms),
+        described.documentation,
+    )
+
+
+def _text(resource: ConfigResource) -> str:
+    return f"{resource.type.name.lower()} {resource.name!r}"

@@ -1,0 +1,237 @@
+"""What the admin client takes and returns. Plain values."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from triokafka.structs import Node, TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+BROKER_DEFAULT = -1
+"""Partition count or replication factor: whatever the brokers have as default (KIP-464)."""
+
+
+class Results(Mapping[K, V], Generic[K, V]):
+    """What a lookup found, by item. Reading an item that failed raises its error; `errors` has all of them."""
+
+    def __init__(self, values: Mapping[K, V], errors: Mapping[K, Exception]) -> None:
+        self._values = dict(values)
+        self.errors = dict(errors)
+
+    def __getitem__(self, item: K) -> V:
+        error = self.errors.get(item)
+        if error is not None:
+            raise error
+        return self._values[item]
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self._values
+        yield from self.errors
+
+    def __len__(self) -> int:
+        return len(self._values) + len(self.errors)
+
+    def __repr__(self) -> str:
+        return f"Results({self._values!r}, errors={self.errors!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. ``assignments`` names the brokers of each partition, instead of the two counts."""
+
+    name: str
+    num_partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was created (or, when validating, would have been). -1 where the broker does not say."""
+
+    name: str
+    topic_id: uuid.UUID
+    num_partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """More partitions for a topic: ``total`` afterwards; ``assignments`` names the brokers of each new one."""
+
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A topic of the cluster."""
+
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition and its brokers. ``leader`` is None while there is none; ``leader_epoch`` -1 when unknown."""
+
+    partition: int
+    leader: Node | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its partitions, in order of their number."""
+
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+class ConfigResourceType(enum.IntEnum):
+    """What a configuration belongs to, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """Something that has a configuration. The name of a broker is its id; empty for the default of all brokers."""
+
+    type: ConfigResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        """A topic's configuration."""
+        return cls(ConfigResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, node_id: int | None = None) -> ConfigResource:
+        """A broker's configuration; without id the default for all brokers."""
+        return cls(ConfigResourceType.BROKER, "" if node_id is None else str(node_id))
+
+
+class ConfigSource(enum.IntEnum):
+    """Where the value of a configuration comes from."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A value that would hold if the ones before it were not set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One configuration value. ``value`` is None when unset or when the broker keeps it to itself
+    (``is_sensitive``)."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it."""
+        return self.source is ConfigSource.DEFAULT
+
+
+class ConfigOperation(enum.IntEnum):
+    """What to do with a configuration value."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfig:
+    """One change. ``APPEND`` and ``SUBTRACT`` work on lists; ``DELETE`` goes back to the default."""
+
+    name: str
+    value: str | None = None
+    operation: ConfigOperation = ConfigOperation.SET
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group of the cluster. State and type are empty where the broker does not say."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group. ``assignment`` is empty when its bytes are not a consumer's."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+    member_metadata: bytes
+    member_assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group and its members. ``assignor`` is the strategy that the members agreed on."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The brokers of a cluster; ``controller`` is the one that answers for it, None while there is none."""
+
+    cluster_id: str | None
+    controller: Node | None
+    nodes: tuple[Node, ...]
