@@ -40,8 +40,8 @@ _OFFSET = cython.declare(cython.int, OFFSET)
 _TIMESTAMP = cython.declare(cython.int, TIMESTAMP)
 _VALUE = cython.declare(cython.int, VALUE)
 _LARGEST = cython.declare(cython.Py_ssize_t, MAX_COLUMN_BYTES)
-_INLINE = cython.declare(cython.ulonglong, 12)
 _SMALLEST_RECORD = cython.declare(cython.Py_ssize_t, 6)
+_FIELDS = cython.declare(cython.Py_ssize_t, 6)
 
 # What the loop can find wrong with a record; 0 is nothing.
 _SHORT = cython.declare(cython.int, 1)
@@ -66,25 +66,15 @@ _REASONS = (
 
 
 @cython.cfunc
-@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def read_varint(
+def _read_long_varint(
     p: cython.p_const_uchar, end: cython.p_const_uchar, bits: cython.int, out: cython.p_ulonglong
 ) -> cython.p_const_uchar:
     """Read an unsigned varint of at most ``bits`` bits; returns the place after it, or NULL."""
     byte: cython.ulonglong
-    value: cython.ulonglong
-    shift: cython.int
-    if p >= end:
-        return cython.NULL
-    byte = p[0]
-    p += 1
-    if byte < 128:
-        out[0] = byte
-        return p
-    value = byte & 0x7F
-    shift = 7
+    value: cython.ulonglong = 0
+    shift: cython.int = 0
     while p < end and shift < bits:
         byte = p[0]
         p += 1
@@ -98,6 +88,115 @@ def read_varint(
             return p
         shift += 7
     return cython.NULL
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def read_varint(
+    p: cython.p_const_uchar, end: cython.p_const_uchar, bits: cython.int, out: cython.p_ulonglong
+) -> cython.p_const_uchar:
+    """The same; one and two bytes, which is nearly all there are, without a call."""
+    if end - p >= 2:
+        if p[0] < 128:
+            out[0] = p[0]
+            return p + 1
+        if p[1] < 128:
+            out[0] = (p[0] & 0x7F) | (cython.cast(cython.uint, p[1]) << 7)
+            return p + 2
+    return _read_long_varint(p, end, bits, out)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _find_fields(
+    place: cython.pointer(cython.p_const_uchar),
+    base: cython.p_const_uchar,
+    stop: cython.p_const_uchar,
+    records: cython.Py_ssize_t,
+    previous_place: cython.p_longlong,
+    last_delta: cython.longlong,
+    base_offset: cython.longlong,
+    base_timestamp: cython.ulonglong,
+    offsets: cython.p_longlong,
+    timestamps: cython.p_longlong,
+    fields: cython.p_uint,
+    failure: cython.p_int,
+) -> cython.Py_ssize_t:
+    """Walk over ``records`` records: their offsets, their timestamps, and where key, value and headers lie.
+
+    ``fields`` gets six numbers per record, positions counted from ``base``: key, its size plus 1 (0 is null), the same
+    of the value, headers, end. Returns how many records are right; if that is not all, ``failure`` says why.
+    """
+    p: cython.p_const_uchar = place[0]
+    end: cython.p_const_uchar
+    previous_delta: cython.longlong = previous_place[0]
+    delta: cython.longlong
+    raw: cython.ulonglong = 0
+    index: cython.Py_ssize_t = 0
+    while index < records:
+        p = read_varint(p, stop, 32, cython.address(raw))
+        if p == cython.NULL:
+            failure[0] = _SHORT
+            break
+        if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, stop - p):
+            failure[0] = _LENGTH
+            break
+        end = p + (raw >> 1)
+        if p == end:
+            failure[0] = _SHORT
+            break
+        p = read_varint(p + 1, end, 64, cython.address(raw))  # the attributes byte before it is unused
+        if p == cython.NULL:
+            failure[0] = _SHORT
+            break
+        timestamps[index] = cython.cast(cython.longlong, (base_timestamp + ((raw >> 1) ^ (0 - (raw & 1)))) * 1000)
+        p = read_varint(p, end, 32, cython.address(raw))
+        if p == cython.NULL:
+            failure[0] = _SHORT
+            break
+        delta = cython.cast(cython.longlong, raw >> 1)
+        if raw & 1 or delta <= previous_delta or delta > last_delta:
+            failure[0] = _ORDER
+            break
+        offsets[index] = base_offset + delta
+        p = read_varint(p, end, 32, cython.address(raw))
+        if p == cython.NULL:
+            failure[0] = _SHORT
+            break
+        fields[0] = cython.cast(cython.uint, p - base)
+        if raw == 1:
+            fields[1] = 0
+        else:
+            if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
+                failure[0] = _BAD_KEY
+                break
+            fields[1] = cython.cast(cython.uint, (raw >> 1) + 1)
+            p += raw >> 1
+        p = read_varint(p, end, 32, cython.address(raw))
+        if p == cython.NULL:
+            failure[0] = _SHORT
+            break
+        fields[2] = cython.cast(cython.uint, p - base)
+        if raw == 1:
+            fields[3] = 0
+        else:
+            if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
+                failure[0] = _BAD_VALUE
+                break
+            fields[3] = cython.cast(cython.uint, (raw >> 1) + 1)
+            p += raw >> 1
+        fields[4] = cython.cast(cython.uint, p - base)
+        fields[5] = cython.cast(cython.uint, end - base)
+        fields += _FIELDS
+        p = end
+        previous_delta = delta
+        index += 1
+        place[0] = p
+    previous_place[0] = previous_delta
+    return index
 
 
 @cython.final
@@ -115,9 +214,9 @@ class _Growing:
     def reserve(self, extra: cython.Py_ssize_t) -> cython.p_uchar:
         """Room for ``extra`` more bytes; returns where they start."""
         needed: cython.Py_ssize_t = self.used + extra
-        if needed > PyByteArray_GET_SIZE(self.data) or needed == 0:
+        if needed > PyByteArray_GET_SIZE(self.data):
             if self.used == 0:
-                self.data = PyByteArray_FromStringAndSize(cython.NULL, needed + 1)
+                self.data = PyByteArray_FromStringAndSize(cython.NULL, needed)
             else:
                 PyByteArray_Resize(self.data, needed + (needed >> 1))
         return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.data)) + self.used
@@ -126,6 +225,53 @@ class _Growing:
     def finish(self) -> bytearray:
         PyByteArray_Resize(self.data, self.used)
         return self.data
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _clear_bit(bits: cython.p_uchar, index: cython.Py_ssize_t) -> cython.void:
+    bits[index >> 3] &= ~(1 << (index & 7))
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_view(
+    place: cython.p_uint,
+    base: cython.p_const_uchar,
+    position: cython.uint,
+    size: cython.uint,
+    number: cython.uint,
+    shift: cython.uint,
+) -> cython.void:
+    """Arrow's 16-byte view: length, then the bytes themselves, or their first four and where they are."""
+    if size > 13:
+        place[0] = size - 1
+        memcpy(place + 1, base + position, 4)
+        place[2] = number
+        place[3] = position + shift
+    else:
+        place[0] = 0
+        place[1] = 0
+        place[2] = 0
+        place[3] = 0
+        if size > 1:
+            place[0] = size - 1
+            memcpy(place + 1, base + position, size - 1)
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _reserve_valid(valid: _Growing, row: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cython.int:
+    """A validity bitmap of ``row + rows`` bits; the new ones are set."""
+    size: cython.Py_ssize_t = (row + rows + 7) >> 3
+    if size > valid.used:
+        memset(valid.reserve(size - valid.used), 0xFF, size - valid.used)
+        valid.used = size
+    return 0
 
 
 @cython.final
@@ -150,69 +296,76 @@ class _Binary:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def reserve(self, row: cython.Py_ssize_t, rows: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
-        """Room for ``rows`` more values of ``size`` bytes in all, behind the first ``row``."""
+    def fill(
+        self,
+        row: cython.Py_ssize_t,
+        rows: cython.Py_ssize_t,
+        base: cython.p_const_uchar,
+        fields: cython.p_uint,
+        number: cython.uint,
+        shift: cython.uint,
+    ) -> cython.int:
+        """Add ``rows`` byte strings behind ``row``; ``fields`` has position and size plus 1 of each."""
+        index: cython.Py_ssize_t
+        size: cython.uint
+        nulls: cython.Py_ssize_t = 0
+        total: cython.Py_ssize_t = 0
+        place: cython.p_uint
         _reserve_valid(self.valid, row, rows)
+        valid: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.valid.data))
+        for index in range(rows):
+            size = fields[_FIELDS * index + 1]
+            if size == 0:
+                _clear_bit(valid, row + index)
+                nulls += 1
+            else:
+                total += size - 1
+        self.nulls += nulls
         if self.views:
-            self.offsets.reserve(16 * rows)
-        else:
-            self.offsets.reserve(4 * rows)
-            self.data.reserve(size)
+            place = cython.cast(cython.p_uint, self.offsets.reserve(16 * rows))
+            if nulls == rows:
+                memset(place, 0, 16 * rows)
+            else:
+                for index in range(rows):
+                    _put_view(place + 4 * index, base, fields[0], fields[1], number, shift)
+                    fields += _FIELDS
+            self.offsets.used += 16 * rows
+            return 0
+        place = cython.cast(cython.p_uint, self.offsets.reserve(4 * rows))
+        data: cython.p_uchar = self.data.reserve(total)
+        used: cython.uint = cython.cast(cython.uint, self.data.used)
+        for index in range(rows):
+            size = fields[1]
+            if size > 1:
+                memcpy(data, base + fields[0], size - 1)
+                data += size - 1
+                used += size - 1
+            place[index] = used
+            fields += _FIELDS
+        self.data.used += total
+        self.offsets.used += 4 * rows
         return 0
 
     @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def add(
-        self,
-        row: cython.Py_ssize_t,
-        start: cython.p_const_uchar,
-        size: cython.longlong,
-        number: cython.uint,
-        position: cython.uint,
-    ) -> cython.void:
-        """Put the value of ``row`` (``size`` -1 is null) into the room that ``reserve`` made."""
-        place: cython.p_uchar
+    @cython.exceptval(-1)
+    def add(self, row: cython.Py_ssize_t, start: cython.p_const_uchar, size: cython.longlong) -> cython.int:
+        """Add one value, copied; ``size`` -1 is null."""
+        _reserve_valid(self.valid, row, 1)
+        place: cython.p_uint = cython.cast(cython.p_uint, self.offsets.reserve(4))
         if size < 0:
-            place = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.valid.data)) + (row >> 3)
-            place[0] &= ~(1 << (row & 7))
+            _clear_bit(cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.valid.data)), row)
             self.nulls += 1
-            size = 0
-        place = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.offsets.data)) + self.offsets.used
-        if self.views:
-            words: cython.p_uint = cython.cast(cython.p_uint, place)
-            words[0] = cython.cast(cython.uint, size)
-            if size <= 12:
-                words[1] = 0
-                words[2] = 0
-                words[3] = 0
-                memcpy(place + 4, start, size)
-            else:
-                memcpy(place + 4, start, 4)
-                words[2] = number
-                words[3] = position
-            self.offsets.used += 16
         else:
-            memcpy(PyByteArray_AS_STRING(self.data.data) + self.data.used, start, size)
+            memcpy(self.data.reserve(size), start, size)
             self.data.used += size
-            cython.cast(cython.p_uint, place)[0] = cython.cast(cython.uint, self.data.used)
-            self.offsets.used += 4
+        place[0] = cython.cast(cython.uint, self.data.used)
+        self.offsets.used += 4
+        return 0
 
     @cython.cfunc
     def finish(self):
         data = None if self.views else self.data.finish()
         return BinaryBuffers(self.valid.finish(), self.nulls, self.offsets.finish(), data)
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def _reserve_valid(valid: _Growing, row: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cython.int:
-    """Room for a validity bitmap of ``row + rows`` bits; new bits are set."""
-    size: cython.Py_ssize_t = (row + rows + 7) >> 3
-    if size > valid.used:
-        memset(valid.reserve(size - valid.used), 0xFF, size - valid.used)
-        valid.used = size
-    return 0
 
 
 @cython.final
@@ -223,6 +376,7 @@ class ColumnAppender:
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
     _columns: cython.int
     _views: cython.bint
+    _fields: _Growing
     _offset: _Growing
     _timestamp: _Growing
     _key: _Binary
@@ -237,6 +391,7 @@ class ColumnAppender:
     def __cinit__(self, columns: cython.int, views: cython.bint):
         self._columns = columns
         self._views = views
+        self._fields = _Growing()
         self._offset = _Growing()
         self._timestamp = _Growing()
         self._key = _Binary(views)
@@ -272,223 +427,199 @@ class ColumnAppender:
         number: cython.uint,
         shift: cython.Py_ssize_t,
     ):
-        """Add records ``index`` to ``count - 1`` of ``data`` from ``position`` on, at most ``limit``."""
+        """Add records ``index`` to ``count - 1`` of ``data`` from ``position`` on, at most ``limit``; all or none."""
         view = cython.declare(Py_buffer)
         PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
         try:
             if position < 0 or position > end or end > view.len:
                 raise ValueError("the payload lies outside of the buffer")
-            if not self.has_room(end - position):
-                raise ValueError("the columns are full")
-            base: cython.p_const_uchar = cython.cast(cython.p_const_uchar, view.buf)
-            p: cython.p_const_uchar = base + position
-            stop: cython.p_const_uchar = base + end
-            failure: cython.int = self._append(
-                limit,
-                base - shift,
-                cython.address(p),
-                stop,
-                cython.address(index),
-                count,
-                cython.address(previous_delta),
-                base_offset,
-                last_delta,
-                base_timestamp,
-                append_time,
-                timestamp_type == 1,
-                from_offset,
-                number,
-            )
+            if shift < 0 or shift + end > _LARGEST or not self.has_room(end - position):
+                raise ValueError("the columns have no room for the payload")
+            base: cython.p_const_uchar = cython.cast(cython.p_const_uchar, view.buf) + position
+            p: cython.p_const_uchar = base
+            stop: cython.p_const_uchar = base + (end - position)
+            failure: cython.int = 0
+            # No record is smaller, so a count that lies does not make the columns larger than its payload.
+            records: cython.Py_ssize_t = max(0, min(min(count - index, limit), (stop - p) // _SMALLEST_RECORD + 1))
+            offsets = cython.cast(cython.p_longlong, self._offset.reserve(8 * records + 8))
+            timestamps = cython.cast(cython.p_longlong, self._timestamp.reserve(8 * records + 8))
+            fields = cython.cast(cython.p_uint, self._fields.reserve(4 * _FIELDS * (records + 1)))
+            before: cython.p_const_uchar
+            delta_before: cython.longlong
+            walked: cython.Py_ssize_t
+            while index < count and base_offset + previous_delta + 1 < from_offset and failure == 0:
+                before = p
+                delta_before = previous_delta
+                walked = _find_fields(
+                    cython.address(p),
+                    base,
+                    stop,
+                    1,
+                    cython.address(previous_delta),
+                    last_delta,
+                    base_offset,
+                    0,
+                    offsets,
+                    timestamps,
+                    fields,
+                    cython.address(failure),
+                )
+                if walked and offsets[0] >= from_offset:
+                    p = before
+                    previous_delta = delta_before
+                    break
+                index += walked
+            if failure == 0:
+                records = max(0, min(records, count - index))
+                walked = _find_fields(
+                    cython.address(p),
+                    base,
+                    stop,
+                    records,
+                    cython.address(previous_delta),
+                    last_delta,
+                    base_offset,
+                    cython.cast(cython.ulonglong, base_timestamp),
+                    offsets,
+                    timestamps,
+                    fields,
+                    cython.address(failure),
+                )
+                index += walked
+            if failure == 0 and self._columns & _HEADERS:
+                failure = _check_all_headers(base, fields, records)
             if failure:
                 raise corrupt_record("", 0, base_offset, index, _REASONS[failure])
             if index == count and p != stop:
                 raise corrupt_batch("", 0, base_offset, f"{stop - p} bytes follow its {count} records")
-            return p - base, index, previous_delta
+            if timestamp_type == 1:
+                for walked in range(records):
+                    timestamps[walked] = cython.cast(cython.longlong, cython.cast(cython.ulonglong, append_time) * 1000)
+            self._fill(records, base, fields, number, cython.cast(cython.uint, shift + position))
+            return position + (p - base), index, previous_delta
         finally:
             PyBuffer_Release(cython.address(view))
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _append(
+    @cython.exceptval(-1)
+    def _fill(
         self,
-        wanted: cython.Py_ssize_t,
+        rows: cython.Py_ssize_t,
         base: cython.p_const_uchar,
-        place: cython.pointer(cython.p_const_uchar),
-        stop: cython.p_const_uchar,
-        index_place: cython.p_longlong,
-        count: cython.longlong,
-        previous_place: cython.p_longlong,
-        base_offset: cython.longlong,
-        last_delta: cython.longlong,
-        base_timestamp: cython.longlong,
-        append_time: cython.longlong,
-        appended: cython.bint,
-        from_offset: cython.longlong,
+        fields: cython.p_uint,
         number: cython.uint,
+        shift: cython.uint,
     ) -> cython.int:
-        """The loop. Returns 0, or what is wrong with the record at ``index_place[0]``."""
-        p: cython.p_const_uchar = place[0]
-        end: cython.p_const_uchar
-        index: cython.longlong = index_place[0]
-        previous_delta: cython.longlong = previous_place[0]
+        """Put the records that ``_find_fields`` found into the columns."""
         row: cython.Py_ssize_t = self.rows
-        size: cython.Py_ssize_t = stop - p
-        rows: cython.Py_ssize_t = min(min(count - index, wanted), size // _SMALLEST_RECORD + 1)
-        if rows <= 0:
-            return 0
-        columns: cython.int = self._columns
-        offsets: cython.p_longlong = cython.NULL
-        timestamps: cython.p_longlong = cython.NULL
-        key: _Binary = self._key
-        value: _Binary = self._value
-        key_start: cython.p_const_uchar
-        key_size: cython.longlong
-        value_start: cython.p_const_uchar
-        value_size: cython.longlong
-        delta: cython.longlong
-        timestamp: cython.ulonglong
-        raw: cython.ulonglong = 0
-        failure: cython.int = 0
-        if columns & _OFFSET:
-            offsets = cython.cast(cython.p_longlong, self._offset.reserve(8 * rows))
-        if columns & _TIMESTAMP:
-            timestamps = cython.cast(cython.p_longlong, self._timestamp.reserve(8 * rows))
-        if columns & _KEY:
-            key.reserve(row, rows, size)
-        if columns & _VALUE:
-            value.reserve(row, rows, size)
-        if columns & _HEADERS:
-            _reserve_valid(self._header_valid, row, rows)
-            self._header_offsets.reserve(4 * rows)
-        while index < count and wanted > 0:
-            p = read_varint(p, stop, 32, cython.address(raw))
-            if p == cython.NULL:
-                failure = _SHORT
-                break
-            if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, stop - p):
-                failure = _LENGTH
-                break
-            end = p + (raw >> 1)
-            if p == end:
-                failure = _SHORT
-                break
-            p = read_varint(p + 1, end, 64, cython.address(raw))
-            if p == cython.NULL:
-                failure = _SHORT
-                break
-            timestamp = cython.cast(cython.ulonglong, base_timestamp) + ((raw >> 1) ^ (0 - (raw & 1)))
-            p = read_varint(p, end, 32, cython.address(raw))
-            if p == cython.NULL:
-                failure = _SHORT
-                break
-            delta = cython.cast(cython.longlong, raw >> 1)
-            if raw & 1 or delta <= previous_delta or delta > last_delta:
-                failure = _ORDER
-                break
-            p = read_varint(p, end, 32, cython.address(raw))
-            if p == cython.NULL:
-                failure = _SHORT
-                break
-            key_start = p
-            key_size = -1
-            if raw != 1:
-                if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                    failure = _BAD_KEY
-                    break
-                key_size = raw >> 1
-                p += key_size
-            p = read_varint(p, end, 32, cython.address(raw))
-            if p == cython.NULL:
-                failure = _SHORT
-                break
-            value_start = p
-            value_size = -1
-            if raw != 1:
-                if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                    failure = _BAD_VALUE
-                    break
-                value_size = raw >> 1
-                p += value_size
-            if base_offset + delta >= from_offset:
-                if columns & _HEADERS:
-                    failure = self._add_headers(p, end, row)
-                    if failure:
-                        break
-                if offsets != cython.NULL:
-                    offsets[0] = base_offset + delta
-                    offsets += 1
-                if timestamps != cython.NULL:
-                    if appended:
-                        timestamp = cython.cast(cython.ulonglong, append_time)
-                    timestamps[0] = cython.cast(cython.longlong, timestamp * 1000)
-                    timestamps += 1
-                if columns & _KEY:
-                    key.add(row, key_start, key_size, number, cython.cast(cython.uint, key_start - base))
-                if columns & _VALUE:
-                    value.add(row, value_start, value_size, number, cython.cast(cython.uint, value_start - base))
-                row += 1
-                wanted -= 1
-            p = end
-            previous_delta = delta
-            index += 1
-        if columns & _OFFSET:
-            self._offset.used = 8 * row
-        if columns & _TIMESTAMP:
-            self._timestamp.used = 8 * row
-        self.rows = row
-        place[0] = p
-        index_place[0] = index
-        previous_place[0] = previous_delta
-        return failure
+        if self._columns & _OFFSET:
+            self._offset.used += 8 * rows
+        if self._columns & _TIMESTAMP:
+            self._timestamp.used += 8 * rows
+        if self._columns & _KEY:
+            self._key.fill(row, rows, base, fields, number, shift)
+        if self._columns & _VALUE:
+            self._value.fill(row, rows, base, fields + 2, number, shift)
+        if self._columns & _HEADERS:
+            self._fill_headers(row, rows, base, fields)
+        self.rows += rows
+        return 0
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _add_headers(self, p: cython.p_const_uchar, end: cython.p_const_uchar, row: cython.Py_ssize_t) -> cython.int:
-        """The header list of one record; nothing of it stays when it does not fit."""
+    @cython.exceptval(-1)
+    def _fill_headers(
+        self, row: cython.Py_ssize_t, rows: cython.Py_ssize_t, base: cython.p_const_uchar, fields: cython.p_uint
+    ) -> cython.int:
+        index: cython.Py_ssize_t
+        p: cython.p_const_uchar
+        end: cython.p_const_uchar
         raw: cython.ulonglong = 0
-        remaining: cython.ulonglong
-        place: cython.p_uchar
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            return _SHORT
-        if raw & 1 or raw >> 2 > cython.cast(cython.ulonglong, end - p):
-            return _HEADER_COUNT
-        remaining = raw >> 1
-        if remaining == 0:
-            if p != end:
-                return _SIZE
-            place = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self._header_valid.data)) + (row >> 3)
-            place[0] &= ~(1 << (row & 7))
-            self._header_nulls += 1
-        else:
-            failure: cython.int = self._check_headers(p, end, remaining)
-            if failure:
-                return failure
+        remaining: cython.ulonglong = 0
+        _reserve_valid(self._header_valid, row, rows)
+        valid: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self._header_valid.data))
+        place: cython.p_uint = cython.cast(cython.p_uint, self._header_offsets.reserve(4 * rows))
+        for index in range(rows):
+            p = base + fields[4]
+            end = base + fields[5]
+            fields += _FIELDS
+            p = read_varint(p, end, 32, cython.address(remaining))
+            remaining >>= 1
+            if remaining == 0:
+                _clear_bit(valid, row + index)
+                self._header_nulls += 1
             while remaining:
                 p = read_varint(p, end, 32, cython.address(raw))
                 self._add_name(p, raw >> 1)
                 p += raw >> 1
                 p = read_varint(p, end, 32, cython.address(raw))
                 if raw == 1:
-                    self._add_value(p, -1)
+                    self._header_values.add(self._header_count, p, -1)
                 else:
-                    self._add_value(p, cython.cast(cython.longlong, raw >> 1))
+                    self._header_values.add(self._header_count, p, cython.cast(cython.longlong, raw >> 1))
                     p += raw >> 1
                 self._header_count += 1
                 remaining -= 1
-        place = (
-            cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self._header_offsets.data)) + self._header_offsets.used
-        )
-        cython.cast(cython.p_uint, place)[0] = cython.cast(cython.uint, self._header_count)
-        self._header_offsets.used += 4
+            place[index] = cython.cast(cython.uint, self._header_count)
+        self._header_offsets.used += 4 * rows
         return 0
 
     @cython.cfunc
-    @cython.exceptval(check=False)
-    def _check_headers(
-        self, p: cython.p_const_uchar, end: cython.p_const_uchar, remaining: cython.ulonglong
-    ) -> cython.int:
-        raw: cython.ulonglong = 0
+    @cython.exceptval(-1)
+    def _add_name(self, p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.int:
+        """A header's name as valid UTF-8, whatever its bytes are: Arrow's strings must be."""
+        index: cython.Py_ssize_t
+        for index in range(size):
+            if p[index] > 127:
+                name = PyUnicode_DecodeUTF8(cython.cast(cython.p_const_char, p), size, "replace")
+                encoded: bytes = name.encode()
+                start = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(encoded))
+                return self._header_names.add(self._header_count, start, PyBytes_GET_SIZE(encoded))
+        return self._header_names.add(self._header_count, p, size)
+
+    def finish(self):
+        """The columns; the appender is not to be used any more."""
+        columns: cython.int = self._columns
+        headers = None
+        if columns & _HEADERS:
+            headers = HeaderBuffers(
+                self._header_valid.finish(),
+                self._header_nulls,
+                self._header_offsets.finish(),
+                self._header_count,
+                self._header_names.finish(),
+                self._header_values.finish(),
+            )
+        return ColumnBuffers(
+            self.rows,
+            self._offset.finish() if columns & _OFFSET else None,
+            self._timestamp.finish() if columns & _TIMESTAMP else None,
+            self._key.finish() if columns & _KEY else None,
+            self._value.finish() if columns & _VALUE else None,
+            headers,
+        )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _check_all_headers(base: cython.p_const_uchar, fields: cython.p_uint, records: cython.Py_ssize_t) -> cython.int:
+    """0 when the headers of all records fit; reading them needs no checks any more."""
+    p: cython.p_const_uchar
+    end: cython.p_const_uchar
+    raw: cython.ulonglong = 0
+    remaining: cython.ulonglong = 0
+    while records:
+        p = base + fields[4]
+        end = base + fields[5]
+        fields += _FIELDS
+        records -= 1
+        p = read_varint(p, end, 32, cython.address(remaining))
+        if p == cython.NULL:
+            return _SHORT
+        # A header takes two bytes at least.
+        if remaining & 1 or remaining >> 2 > cython.cast(cython.ulonglong, end - p):
+            return _HEADER_COUNT
+        remaining >>= 1
         while remaining:
             p = read_varint(p, end, 32, cython.address(raw))
             if p == cython.NULL or raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
@@ -502,61 +633,6 @@ class ColumnAppender:
                     return _BAD_HEADER
                 p += raw >> 1
             remaining -= 1
-        return 0 if p == end else _SIZE
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _add_name(self, p: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.int:
-        """A header's name as valid UTF-8, whatever its bytes are: Arrow's strings must be."""
-        index: cython.Py_ssize_t
-        for index in range(size):
-            if p[index] > 127:
-                name = PyUnicode_DecodeUTF8(cython.cast(cython.p_const_char, p), size, "replace")
-                encoded: bytes = name.encode()
-                size = PyBytes_GET_SIZE(encoded)
-                self._header_names.reserve(self._header_count, 1, size)
-                p = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(encoded))
-                self._header_names.add(self._header_count, p, size, 0, 0)
-                return 0
-        self._header_names.reserve(self._header_count, 1, size)
-        self._header_names.add(self._header_count, p, size, 0, 0)
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _add_value(self, p: cython.p_const_uchar, size: cython.longlong) -> cython.int:
-        self._header_values.reserve(self._header_count, 1, max(size, 0))
-        self._header_values.add(self._header_count, p, size, 0, 0)
-        return 0
-
-    def finish(self):
-        """The columns; the appender is not to be used any more."""
-        columns: cython.int = self._columns
-        rows: cython.Py_ssize_t = self.rows
-        headers = None
-        key = None
-        value = None
-        if columns & _HEADERS:
-            self._header_valid.used = (rows + 7) >> 3
-            headers = HeaderBuffers(
-                self._header_valid.finish(),
-                self._header_nulls,
-                self._header_offsets.finish(),
-                self._header_count,
-                self._header_names.finish(),
-                self._header_values.finish(),
-            )
-        if columns & _KEY:
-            self._key.valid.used = (rows + 7) >> 3
-            key = self._key.finish()
-        if columns & _VALUE:
-            self._value.valid.used = (rows + 7) >> 3
-            value = self._value.finish()
-        return ColumnBuffers(
-            rows,
-            self._offset.finish() if columns & _OFFSET else None,
-            self._timestamp.finish() if columns & _TIMESTAMP else None,
-            key,
-            value,
-            headers,
-        )
+        if p != end:
+            return _SIZE
+    return 0

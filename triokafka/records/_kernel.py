@@ -221,25 +221,15 @@ def _size_of(data):
 
 
 @cython.cfunc
-@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def read_varint(
+def _read_long_varint(
     p: cython.p_const_uchar, end: cython.p_const_uchar, bits: cython.int, out: cython.p_ulonglong
 ) -> cython.p_const_uchar:
     """Read an unsigned varint of at most ``bits`` bits; returns the place after it, or NULL."""
     byte: cython.ulonglong
-    value: cython.ulonglong
-    shift: cython.int
-    if p >= end:
-        return cython.NULL
-    byte = p[0]
-    p += 1
-    if byte < 128:
-        out[0] = byte
-        return p
-    value = byte & 0x7F
-    shift = 7
+    value: cython.ulonglong = 0
+    shift: cython.int = 0
     while p < end and shift < bits:
         byte = p[0]
         p += 1
@@ -253,6 +243,24 @@ def read_varint(
             return p
         shift += 7
     return cython.NULL
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def read_varint(
+    p: cython.p_const_uchar, end: cython.p_const_uchar, bits: cython.int, out: cython.p_ulonglong
+) -> cython.p_const_uchar:
+    """The same; one and two bytes, which is nearly all there are, without a call."""
+    if end - p >= 2:
+        if p[0] < 128:
+            out[0] = p[0]
+            return p + 1
+        if p[1] < 128:
+            out[0] = (p[0] & 0x7F) | (cython.cast(cython.uint, p[1]) << 7)
+            return p + 2
+    return _read_long_varint(p, end, bits, out)
 
 
 @cython.cfunc
