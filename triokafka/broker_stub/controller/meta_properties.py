@@ -60,7 +60,9 @@ def open_directories(
     for directory in directories:
         path = os.path.join(directory, FILE_NAME)
         try:
-            storage.make_dirs(directory)
+            if not storage.exists(directory):
+                storage.make_dirs(directory)
+                storage.sync_dir(os.path.dirname(directory.rstrip("/")) or ".")
             if storage.exists(path):
                 found[directory] = parse_properties(storage.read_file(path).decode("utf-8"), source=path)
         except (OSError, UnicodeDecodeError) as error:

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.broker_stub.controller.clusters import cluster, replayed, topic
+from triokafka import errors
+from triokafka.broker_stub.controller import EndpointImage, MetadataImage
+from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, ClusterControl
+from triokafka.broker_stub.controller.features import SUPPORTED
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.protocol.stored.cluster_metadata import BrokerRegistrationChangeRecord
+
+SESSION = 9.0
+
+
+def control() -> ClusterControl:
+    return ClusterControl("cluster-a", SESSION, unclean=lambda image, name: False)
+
+
+def registration(broker_id: int = 1, incarnation: int = 1, cluster_id: str = "cluster-a") -> BrokerRegistration:
+    return BrokerRegistration(
+        broker_id=broker_id,
+        incarnation_id=uuid.UUID(int=incarnation),
+        cluster_id=cluster_id,
+        endpoints=(EndpointImage("PLAINTEXT", "host", 9092),),
+        features=SUPPORTED,
+        rack="r",
+        directories=(uuid.UUID(int=5),),
+    )
+
+
+class Rig:
+    """A control with the image that its records lead to."""
+
+    def __init__(self, image: MetadataImage | None = None) -> None:
+        self.control = control()
+        self.image = cluster(brokers=()) if image is None else image
+
+    def apply(self, outcome: Outcome[object]) -> None:
+        self.image = replayed(outcome.records, self.image)
+
+    def register(self, now: float = 0.0, *, broker_id: int = 1, incarnation: int = 1) -> int:
+        outcome = self.control.register(
+            self.image, registration(broker_id, incarnation), now=now, next_offset=self.image.offset + 1
+        )
+        self.image = replayed(outcome.records, self.image)
+        return outcome.response
+
+    def beat(
+        self, now: float = 0.0, *, broker_id: int = 1, fence: bool = False, stop: bool = False, behind: int = 0
+    ) -> tuple[bool, bool, bool]:
+        """Heartbeat with the registered epoch; returns caught up, fenced, should shut down."""
+        beat = BrokerHeartbeat(
+            broker_id, self.image.brokers[broker_id].broker_epoch, self.image.offset - behind, fence, stop
+        )
+        outcome = self.control.heartbeat(self.image, beat, now=now)
+        self.image = replayed(outcome.records, self.image)
+        reply = outcome.response
+        return reply.is_caught_up, reply.is_fenced, reply.should_shut_down
+
+
+def test_new_broker_is_registered_fenced_with_its_offset_as_epoch() -> None:
+    """(`cluster/KRB-05`, KRC-06, KRC-08)"""
+    rig = Rig()
+    offset = rig.image.offset + 1
+    assert rig.register() == offset
+    made = rig.image.brokers[1]
+    assert made.fenced and made.broker_epoch == offset
+    assert made.endpoints == (EndpointImage("PLAINTEXT", "host", 9092),)
+    assert (made.rack, made.directories, made.features) == ("r", (uuid.UUID(int=5),), dict(SUPPORTED))
+
+
+def test_broker_of_another_cluster_is_refused() -> None:
+    """(`cluster/` section 19: cluster id check)"""
+    with pytest.raises(errors.InconsistentClusterIdError):
+        control().register(cluster(brokers=()), registration(cluster_id="b"), now=0.0, next_offset=1)
+
+
+def test_second_process_with_the_same_id_is_refused_while_the_first_lives_and_taken_after() -> None:
+    """(`cluster/KRC-04`, KRC-05, KRC-10)"""
+    rig = Rig()
+    first = rig.register()
+    rig.beat(1.0)
+    with pytest.raises(errors.DuplicateBrokerRegistrationError):
+        rig.register(1.0 + SESSION, incarnation=2)
+    assert rig.register(1.0 + SESSION + 0.001, incarnation=2) > first
+    assert rig.image.brokers[1].fenced
+
+
+def test_fenced_broker_may_be_replaced_at_once() -> None:
+    """(`cluster/KRC-05`, KRC-10)"""
+    rig = Rig()
+    rig.register()
+    rig.register(incarnation=2)
+    assert rig.image.brokers[1].incarnation_id == uuid.UUID(int=2)
+
+
+def test_same_process_registers_again_with_its_epoch_and_stays_unfenced() -> None:
+    """(`cluster/KRC-04`, KRC-08; section 19: amend keeps the epoch)"""
+    rig = Rig()
+    epoch = rig.register()
+    rig.beat()
+    assert rig.register(2.0) == epoch
+    assert not rig.image.brokers[1].fenced
+
+
+def test_broker_that_lacks_a_feature_level_is_refused() -> None:
+    """(`cluster/KRC-07`)"""
+    old = replace(registration(), features={"metadata.version": (7, 20)})
+    with pytest.raises(errors.UnsupportedVersionError, match=r"metadata\.version"):
+        control().register(cluster(brokers=()), old, now=0.0, next_offset=1)
+
+
+def test_heartbeats_of_strangers_and_of_old_epochs_are_refused() -> None:
+    """(`cluster/KRC-06`)"""
+    rig = Rig()
+    rig.register()
+    with pytest.raises(errors.BrokerIdNotRegisteredError):
+        rig.control.heartbeat(rig.image, BrokerHeartbeat(7, 0, 0), now=0.0)
+    with pytest.raises(errors.StaleBrokerEpochError):
+        rig.control.heartbeat(rig.image, BrokerHeartbeat(1, 0, 0), now=0.0)
+
+
+def test_broker_is_unfenced_when_it_wants_to_be_and_has_all_metadata() -> None:
+    """(`cluster/KRC-12`, KRC-13, KRC-16)"""
+    rig = Rig()
+    rig.register()
+    assert rig.beat(fence=True) == (True, True, False)
+    assert rig.beat(behind=1) == (False, True, False)
+    assert rig.image.brokers[1].fenced
+    assert rig.beat() == (True, False, False)
+    assert not rig.image.brokers[1].fenced
+
+
+def test_fenced_broker_may_stop_at_once() -> None:
+    """(`cluster/KRC-13`)"""
+    rig = Rig()
+    rig.register()
+    assert rig.beat(stop=True) == (True, True, True)
+
+
+def test_heartbeat_that_changes_nothing_writes_nothing() -> None:
+    """(`cluster/KRC-16`)"""
+    rig = Rig()
+    rig.register()
+    rig.beat()
+    offset = rig.image.offset
+    rig.beat(3.0)
+    assert rig.image.offset == offset
+
+
+def test_broker_that_wants_to_be_fenced_gives_up_what_it_leads() -> None:
+    """(`cluster/KRC-14`, KRC-20)"""
+    rig = Rig()
+    rig.register()
+    rig.beat()
+    rig.image = replayed(topic("t", [1]), rig.image)
+    assert rig.beat(fence=True) == (True, True, False)
+    assert rig.image.brokers[1].fenced
+    assert rig.image.topics["t"].partitions[0].leader == -1
+
+
+def test_stopping_broker_waits_until_everybody_knows_the_new_leaders() -> None:
+    """(`cluster/KRC-14`, KRC-15, CSD-02)"""
+    rig = Rig()
+    for broker_id in (1, 2):
+        rig.register(broker_id=broker_id, incarnation=broker_id)
+        rig.beat(broker_id=broker_id)
+    rig.image = replayed([*topic("t", [1, 2]), *topic("alone", [1], number=8)], rig.image)
+    assert rig.beat(stop=True) == (True, False, False)
+    assert rig.image.brokers[1].in_controlled_shutdown and not rig.image.brokers[1].fenced
+    assert rig.image.topics["t"].partitions[0].leader == 2
+    assert rig.image.topics["alone"].partitions[0].leader == 1
+    assert rig.beat(stop=True) == (True, False, False)
+    rig.beat(broker_id=2)
+    assert rig.beat(stop=True) == (True, True, True)
+    assert rig.image.brokers[1].fenced
+    assert rig.image.topics["alone"].partitions[0].leader == -1
+
+
+def test_only_broker_stops_at_once() -> None:
+    """(`cluster/CSD-02`: replication factor one is left alone)"""
+    rig = Rig()
+    rig.register()
+    rig.beat()
+    rig.image = replayed(topic("t", [1]), rig.image)
+    assert rig.beat(stop=True) == (True, True, True)
+
+
+def test_silent_brokers_are_fenced_one_at_a_time_the_oldest_first() -> None:
+    """(`cluster/KRC-18`, KRC-19)"""
+    rig = Rig()
+    for broker_id, at in ((1, 1.0), (2, 0.0), (3, 5.0)):
+        rig.register(at, broker_id=broker_id, incarnation=broker_id)
+        rig.beat(at, broker_id=broker_id)
+    assert rig.control.oldest_session(rig.image) == (2, SESSION)
+    late = 1.0 + SESSION + 0.001
+    for expected in (2, 1, None):
+        outcome = rig.control.fence_stale(rig.image, now=late)
+        assert outcome.response == expected
+        rig.image = replayed(outcome.records, rig.image)
+    assert [rig.image.brokers[i].fenced for i in (1, 2, 3)] == [True, True, False]
+
+
+def test_fence_record_comes_last_and_names_the_epoch() -> None:
+    """(`cluster/KRC-20`)"""
+    image = cluster(topic("t", [1]))
+    records = control().fence(image, image.brokers[1])
+    last = records[-1]
+    assert isinstance(last, BrokerRegistrationChangeRecord)
+    assert (last.broker_id, last.broker_epoch, last.fenced) == (1, 101, 1)
+    assert len(records) == 2

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.unit.broker_stub.controller.clusters import CONFIG, cluster, replayed, topic
+from triokafka import errors
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller import MetadataImage
+from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.outcome import ItemError
+from triokafka.protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from triokafka.protocol.api.incremental_alter_configs import AlterableConfig as Change
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterConfigsResource as ChangedResource,
+)
+from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from triokafka.protocol.stored.cluster_metadata import ConfigRecord
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+IMAGE = cluster(topic("t", [1], configs={"retention.ms": "5", "cleanup.policy": "compact"}))
+
+
+def control(config: BrokerConfig = CONFIG) -> ConfigurationControl:
+    return ConfigurationControl(config)
+
+
+def replacing(
+    values: Mapping[str, str | None], *, resource_type: int = TOPIC, name: str = "t", validate_only: bool = False
+) -> AlterConfigsRequest:
+    configs = [AlterableConfig(name=key, value=value) for key, value in values.items()]
+    return AlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)],
+        validate_only=validate_only,
+    )
+
+
+def changing(
+    *changes: tuple[int, str, str | None], resource_type: int = TOPIC, name: str = "t", validate_only: bool = False
+) -> IncrementalAlterConfigsRequest:
+    configs = [Change(name=key, config_operation=operation, value=value) for operation, key, value in changes]
+    return IncrementalAlterConfigsRequest(
+        resources=[ChangedResource(resource_type=resource_type, resource_name=name, configs=configs)],
+        validate_only=validate_only,
+    )
+
+
+def after(request: IncrementalAlterConfigsRequest, image: MetadataImage = IMAGE) -> MetadataImage:
+    outcome = control().incremental_alter_configs(image, request)
+    assert [response.error_message for response in outcome.response.responses] == [None]
+    return replayed(outcome.records, image)
+
+
+class TestIncrementalAlterConfigs:
+    def test_keys_are_set_and_deleted_and_others_stay(self) -> None:
+        image = after(changing((SET, "retention.bytes", "100"), (DELETE, "retention.ms", None)))
+        assert image.topic_configs("t") == {"cleanup.policy": "compact", "retention.bytes": "100"}
+
+    def test_lists_grow_and_shrink(self) -> None:
+        image = after(changing((APPEND, "cleanup.policy", "delete,compact")))
+        assert image.topic_configs("t")["cleanup.policy"] == "compact,delete"
+        image = after(changing((SUBTRACT, "cleanup.policy", "compact")), image)
+        assert image.topic_configs("t")["cleanup.policy"] == "delete"
+
+    def test_appending_starts_from_the_default(self) -> None:
+        image = cluster(topic("t", [1]))
+        assert after(changing((APPEND, "cleanup.policy", "compact")), image).topic_configs("t") == {
+            "cleanup.policy": "delete,compact"
+        }
+
+    def test_last_deletion_leaves_no_trace(self) -> None:
+        image = after(changing((DELETE, "retention.ms", None), (DELETE, "cleanup.policy", None)))
+        assert not image.configs
+
+    def test_value_that_is_there_already_writes_nothing_for_a_topic_but_again_for_a_broker(self) -> None:
+        same = control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "5")))
+        assert same.records == []
+        request = changing((SET, "log.retention.ms", "5"), resource_type=BROKER, name="1")
+        image = replayed(control().incremental_alter_configs(IMAGE, request).records, IMAGE)
+        assert len(control().incremental_alter_configs(image, request).records) == 1
+
+    def test_validate_only_writes_nothing(self) -> None:
+        outcome = control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "9"), validate_only=True))
+        assert outcome.records == [] and outcome.response.responses[0].error_code == 0
+
+    @pytest.mark.parametrize(
+        ("request_", "error"),
+        [
+            (changing((SET, "retention.ms", "5"), name="nope"), errors.UnknownTopicOrPartitionError),
+            (changing((SET, "retention.ms", "5"), name=""), errors.InvalidRequestError),
+            (changing((SET, "retention.ms", "5"), name="a b"), errors.InvalidTopicError),
+            (changing((SET, "retention.mss", "5")), errors.InvalidConfigurationError),
+            (changing((SET, "retention.ms", "x")), errors.InvalidConfigurationError),
+            (changing((SET, "retention.ms", "-2")), errors.InvalidConfigurationError),
+            (changing((SET, "retention.ms", None)), errors.InvalidRequestError),
+            (changing((APPEND, "retention.ms", "5")), errors.InvalidConfigurationError),
+            (changing((APPEND, "nope", "5")), errors.InvalidConfigurationError),
+            (changing((APPEND, "cleanup.policy", "none")), errors.InvalidConfigurationError),
+            (changing((9, "retention.ms", "5")), errors.InvalidRequestError),
+            (changing((SET, "retention.ms", "5"), (DELETE, "retention.ms", None)), errors.InvalidRequestError),
+            (changing((SET, "retention.ms", "5"), resource_type=3), errors.InvalidRequestError),
+            (changing((SET, "x", "5"), resource_type=8, name="1"), errors.InvalidRequestError),
+            (changing((SET, "x", "5"), resource_type=32, name="g"), errors.InvalidRequestError),
+            (changing((SET, "log.retention.ms", "5"), resource_type=BROKER, name="2"), errors.InvalidRequestError),
+            (changing((SET, "log.retention.ms", "5"), resource_type=BROKER, name="x"), errors.InvalidRequestError),
+            (changing((SET, "log.retention.ms", "x"), resource_type=BROKER, name="1"), errors.InvalidRequestError),
+            (changing((SET, "log.retenton.ms", "5"), resource_type=BROKER, name="1"), errors.InvalidRequestError),
+            (changing((SET, "node.id", "5"), resource_type=BROKER, name="1"), errors.InvalidRequestError),
+        ],
+    )
+    def test_each_error_has_its_code_and_words(
+        self, request_: IncrementalAlterConfigsRequest, error: type[errors.BrokerResponseError]
+    ) -> None:
+        outcome = control().incremental_alter_configs(IMAGE, request_)
+        (response,) = outcome.response.responses
+        assert response.error_code == error.code and response.error_message
+        assert outcome.records == []
+
+    def test_unknown_key_names_the_nearest(self) -> None:
+        outcome = control().incremental_alter_configs(IMAGE, changing((SET, "retention.mss", "5")))
+        assert "retention.ms" in (outcome.response.responses[0].error_message or "")
+
+    def test_one_bad_key_fails_its_resource_as_a_whole_and_no_other(self) -> None:
+        image = cluster(topic("t", [1]), topic("u", [1], number=8))
+        request = changing((SET, "retention.ms", "9"), (SET, "retention.bytes", "x"))
+        request.resources += changing((SET, "retention.ms", "9"), name="u").resources
+        outcome = control().incremental_alter_configs(image, request)
+        assert [r.error_code for r in outcome.response.responses] == [errors.InvalidConfigurationError.code, 0]
+        assert replayed(outcome.records, image).configs == {(TOPIC, "u"): {"retention.ms": "9"}}
+
+    def test_resource_that_is_there_twice_is_refused_both_times(self) -> None:
+        request = changing((SET, "retention.ms", "9"))
+        request.resources *= 2
+        outcome = control().incremental_alter_configs(IMAGE, request)
+        assert [r.error_code for r in outcome.response.responses] == [errors.InvalidRequestError.code] * 2
+
+    def test_denied_resource_is_answered_as_denied(self) -> None:
+        denied = {(TOPIC, "t"): ItemError(29, "no")}
+        outcome = control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "9")), denied=denied)
+        assert (outcome.response.responses[0].error_code, outcome.records) == (29, [])
+
+
+class TestAlterConfigs:
+    def test_keys_that_are_left_out_are_deleted(self) -> None:
+        outcome = control().alter_configs(IMAGE, replacing({"retention.bytes": "7"}))
+        assert replayed(outcome.records, IMAGE).topic_configs("t") == {"retention.bytes": "7"}
+
+    def test_nothing_is_written_for_what_stays(self) -> None:
+        outcome = control().alter_configs(IMAGE, replacing({"retention.ms": "5", "cleanup.policy": "compact"}))
+        assert outcome.records == []
+
+    @pytest.mark.parametrize(
+        ("request_", "error"),
+        [
+            (replacing({"retention.ms": "5"}, name="nope"), errors.UnknownTopicOrPartitionError),
+            (replacing({"nope": "5"}), errors.InvalidConfigurationError),
+            (replacing({"retention.ms": None}), errors.InvalidRequestError),
+            (replacing({"x": "5"}, resource_type=77), errors.InvalidRequestError),
+        ],
+    )
+    def test_each_error_has_its_code_and_words(
+        self, request_: AlterConfigsRequest, error: type[errors.BrokerResponseError]
+    ) -> None:
+        outcome = control().alter_configs(IMAGE, request_)
+        (response,) = outcome.response.responses
+        assert response.error_code == error.code and response.error_message
+        assert outcome.records == []
+
+    def test_validate_only_writes_nothing(self) -> None:
+        assert control().alter_configs(IMAGE, replacing({"retention.ms": "9"}, validate_only=True)).records == []
+
+
+class TestEffectiveConfiguration:
+    def test_topic_override_wins_over_broker_and_broker_over_cluster(self) -> None:
+        """(`cluster/PAR-03`, `broker-log/G12`)"""
+        static = control(BrokerConfig.for_tests(log_retention_ms=1, log_segment_bytes=2_000_000))
+        image = cluster(
+            topic("t", [1], configs={"retention.ms": "4"}),
+            topic("u", [1], number=8),
+            ConfigRecord(resource_type=BROKER, resource_name="", name="log.retention.ms", value="2"),
+        )
+        assert static.topic_config(image, "t").retention_ms == 4
+        assert static.topic_config(image, "u").retention_ms == 2
+        own = ConfigRecord(resource_type=BROKER, resource_name="1", name="log.retention.ms", value="3")
+        image = replayed([own], image)
+        assert static.topic_config(image, "u").retention_ms == 3
+        assert static.topic_config(image, "u").segment_bytes == 2_000_000
+        assert static.broker_config(image).log_retention_ms == 3
+
+    def test_hours_and_minutes_count_where_milliseconds_are_not_given(self) -> None:
+        """(`security-metrics-tools/EV-15`)"""
+        assert BrokerConfig.for_tests(log_retention_hours=2).topic_defaults.retention_ms == 7_200_000
+        assert (
+            BrokerConfig.for_tests(log_retention_hours=2, log_retention_minutes=1).topic_defaults.retention_ms == 60_000
+        )
+        assert BrokerConfig.for_tests(log_retention_hours=-1).topic_defaults.retention_ms == -1
+
+    def test_key_that_only_kafka_knows_does_not_hide_the_others(self) -> None:
+        image = cluster(topic("t", [1], configs={"retention.ms": "4", "from.the.future": "x"}))
+        assert control().topic_config(image, "t").retention_ms == 4
