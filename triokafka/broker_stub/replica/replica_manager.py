@@ -140,7 +140,7 @@ class ReplicaManager:
         if partition is not None:
             return partition
         topic = image.topics[topic_partition.topic]
-        # Also for a log that is there: it was opened with the broker's defaults, maybe for an earlier topic of the name.
+        # Also for a log that is there: it was opened with the defaults, maybe for an earlier topic of that name.
         log = self.logs.create(
             topic_partition, topic.topic_id, self.logs.config_for(image.topic_configs(topic_partition.topic))
         )
