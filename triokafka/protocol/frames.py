@@ -155,12 +155,18 @@ def decode_response_header(response_type: type[Response], frame: Buffer, *, vers
 def decode_response(response_type: type[_R], frame: Buffer, *, version: int) -> tuple[int, _R]:
     """Read a whole response: correlation id and message.
 
+    Bytes behind the message are let be, as Java's client does: librdkafka's mock appends some.
+
     Raises:
         ProtocolError: it is truncated or malformed.
         UnsupportedVersionError: the response has no such version.
     """
     correlation_id, position = decode_response_header(response_type, frame, version=version)
-    return correlation_id, response_type.decode(frame, version, position)
+    try:
+        return correlation_id, response_type.decode(frame, version, position)
+    except ProtocolError:
+        # Slower, and needed only for brokers that write too much; everything else fails here once more.
+        return correlation_id, response_type.decode_prefix(frame, version, position)
 
 
 def _skip_tags(frame: Buffer, position: int, path: str) -> int:
