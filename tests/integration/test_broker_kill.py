@@ -97,7 +97,7 @@ async def test_every_acknowledged_record_and_position_survives_twenty_kills(tmp_
     seed = int(os.environ.get("TRIOKAFKA_TEST_SEED", "0")) or random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     choices = random.Random(seed)
-    broker = BrokerProcess(tmp_path / "data", settings={"log.segment.bytes": "200000"})
+    broker = BrokerProcess(tmp_path / "data", settings={"log.segment.bytes": "1048576"})
     ledger, stop = Ledger(), trio.Event()
     try:
         bootstrap = await trio.to_thread.run_sync(broker.start)

@@ -27,6 +27,7 @@ from triokafka.protocol.api.fetch import (
 )
 from triokafka.structs import TopicPartition
 
+_LEADER_HINTS_SINCE: Final = 12
 _TOPIC_IDS_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
 
@@ -82,7 +83,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     return FetchResponse(
         error_code=answered.error_code,
         session_id=answered.session_id,
-        responses=_responses(answered.outcomes, by_id=by_id, read_committed=parameters.read_committed),
+        responses=_responses(answered.outcomes, context.version, read_committed=parameters.read_committed),
     )
 
 
@@ -121,7 +122,7 @@ def _resolve(topic: TopicKey, partition: int, context: RequestContext) -> tuple[
 
 
 def _responses(
-    outcomes: Mapping[PartitionKey, ReadOutcome], *, by_id: bool, read_committed: bool
+    outcomes: Mapping[PartitionKey, ReadOutcome], version: int, *, read_committed: bool
 ) -> list[FetchableTopicResponse]:
     topics: dict[TopicKey, FetchableTopicResponse] = {}
     for (topic, number), outcome in outcomes.items():
@@ -132,11 +133,11 @@ def _responses(
                 response.topic_id = topic
             else:
                 response.topic = topic
-        response.partitions.append(_partition(number, outcome, read_committed))
+        response.partitions.append(_partition(number, outcome, version, read_committed=read_committed))
     return list(topics.values())
 
 
-def _partition(number: int, outcome: ReadOutcome, read_committed: bool) -> PartitionData:
+def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committed: bool) -> PartitionData:
     data = PartitionData(
         partition_index=number,
         error_code=outcome.error_code,
@@ -149,7 +150,7 @@ def _partition(number: int, outcome: ReadOutcome, read_committed: bool) -> Parti
     if outcome.diverging_epoch is not None:
         epoch, end_offset = outcome.diverging_epoch
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    if outcome.leader_hint is not None:
+    if outcome.leader_hint is not None and version >= _LEADER_HINTS_SINCE:
         leader_id, leader_epoch = outcome.leader_hint
         data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
     return data

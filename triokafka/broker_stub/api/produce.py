@@ -85,7 +85,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             key = TopicPartition(name, data.index)
             try:
                 context.broker.faults.check(0, name, data.index)
-                if key in entries:
+                if entries.pop(key, None) is not None or (number, data.index) in refused:
                     raise errors.InvalidRequestError(f"{key} is in the request twice")
                 entries[key] = _checked(data.records, context.version)
             except errors.BrokerResponseError as failure:

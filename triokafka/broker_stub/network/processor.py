@@ -100,7 +100,7 @@ class ConnectionProcessor:
             if answer.parts:
                 await stream.send(*answer.parts)
             if answer.throttle_ms:
-                await trio.sleep(
-                    answer.throttle_ms / 1000
-                )  # after the answer: the client may, but need not, obey (Z20)
+                # After the answer, which tells the client; it may obey, but need not (Z20).
+                await trio.sleep(answer.throttle_ms / 1000)
+                self.idle_since = world.now()
             await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in

@@ -22,7 +22,7 @@ async def test_frames_come_out_whole_however_the_bytes_arrive(piece: int) -> Non
     stream = ScriptedStream(*(data[i : i + piece] for i in range(0, len(data), piece)))
     reader = FrameReader(stream, max_bytes=20_000)
     for body in bodies:
-        assert await reader.read() == body
+        assert bytes(await reader.read() or b"") == body
     assert await reader.read() is None
 
 
@@ -37,7 +37,7 @@ async def test_size_out_of_bounds_is_refused_before_anything_is_allocated(size: 
 async def test_size_at_the_limit_is_accepted() -> None:
     """(`broker-log/A36`)."""
     reader = FrameReader(ScriptedStream(framed(b"x" * 1000)), max_bytes=1000)
-    assert await reader.read() == b"x" * 1000
+    assert bytes(await reader.read() or b"") == b"x" * 1000
 
 
 @pytest.mark.parametrize("data", [b"\0", b"\0\0\0", framed(b"hello")[:-1], framed(b"x" * 9000)[:5000]])
@@ -60,5 +60,5 @@ async def test_frame_may_be_changed_and_kept_while_the_next_is_read() -> None:
     first = await reader.read()
     assert first is not None
     first[0:1] = b"F"
-    assert await reader.read() == b"other"
+    assert bytes(await reader.read() or b"") == b"other"
     assert first == b"First"

@@ -1,0 +1,246 @@
+"""Claims about Fetch (`broker-log/M`, `O`, `protocol` key 1)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+import trio
+
+from tests.unit.broker_stub.api.node import batch, running_node
+from triokafka import errors
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from triokafka.records import decode_records
+from triokafka.structs import Buffer
+
+
+def values(records: Buffer | None) -> list[bytes | None]:
+    """The values in fetched bytes."""
+    return [record.value for record in decode_records(records or b"")]
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+async def test_every_version_reads_what_was_produced(version: int) -> None:
+    """From version 13 topics are named by id (`protocol` Fetch)."""
+    async with running_node() as node:
+        await node.create("t", partitions=2)
+        await node.produce("t", batch(b"a", b"b"))
+        first, second = await node.fetch("t", 0, 0, version=version)
+        assert (first.error_code, first.high_watermark, first.last_stable_offset) == (0, 2, 2)
+        assert values(first.records) == [b"a", b"b"]
+        assert (second.error_code, second.high_watermark) == (0, 0)
+        assert second.records is not None and len(second.records) == 0
+        assert first.aborted_transactions is None
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+async def test_read_committed_names_no_aborted_transactions_rather_than_null(version: int) -> None:
+    """(`broker-log/O19`)."""
+    async with running_node() as node:
+        await node.create("t")
+        (partition,) = await node.fetch("t", 0, version=version, isolation_level=1)
+        assert partition.aborted_transactions == []
+
+
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+async def test_errors_are_per_partition_and_answer_at_once(version: int) -> None:
+    """(`broker-log/M04`, `O06`, `O18`)."""
+    async with running_node() as node:
+        await node.create("t")
+        await node.produce("t", batch(b"a"))
+        out_of_range, unknown = await node.fetch("t", 5, 0, version=version, max_wait_ms=60_000, min_bytes=10**6)
+        assert out_of_range.error_code == errors.OffsetOutOfRangeError.code
+        assert out_of_range.high_watermark == 1
+        assert unknown.error_code == errors.UnknownTopicOrPartitionError.code
+        assert (unknown.high_watermark, unknown.last_stable_offset) == (-1, -1)
+
+
+async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
+    """(`broker-log/Z18`)."""
+    async with running_node() as node:
+        await node.create("t")
+        request = node.fetch_request("t", [0], version=13)
+        request.topics[0].topic_id = UUID(int=99)
+        response = await node.call(request, 13)
+        (topic,) = response.responses
+        assert (topic.topic_id, topic.partitions[0].error_code) == (UUID(int=99), errors.UnknownTopicIdError.code)
+
+
+async def test_client_with_an_old_leader_epoch_learns_the_leader() -> None:
+    """(`broker-log/Z10`, KIP-951)."""
+    async with running_node() as node:
+        await node.create("t")
+        epoch = node.broker.image.topics["t"].partitions[0].leader_epoch
+        for version in (9, 12):
+            request = node.fetch_request("t", [0], version=version)
+            request.topics[0].partitions[0].current_leader_epoch = epoch + 1
+            (partition,) = (await node.call(request, version)).responses[0].partitions
+            assert partition.error_code == errors.UnknownLeaderEpochError.code
+
+
+async def test_fetch_waits_for_data_and_is_answered_when_it_comes(autojump_clock: object) -> None:
+    """Long before the maximum wait is over (`broker-log/M13`, `cluster/PAR-13`)."""
+    async with running_node() as node:
+        await node.create("t")
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            found: list[list[bytes | None]] = []
+
+            async def fetch() -> None:
+                (partition,) = await node.fetch("t", 0, max_wait_ms=30_000)
+                found.append(values(partition.records))
+
+            nursery.start_soon(fetch)
+            await trio.testing.wait_all_tasks_blocked()
+            assert node.broker.replicas.fetch_purgatory.delayed == 1
+            assert node.broker.sockets.slots.free == node.broker.config.num_io_threads
+            await node.produce("t", batch(b"a"))
+        assert found == [[b"a"]]
+        assert trio.current_time() - start < 1
+        assert node.broker.replicas.fetch_purgatory.delayed == 0
+
+
+async def test_fetch_without_data_is_answered_empty_when_its_time_is_over(autojump_clock: object) -> None:
+    """(`broker-log/M13`)."""
+    async with running_node() as node:
+        await node.create("t")
+        start = trio.current_time()
+        (partition,) = await node.fetch("t", 0, max_wait_ms=700)
+        assert (partition.error_code, values(partition.records)) == (0, [])
+        assert 0.69 <= trio.current_time() - start <= 0.75
+
+
+async def test_fetch_waits_for_its_minimum_of_bytes_over_all_partitions(autojump_clock: object) -> None:
+    """(`broker-log/M10`)."""
+    async with running_node() as node:
+        await node.create("t", partitions=2)
+        one = batch(b"x" * 100)
+        done = trio.Event()
+
+        async def fetch() -> None:
+            parts = await node.fetch("t", 0, 0, max_wait_ms=60_000, min_bytes=2 * len(one))
+            assert [len(part.records or b"") for part in parts] == [len(one), len(one)]
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch)
+            await trio.testing.wait_all_tasks_blocked()
+            await node.produce("t", one, partition=0)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not done.is_set()
+            await node.produce("t", one, partition=1)
+            await done.wait()
+
+
+async def test_deleting_the_topic_answers_a_waiting_fetch(autojump_clock: object) -> None:
+    """With the error that tells the client why (`broker-log/M08`)."""
+    async with running_node() as node:
+        await node.create("t")
+        codes: list[int] = []
+
+        async def fetch() -> None:
+            (partition,) = await node.fetch("t", 0, max_wait_ms=60_000)
+            codes.append(partition.error_code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch)
+            await trio.testing.wait_all_tasks_blocked()
+            await node.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)
+        assert codes == [errors.UnknownTopicOrPartitionError.code]
+
+
+async def test_byte_budget_is_shared_and_the_first_batch_always_comes() -> None:
+    """(`broker-log/O10`, `O11`, `O12`)."""
+    async with running_node() as node:
+        await node.create("t", partitions=3)
+        for number in range(3):
+            await node.produce("t", batch(b"x" * 1000), partition=number)
+        one = len(batch(b"x" * 1000))
+        for max_bytes, expected in ((1, [one, 0, 0]), (2 * one, [one, one, 0]), (10 * one, [one, one, one])):
+            parts = await node.fetch("t", 0, 0, 0, max_bytes=max_bytes)
+            assert [len(part.records or b"") for part in parts] == expected
+        parts = await node.fetch("t", 0, 0, partition_max_bytes=10)
+        assert [len(part.records or b"") for part in parts] == [one, 0]
+
+
+async def test_session_answers_only_news_and_ends_when_asked() -> None:
+    """(`broker-log/P`)."""
+    async with running_node() as node:
+        await node.create("t", partitions=2)
+        await node.produce("t", batch(b"a"))
+        opened = await node.call(node.fetch_request("t", [0, 0], session_epoch=0), 11)
+        assert opened.session_id > 0
+        assert len(opened.responses[0].partitions) == 2
+
+        advanced = node.fetch_request("t", [1], session_id=opened.session_id, session_epoch=1)
+        nothing = await node.call(advanced, 11)
+        assert (nothing.error_code, nothing.session_id, nothing.responses) == (0, opened.session_id, [])
+
+        await node.produce("t", batch(b"b"), partition=1)
+        empty = node.fetch_request("t", [], session_id=opened.session_id, session_epoch=2)
+        news = await node.call(empty, 11)
+        assert [(p.partition_index, values(p.records)) for p in news.responses[0].partitions] == [(1, [b"b"])]
+
+        stale = await node.call(node.fetch_request("t", [], session_id=opened.session_id, session_epoch=2), 11)
+        assert stale.error_code == errors.InvalidFetchSessionEpochError.code
+
+        forget = node.fetch_request("t", [], session_id=opened.session_id, session_epoch=3)
+        forget.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0, 1])]
+        assert (await node.call(forget, 11)).session_id == 0
+        gone = await node.call(node.fetch_request("t", [], session_id=opened.session_id, session_epoch=4), 11)
+        assert gone.error_code == errors.FetchSessionIdNotFoundError.code
+
+
+async def test_session_by_topic_id() -> None:
+    """(`broker-log/Z29`)."""
+    async with running_node() as node:
+        await node.create("t")
+        opened = await node.call(node.fetch_request("t", [0], version=17, session_epoch=0), 17)
+        await node.produce("t", batch(b"a"))
+        news = await node.call(
+            node.fetch_request("t", [], version=17, session_id=opened.session_id, session_epoch=1), 17
+        )
+        (topic,) = news.responses
+        assert topic.topic_id == node.broker.image.topics["t"].topic_id
+        assert values(topic.partitions[0].records) == [b"a"]
+
+
+async def test_incremental_fetch_waits_for_data_of_the_whole_session(autojump_clock: object) -> None:
+    """(`broker-log/P08`)."""
+    async with running_node() as node:
+        await node.create("t", partitions=2)
+        opened = await node.call(node.fetch_request("t", [0, 0], session_epoch=0), 11)
+        told: list[int] = []
+
+        async def fetch() -> None:
+            request = node.fetch_request("t", [], session_id=opened.session_id, session_epoch=1, max_wait_ms=60_000)
+            response = await node.call(request, 11)
+            told.extend(p.partition_index for topic in response.responses for p in topic.partitions)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch)
+            await trio.testing.wait_all_tasks_blocked()
+            await node.produce("t", batch(b"a"), partition=1)
+        assert told == [1]
+
+
+async def test_limit_of_the_broker_caps_the_limit_of_the_client() -> None:
+    """(`broker-log/Z25`)."""
+    async with running_node(fetch_max_bytes=1500) as node:
+        await node.create("t", partitions=2)
+        for number in range(2):
+            await node.produce("t", batch(b"x" * 1000), partition=number)
+        parts = await node.fetch("t", 0, 0)
+        assert [bool(len(part.records or b"")) for part in parts] == [True, False]
+
+
+async def test_partition_asked_for_in_two_topics_keeps_their_order() -> None:
+    """Answers come topic by topic, in the order asked (`broker-log/O24`)."""
+    async with running_node() as node:
+        for name in ("b", "a"):
+            await node.create(name)
+        request = node.fetch_request("b", [0])
+        request.topics.append(FetchTopic(topic="a", partitions=[FetchPartition(partition_max_bytes=100)]))
+        response = await node.call(request, 11)
+        assert [topic.topic for topic in response.responses] == ["b", "a"]

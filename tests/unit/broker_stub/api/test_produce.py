@@ -1,0 +1,188 @@
+"""Claims about Produce (`broker-log/L`, `protocol` key 0)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.broker_stub.api.node import NOW_MS, batch, running_node
+from triokafka import errors
+from triokafka.broker_stub.faults import Fault
+from triokafka.broker_stub.handlers import CloseConnectionError
+from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from triokafka.records import decode_records
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+async def test_every_version_appends_and_names_the_offset(version: int) -> None:
+    """Version 13 names the topic by its id (`protocol` Produce)."""
+    async with running_node() as node:
+        await node.create("t")
+        first = await node.produce("t", batch(b"a", b"b"), version=version)
+        second = await node.produce("t", batch(b"c"), version=version, acks=1)
+        assert (first.error_code, first.base_offset, first.log_append_time_ms) == (0, 0, -1)
+        assert (second.error_code, second.base_offset) == (0, 2)
+        if version >= 5:
+            assert first.log_start_offset == 0
+        (partition,) = await node.fetch("t", 0)
+        assert [(r.offset, r.value, r.timestamp) for r in decode_records(partition.records or b"")] == [
+            (0, b"a", NOW_MS),
+            (1, b"b", NOW_MS + 1),
+            (2, b"c", NOW_MS),
+        ]
+
+
+async def test_log_append_time_is_answered_where_the_topic_stamps_records() -> None:
+    """(`protocol` Produce v2)."""
+    async with running_node() as node:
+        await node.create("t", message_timestamp_type="LogAppendTime")
+        before = node.broker.world.wall_ms()
+        produced = await node.produce("t", batch(b"a", timestamp=5))
+        assert before <= produced.log_append_time_ms <= node.broker.world.wall_ms()
+        (partition,) = await node.fetch("t", 0)
+        assert decode_records(partition.records or b"")[0].timestamp == produced.log_append_time_ms
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 32767])
+async def test_other_acks_are_refused_and_nothing_is_written(acks: int) -> None:
+    """(`broker-log/L01`, `cluster/PAR-23`)."""
+    async with running_node() as node:
+        await node.create("t")
+        assert (await node.produce("t", batch(b"a"), acks=acks)).error_code == errors.InvalidRequiredAcksError.code
+        (partition,) = await node.fetch("t", 0)
+        assert partition.high_watermark == 0
+
+
+async def test_acks_0_has_no_answer_and_an_error_closes_the_connection() -> None:
+    """(`broker-log/A33`)."""
+    async with running_node() as node:
+        await node.create("t")
+        assert await node.send(node.produce_request("t", batch(b"a"), acks=0), 9) == []
+        (partition,) = await node.fetch("t", 0)
+        assert partition.high_watermark == 1
+        with pytest.raises(CloseConnectionError, match="acks=0"):
+            await node.send(node.produce_request("t", batch(b"a"), acks=0, partition=7), 9)
+
+
+async def test_partitions_fail_one_by_one() -> None:
+    """(`broker-log/L01`)."""
+    async with running_node() as node:
+        await node.create("t", partitions=2)
+        good, bad = batch(b"a"), bytearray(batch(b"b"))
+        bad[-1] ^= 1
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[
+                TopicProduceData(
+                    name="t",
+                    partition_data=[
+                        PartitionProduceData(index=0, records=bytes(bad)),
+                        PartitionProduceData(index=1, records=good),
+                        PartitionProduceData(index=2, records=good),
+                    ],
+                ),
+                TopicProduceData(name="absent", partition_data=[PartitionProduceData(index=0, records=good)]),
+                TopicProduceData(
+                    name="__consumer_offsets", partition_data=[PartitionProduceData(index=0, records=good)]
+                ),
+            ],
+        )
+        response = await node.call(request, 9)
+        codes = [[p.error_code for p in topic.partition_responses] for topic in response.responses]
+        assert codes == [[2, 0, 3], [3], [errors.InvalidTopicError.code]]
+        assert [p.base_offset for p in response.responses[0].partition_responses] == [-1, 0, -1]
+
+
+@pytest.mark.parametrize("records", [None, b""])
+async def test_partition_without_a_batch_is_refused(records: bytes | None) -> None:
+    """(`broker-log/Z01`)."""
+    async with running_node() as node:
+        await node.create("t")
+        assert (await node.produce("t", records)).error_code == errors.InvalidRecordError.code
+
+
+async def test_partition_named_twice_is_refused_and_nothing_is_written() -> None:
+    """One batch per partition and request (`broker-log/Z01`)."""
+    async with running_node() as node:
+        await node.create("t")
+        request = node.produce_request("t", batch(b"a"))
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=0, records=batch(b"b")))
+        response = await node.call(request, 9)
+        codes = [partition.error_code for partition in response.responses[0].partition_responses]
+        assert codes == [errors.InvalidRequestError.code] * 2
+        (partition,) = await node.fetch("t", 0)
+        assert partition.high_watermark == 0
+
+
+async def test_zstd_needs_version_7() -> None:
+    """(`broker-log/Z03`)."""
+    async with running_node() as node:
+        await node.create("t")
+        compressed = batch(b"a" * 100, compression="zstd")
+        old = await node.produce("t", compressed, version=6)
+        assert old.error_code == errors.UnsupportedCompressionTypeError.code
+        assert (await node.produce("t", compressed, version=7)).error_code == 0
+
+
+async def test_transactional_id_is_refused_with_a_sentence() -> None:
+    """Transactions are not served."""
+    async with running_node() as node:
+        await node.create("t")
+        refused = await node.produce("t", batch(b"a"), transactional_id="tx")
+        assert refused.error_code == errors.InvalidRequestError.code
+        assert "transaction" in (refused.error_message or "")
+
+
+async def test_retry_of_a_batch_is_answered_as_the_first_time_and_a_gap_is_refused() -> None:
+    """(`broker-log/Z11`)."""
+    async with running_node() as node:
+        await node.create("t")
+
+        def numbered(sequence: int, value: bytes) -> bytes:
+            return batch(value, producer_id=5, producer_epoch=0, base_sequence=sequence)
+
+        assert (await node.produce("t", numbered(0, b"a"))).base_offset == 0
+        assert (await node.produce("t", numbered(1, b"b"))).base_offset == 1
+        again = await node.produce("t", numbered(0, b"a"))
+        assert (again.error_code, again.base_offset) == (0, 0)
+        gap = await node.produce("t", numbered(7, b"c"))
+        assert gap.error_code == errors.OutOfOrderSequenceNumberError.code
+
+
+async def test_too_large_a_batch_is_refused() -> None:
+    """(`broker-log/F07`)."""
+    async with running_node() as node:
+        await node.create("t", max_message_bytes="1000")
+        refused = await node.produce("t", batch(b"x" * 1000))
+        assert refused.error_code == errors.MessageSizeTooLargeError.code
+
+
+@pytest.mark.parametrize("version", [7, 8])
+async def test_records_out_of_their_time_are_named_from_version_8(version: int) -> None:
+    """(`broker-log/Z34`)."""
+    async with running_node() as node:
+        await node.create("t", message_timestamp_before_max_ms="1000")
+        refused = await node.produce("t", batch(b"old", b"old"), version=version)
+        assert refused.error_code == errors.InvalidTimestampError.code
+        assert len(refused.record_errors) == (2 if version >= 8 else 0)
+        assert (refused.error_message is not None) == (version >= 8)
+
+
+async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
+    """(`broker-log/Z18`)."""
+    async with running_node() as node:
+        await node.create("t")
+        request = node.produce_request("t", batch(b"a"), version=13)
+        request.topic_data[0].topic_id = node.broker.world.uuid()
+        response = await node.call(request, 13)
+        assert response.responses[0].topic_id == request.topic_data[0].topic_id
+        assert response.responses[0].partition_responses[0].error_code == errors.UnknownTopicIdError.code
+
+
+async def test_armed_fault_fails_its_partition_once() -> None:
+    """The rest of the request stays real."""
+    async with running_node() as node:
+        await node.create("t")
+        node.broker.faults.arm(Fault(errors.NotLeaderForPartitionError, api_key=0, topic="t"))
+        assert (await node.produce("t", batch(b"a"))).error_code == errors.NotLeaderForPartitionError.code
+        assert (await node.produce("t", batch(b"a"))).base_offset == 0
