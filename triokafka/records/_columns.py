@@ -41,7 +41,7 @@ _TIMESTAMP = cython.declare(cython.int, TIMESTAMP)
 _VALUE = cython.declare(cython.int, VALUE)
 _LARGEST = cython.declare(cython.Py_ssize_t, MAX_COLUMN_BYTES)
 _SMALLEST_RECORD = cython.declare(cython.Py_ssize_t, 6)
-_FIELDS = cython.declare(cython.Py_ssize_t, 6)
+_FIELDS = cython.declare(cython.Py_ssize_t, 4)
 
 # What the loop can find wrong with a record; 0 is nothing.
 _SHORT = cython.declare(cython.int, 1)
@@ -109,6 +109,79 @@ def read_varint(
 
 
 @cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _read_short_varint(p: cython.p_const_uchar, out: cython.p_uint) -> cython.p_const_uchar:
+    """Read an unsigned varint of one or two bytes, NULL when it is longer; two bytes are known to be there."""
+    first: cython.uint = p[0]
+    if first < 128:
+        out[0] = first
+        return p + 1
+    second: cython.uint = p[1]
+    out[0] = (first & 0x7F) | (second << 7)
+    return p + 2 if second < 128 else cython.NULL
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _find_short_fields(
+    p: cython.p_const_uchar,
+    base: cython.p_const_uchar,
+    stop: cython.p_const_uchar,
+    delta: cython.p_longlong,
+    time: cython.p_longlong,
+    fields: cython.p_uint,
+) -> cython.p_const_uchar:
+    """``_find_fields`` for a record like most: all numbers short, nothing wrong. NULL says: look closer.
+
+    At least 16 bytes are there at ``p``, so that the numbers up to the key can be read before anything is compared.
+    """
+    size: cython.uint = 0
+    raw_time: cython.uint = 0
+    raw_delta: cython.uint = 0
+    raw: cython.uint = 0
+    p = _read_short_varint(p, cython.address(size))
+    if p == cython.NULL or (size >> 1) > stop - p:
+        return cython.NULL
+    end: cython.p_const_uchar = p + (size >> 1)
+    p = _read_short_varint(p + 1, cython.address(raw_time))  # the attributes byte before it is unused
+    if p == cython.NULL:
+        return cython.NULL
+    p = _read_short_varint(p, cython.address(raw_delta))
+    if p == cython.NULL or (size | raw_delta) & 1:
+        return cython.NULL
+    time[0] = (raw_time >> 1) ^ -cython.cast(cython.longlong, raw_time & 1)
+    delta[0] = raw_delta >> 1
+    p = _read_short_varint(p, cython.address(raw))
+    if p == cython.NULL:
+        return cython.NULL
+    fields[0] = cython.cast(cython.uint, p - base)
+    if raw == 1:
+        fields[1] = 0
+    else:
+        fields[1] = (raw >> 1) + 1
+        p += raw >> 1
+        if raw & 1:
+            return cython.NULL
+    if end - p < 2:
+        return cython.NULL
+    p = _read_short_varint(p, cython.address(raw))
+    if p == cython.NULL:
+        return cython.NULL
+    fields[2] = cython.cast(cython.uint, p - base)
+    if raw == 1:
+        fields[3] = 0
+    else:
+        fields[3] = (raw >> 1) + 1
+        if raw & 1 or (raw >> 1) > end - p:
+            return cython.NULL
+    return end
+
+
+@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _find_fields(
@@ -123,20 +196,37 @@ def _find_fields(
     offsets: cython.p_longlong,
     timestamps: cython.p_longlong,
     fields: cython.p_uint,
+    ends: cython.p_uint,
     failure: cython.p_int,
 ) -> cython.Py_ssize_t:
     """Walk over ``records`` records: their offsets, their timestamps, and where key, value and headers lie.
 
-    ``fields`` gets six numbers per record, positions counted from ``base``: key, its size plus 1 (0 is null), the same
-    of the value, headers, end. Returns how many records are right; if that is not all, ``failure`` says why.
+    ``fields`` gets four numbers per record, positions counted from ``base``: key, its size plus 1 (0 is null), the same
+    of the value; ``ends``, unless NULL, where the record ends. Returns how many records are right; if that is not all,
+    ``failure`` says why.
     """
     p: cython.p_const_uchar = place[0]
     end: cython.p_const_uchar
     previous_delta: cython.longlong = previous_place[0]
-    delta: cython.longlong
+    delta: cython.longlong = 0
+    time: cython.longlong = 0
     raw: cython.ulonglong = 0
     index: cython.Py_ssize_t = 0
     while index < records:
+        if stop - p >= 16:
+            end = _find_short_fields(p, base, stop, cython.address(delta), cython.address(time), fields)
+            if end != cython.NULL and delta > previous_delta and delta <= last_delta:
+                offsets[index] = base_offset + delta
+                timestamps[index] = cython.cast(
+                    cython.longlong, (base_timestamp + cython.cast(cython.ulonglong, time)) * 1000
+                )
+                if ends != cython.NULL:
+                    ends[index] = cython.cast(cython.uint, end - base)
+                fields += _FIELDS
+                p = end
+                previous_delta = delta
+                index += 1
+                continue
         p = read_varint(p, stop, 32, cython.address(raw))
         if p == cython.NULL:
             failure[0] = _SHORT
@@ -188,12 +278,13 @@ def _find_fields(
                 break
             fields[3] = cython.cast(cython.uint, (raw >> 1) + 1)
             p += raw >> 1
-        fields[4] = cython.cast(cython.uint, p - base)
-        fields[5] = cython.cast(cython.uint, end - base)
+        if ends != cython.NULL:
+            ends[index] = cython.cast(cython.uint, end - base)
         fields += _FIELDS
         p = end
         previous_delta = delta
         index += 1
+    if failure[0] == 0:
         place[0] = p
     previous_place[0] = previous_delta
     return index
@@ -377,6 +468,7 @@ class ColumnAppender:
     _columns: cython.int
     _views: cython.bint
     _fields: _Growing
+    _ends: _Growing
     _offset: _Growing
     _timestamp: _Growing
     _key: _Binary
@@ -392,6 +484,7 @@ class ColumnAppender:
         self._columns = columns
         self._views = views
         self._fields = _Growing()
+        self._ends = _Growing()
         self._offset = _Growing()
         self._timestamp = _Growing()
         self._key = _Binary(views)
@@ -444,6 +537,9 @@ class ColumnAppender:
             offsets = cython.cast(cython.p_longlong, self._offset.reserve(8 * records + 8))
             timestamps = cython.cast(cython.p_longlong, self._timestamp.reserve(8 * records + 8))
             fields = cython.cast(cython.p_uint, self._fields.reserve(4 * _FIELDS * (records + 1)))
+            ends: cython.p_uint = cython.NULL
+            if self._columns & _HEADERS:
+                ends = cython.cast(cython.p_uint, self._ends.reserve(4 * (records + 1)))
             before: cython.p_const_uchar
             delta_before: cython.longlong
             walked: cython.Py_ssize_t
@@ -462,6 +558,7 @@ class ColumnAppender:
                     offsets,
                     timestamps,
                     fields,
+                    ends,
                     cython.address(failure),
                 )
                 if walked and offsets[0] >= from_offset:
@@ -483,11 +580,12 @@ class ColumnAppender:
                     offsets,
                     timestamps,
                     fields,
+                    ends,
                     cython.address(failure),
                 )
                 index += walked
             if failure == 0 and self._columns & _HEADERS:
-                failure = _check_all_headers(base, fields, records)
+                failure = _check_all_headers(base, fields, ends, records)
             if failure:
                 raise corrupt_record("", 0, base_offset, index, _REASONS[failure])
             if index == count and p != stop:
@@ -495,7 +593,7 @@ class ColumnAppender:
             if timestamp_type == 1:
                 for walked in range(records):
                     timestamps[walked] = cython.cast(cython.longlong, cython.cast(cython.ulonglong, append_time) * 1000)
-            self._fill(records, base, fields, number, cython.cast(cython.uint, shift + position))
+            self._fill(records, base, fields, ends, number, cython.cast(cython.uint, shift + position))
             return position + (p - base), index, previous_delta
         finally:
             PyBuffer_Release(cython.address(view))
@@ -507,6 +605,7 @@ class ColumnAppender:
         rows: cython.Py_ssize_t,
         base: cython.p_const_uchar,
         fields: cython.p_uint,
+        ends: cython.p_uint,
         number: cython.uint,
         shift: cython.uint,
     ) -> cython.int:
@@ -521,14 +620,19 @@ class ColumnAppender:
         if self._columns & _VALUE:
             self._value.fill(row, rows, base, fields + 2, number, shift)
         if self._columns & _HEADERS:
-            self._fill_headers(row, rows, base, fields)
+            self._fill_headers(row, rows, base, fields, ends)
         self.rows += rows
         return 0
 
     @cython.cfunc
     @cython.exceptval(-1)
     def _fill_headers(
-        self, row: cython.Py_ssize_t, rows: cython.Py_ssize_t, base: cython.p_const_uchar, fields: cython.p_uint
+        self,
+        row: cython.Py_ssize_t,
+        rows: cython.Py_ssize_t,
+        base: cython.p_const_uchar,
+        fields: cython.p_uint,
+        ends: cython.p_uint,
     ) -> cython.int:
         index: cython.Py_ssize_t
         p: cython.p_const_uchar
@@ -539,9 +643,8 @@ class ColumnAppender:
         valid: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self._header_valid.data))
         place: cython.p_uint = cython.cast(cython.p_uint, self._header_offsets.reserve(4 * rows))
         for index in range(rows):
-            p = base + fields[4]
-            end = base + fields[5]
-            fields += _FIELDS
+            p = _after_value(base, fields + _FIELDS * index)
+            end = base + ends[index]
             p = read_varint(p, end, 32, cython.address(remaining))
             remaining >>= 1
             if remaining == 0:
@@ -600,19 +703,29 @@ class ColumnAppender:
 
 
 @cython.cfunc
+@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _check_all_headers(base: cython.p_const_uchar, fields: cython.p_uint, records: cython.Py_ssize_t) -> cython.int:
+def _after_value(base: cython.p_const_uchar, fields: cython.p_uint) -> cython.p_const_uchar:
+    """Where the headers of a record start."""
+    return base + fields[2] + (fields[3] - 1 if fields[3] else 0)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _check_all_headers(
+    base: cython.p_const_uchar, fields: cython.p_uint, ends: cython.p_uint, records: cython.Py_ssize_t
+) -> cython.int:
     """0 when the headers of all records fit; reading them needs no checks any more."""
     p: cython.p_const_uchar
     end: cython.p_const_uchar
     raw: cython.ulonglong = 0
     remaining: cython.ulonglong = 0
-    while records:
-        p = base + fields[4]
-        end = base + fields[5]
-        fields += _FIELDS
-        records -= 1
+    index: cython.Py_ssize_t
+    for index in range(records):
+        p = _after_value(base, fields + _FIELDS * index)
+        end = base + ends[index]
         p = read_varint(p, end, 32, cython.address(remaining))
         if p == cython.NULL:
             return _SHORT

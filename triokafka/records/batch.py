@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -44,62 +44,34 @@ _ENTRY: Final = struct.Struct(">qiIbb")  # offset, size, CRC, magic, attributes
 _LEGACY_TIMESTAMP: Final = struct.Struct(">q")
 
 
-class BatchInfo:
-    """What the header of one batch says.
+class BatchInfo(NamedTuple):
+    """What the header of one batch says: the fields of a v2 header in their order, behind the batch's place.
+
+    ``position`` and ``size`` (bytes, header included) say where the batch lies in the buffer that was walked.
 
     For v0/v1 the "batch" is one outer message: ``base_offset`` and ``last_offset`` are its offset. A compressed wrapper
     carries the offset of its *last* inner message and does not tell how many there are: ``record_count`` is -1.
-    ``position`` and ``size`` (bytes, header included) say where the batch lies in the buffer that was walked.
     """
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "crc",
-        "last_offset_delta",
-        "magic",
-        "max_timestamp",
-        "partition_leader_epoch",
-        "position",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "size",
-    )
+    position: int
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
 
-    def __init__(
-        self,
-        position: int,
-        base_offset: int,
-        size: int,
-        partition_leader_epoch: int,
-        magic: int,
-        crc: int,
-        attributes: int,
-        last_offset_delta: int,
-        base_timestamp: int,
-        max_timestamp: int,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        record_count: int,
-    ) -> None:
-        self.position = position
-        self.base_offset = base_offset
-        self.size = size
-        self.partition_leader_epoch = partition_leader_epoch
-        self.magic = magic
-        self.crc = crc
-        self.attributes = attributes
-        self.last_offset_delta = last_offset_delta
-        self.base_timestamp = base_timestamp
-        self.max_timestamp = max_timestamp
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.base_sequence = base_sequence
-        self.record_count = record_count
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch: ``length`` does not count itself and the base offset."""
+        return self.length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
@@ -114,7 +86,7 @@ class BatchInfo:
     @property
     def end(self) -> int:
         """Position of the byte after the batch."""
-        return self.position + self.size
+        return self.position + self.length + LOG_OVERHEAD
 
     @property
     def codec(self) -> int:
@@ -151,17 +123,6 @@ class BatchInfo:
         last = self.base_sequence + self.last_offset_delta
         return last if last <= MAX_SEQUENCE else last - MAX_SEQUENCE - 1
 
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
-        return f"BatchInfo({fields})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BatchInfo):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]
-
 
 def parse_batch(view: memoryview, position: int, *, check_crc: bool = False) -> BatchInfo | None:
     """The batch that starts at ``position``, or None when it is not there completely.
@@ -170,25 +131,18 @@ def parse_batch(view: memoryview, position: int, *, check_crc: bool = False) -> 
         CorruptRecordError: those bytes cannot be the start of a batch, or (``check_crc``) the checksum does not match.
     """
     available = len(view) - position
-    if available < LOG_OVERHEAD + 5:
-        if available >= LOG_OVERHEAD:
-            _check_length(view, position)
-        return None
-    magic = view[position + 16]
-    if magic != 2:
-        return _parse_legacy(view, position, check_crc=check_crc)
-    length = _check_length(view, position)
+    if available < HEADER_SIZE or view[position + 16] != 2:
+        return _parse_other(view, position, check_crc=check_crc)
+    info = BatchInfo._make((position, *HEADER.unpack_from(view, position)))
+    length = info.length
     if length < HEADER_SIZE - LOG_OVERHEAD:
         raise _broken(view, position, f"length {length} is shorter than a batch header")
     if length > available - LOG_OVERHEAD:
         return None
-    base_offset, length, leader_epoch, magic, crc, attributes, last_delta, *rest = HEADER.unpack_from(view, position)
-    info = BatchInfo(position, base_offset, length + LOG_OVERHEAD, leader_epoch, 2, crc, attributes, last_delta, *rest)
-    if info.record_count < 0:
-        raise _broken(view, position, f"record count is {info.record_count}")
-    if last_delta < 0 or info.record_count > last_delta + 1:
+    last_delta = info.last_offset_delta
+    if not 0 <= info.record_count <= last_delta + 1 or last_delta < 0:
         raise _broken(view, position, f"{info.record_count} records, but the last offset delta is {last_delta}")
-    if base_offset < 0 or base_offset > MAX_INT64 - 1 - last_delta:
+    if not 0 <= info.base_offset < MAX_INT64 - last_delta:
         raise _broken(view, position, "base offset is out of range")
     if check_crc:
         check_batch_crc(view, info)
@@ -226,14 +180,24 @@ def _check_length(view: memoryview, position: int) -> int:
     return length
 
 
-def _parse_legacy(view: memoryview, position: int, *, check_crc: bool) -> BatchInfo | None:
-    offset, length, crc, magic, attributes = _ENTRY.unpack_from(view, position)
+def _parse_other(view: memoryview, position: int, *, check_crc: bool) -> BatchInfo | None:
+    """``parse_batch`` for what is not a whole v2 header: an older format, the cut end of a buffer, or garbage."""
+    available = len(view) - position
+    if available < LOG_OVERHEAD:
+        return None
+    length = _check_length(view, position)
+    if available < _ENTRY.size:
+        return None
+    offset, _, crc, magic, attributes = _ENTRY.unpack_from(view, position)
+    if magic == 2:
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            raise _broken(view, position, f"length {length} is shorter than a batch header")
+        return None
     if not 0 <= magic <= 1:
         raise _broken(view, position, f"format version {magic} is unknown")
-    _check_length(view, position)
-    if length > len(view) - position - LOG_OVERHEAD:
+    if length > available - LOG_OVERHEAD:
         return None
-    if offset < 0 or offset == MAX_INT64:
+    if not 0 <= offset < MAX_INT64:
         raise _broken(view, position, "offset is out of range")
     timestamp = NO_TIMESTAMP
     if magic == 1:
@@ -243,9 +207,7 @@ def _parse_legacy(view: memoryview, position: int, *, check_crc: bool) -> BatchI
     # The upper bits of a v0/v1 attributes byte are reserved: they do not mean what they mean in v2.
     attributes &= CODEC_MASK | (LOG_APPEND_TIME if magic == 1 else 0)
     count = -1 if attributes & CODEC_MASK else 1
-    info = BatchInfo(
-        position, offset, length + LOG_OVERHEAD, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count
-    )
+    info = BatchInfo(position, offset, length, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
     if check_crc:
         check_batch_crc(view, info)
     return info
