@@ -7,7 +7,7 @@ Pure: time is an argument, in seconds on the monotonic clock.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -131,7 +131,10 @@ class ClusterControl:
             in_controlled_shutdown=before.in_controlled_shutdown if before is not None and same else False,
             log_dirs=list(registration.directories),
         )
-        return Outcome([record], epoch)
+        # What the process before led is led by others, or by nobody until this one is unfenced: in a new leader epoch
+        # in any case, for the end of its logs may be lost.
+        moved = [] if same else list(self._moves(image, registration.broker_id))
+        return Outcome([record, *moved], epoch)
 
     def heartbeat(self, image: MetadataImage, beat: BrokerHeartbeat, *, now: float) -> Outcome[HeartbeatReply]:
         """Hear of a broker, and fence, unfence or let it stop as it asks and may.
@@ -208,8 +211,10 @@ class ClusterControl:
 
     def fence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
         """The records that fence a broker: others take over, then it is out."""
-        changes = elections.broker_fenced(image, broker.broker_id, unclean=lambda topic: self._unclean(image, topic))
-        return [*changes, _registration_change(broker, _FENCE)]
+        return [*self._moves(image, broker.broker_id), _registration_change(broker, _FENCE)]
+
+    def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[Struct]:
+        yield from elections.broker_fenced(image, broker_id, unclean=lambda topic: self._unclean(image, topic))
 
     def unfence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
         """The records that let a broker in: it is back, then it leads what nobody else can."""

@@ -44,12 +44,10 @@ def partition_change(
     change: LivenessChange,
     *,
     unclean: Callable[[str], bool],
-    renew_leader: bool = False,
 ) -> PartitionChangeRecord | None:
     """The record for one partition, with only what changes in it; None when nothing does.
 
-    ``unclean`` says whether a topic allows a leader that is not in sync. ``renew_leader`` starts a new leader epoch
-    also when the leader stays, for a broker that came back without the leader's memory.
+    ``unclean`` says whether a topic allows a leader that is not in sync.
     """
     isr = tuple(broker_id for broker_id in partition.isr if broker_id != change.removed) or partition.isr
     leader = partition.leader
@@ -66,7 +64,7 @@ def partition_change(
     if isr != partition.isr:
         record.isr = list(isr)
         changed = True
-    if leader != partition.leader or (renew_leader and leader != NO_LEADER):
+    if leader != partition.leader:
         record.leader = leader
         changed = True
     if recovering:
@@ -89,14 +87,10 @@ def broker_fenced(
 def broker_unfenced(
     image: MetadataImage, broker_id: int, *, unclean: Callable[[str], bool]
 ) -> Iterator[PartitionChangeRecord]:
-    """Changes because a broker comes: it leads what has no leader and where it may.
-
-    What the image says it leads already is left from a process of the same id that ended without a word; it leads it
-    again, in a new leader epoch, for the end of that log may be lost.
-    """
+    """Changes because a broker comes: it leads what has no leader, where it may."""
     change = LivenessChange(added=broker_id)
     for topic, partition in image.partitions():
-        if partition.leader == NO_LEADER or partition.leader == broker_id:
-            record = partition_change(image, topic, partition, change, unclean=unclean, renew_leader=True)
+        if partition.leader == NO_LEADER:
+            record = partition_change(image, topic, partition, change, unclean=unclean)
             if record is not None:
                 yield record

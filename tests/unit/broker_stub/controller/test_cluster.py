@@ -107,6 +107,22 @@ def test_same_process_registers_again_with_its_epoch_and_stays_unfenced() -> Non
     assert not rig.image.brokers[1].fenced
 
 
+def test_process_that_takes_the_place_of_another_leads_again_in_new_epochs() -> None:
+    """The end of its predecessor's logs may be lost, and nobody else could tell (`cluster/KRC-08`, KRE-08)."""
+    rig = Rig()
+    for broker_id in (1, 2):
+        rig.register(broker_id=broker_id, incarnation=broker_id)
+        rig.beat(broker_id=broker_id)
+    rig.image = replayed([*topic("t", [1, 2]), *topic("alone", [1], number=8)], rig.image)
+    rig.register(SESSION + 1, incarnation=9)
+    assert rig.image.topics["t"].partitions[0].leader == 2
+    alone = rig.image.topics["alone"].partitions[0]
+    assert (alone.leader, alone.isr, alone.leader_epoch) == (-1, (1,), 1)
+    rig.beat(SESSION + 1)
+    alone = rig.image.topics["alone"].partitions[0]
+    assert (alone.leader, alone.leader_epoch) == (1, 2)
+
+
 def test_broker_that_lacks_a_feature_level_is_refused() -> None:
     """(`cluster/KRC-07`)"""
     old = replace(registration(), features={"metadata.version": (7, 20)})

@@ -70,13 +70,6 @@ def test_broker_that_comes_but_is_not_in_sync_leads_nothing() -> None:
     assert list(broker_unfenced(image, 1, unclean=clean)) == []
 
 
-def test_broker_that_died_without_a_word_leads_again_in_a_new_epoch() -> None:
-    """Its log may have lost its end, so a follower must be able to tell (`cluster/KRE-08`)."""
-    image = cluster(topic("t", [1]), broker(1, fenced=True), brokers=())
-    partition = after_unfencing(image, 1)
-    assert (partition.leader, partition.leader_epoch) == (1, 1)
-
-
 def test_partitions_of_others_are_left_alone() -> None:
     """(`cluster/KRE-10`)"""
     image = cluster(topic("t", [1, 2]), brokers=(1, 2, 3))

@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+import uuid
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.unit.broker_stub.controller.clusters import (
+    CONFIG,
+    DATA,
+    ENDPOINT,
+    MemoryWorld,
+    codes,
+    creation,
+    running,
+    wanted,
+)
+from triokafka import errors
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
+from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from triokafka.protocol.api.create_topics import CreateTopicsRequest
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+from triokafka.world_memory import DiskFault
+
+LOG = f"{DATA}/__cluster_metadata-0/00000000000000000000.log"
+DISK_FULL = DiskFault("write", "*.log", errno.ENOSPC, partial=40)
+
+
+def same(left: MetadataImage, right: MetadataImage) -> bool:
+    """Equal but for where in the log they are, and for who is registered since when."""
+    return (left.topics, left.topics_by_id, left.configs, left.features, left.producer_ids, left.colliding_names) == (
+        right.topics,
+        right.topics_by_id,
+        right.configs,
+        right.features,
+        right.producer_ids,
+        right.colliding_names,
+    )
+
+
+class TestStart:
+    async def test_new_cluster_has_features_and_a_registered_broker(self) -> None:
+        """(`cluster/KRB-01`)"""
+        async with running(MemoryWorld()) as controller:
+            assert controller.finalized_features == {"metadata.version": 25, "kraft.version": 1}
+            broker = controller.image.brokers[1]
+            assert not broker.fenced and broker.broker_epoch == controller.broker_epoch
+            assert broker.endpoints == (ENDPOINT,)
+            assert broker.directories == (controller.identity.directory_ids[DATA],)
+
+    async def test_restart_gives_the_same_image(self) -> None:
+        """(`cluster/KRE-12`)"""
+        world = MemoryWorld()
+        async with running(world) as controller:
+            await controller.create_topics(creation(wanted("a.b", 3, configs={"retention.ms": "5"}), wanted("c")))
+            await controller.delete_topics(DeleteTopicsRequest(topic_names=["c"], timeout_ms=1000))
+            await controller.create_partitions(
+                CreatePartitionsRequest(
+                    topics=[CreatePartitionsTopic(name="a.b", count=5, assignments=None)], timeout_ms=1000
+                )
+            )
+            await controller.allocate_producer_ids()
+            before, cluster_id = controller.image, controller.cluster_id
+        async with running(world, register=False) as controller:
+            assert same(controller.image, before)
+            assert controller.image.brokers == before.brokers
+            assert controller.cluster_id == cluster_id
+
+    async def test_every_start_leads_a_new_epoch(self) -> None:
+        """(`cluster/CTL-07`)"""
+        world = MemoryWorld()
+        epochs = []
+        for _ in range(3):
+            async with running(world, register=False) as controller:
+                epochs.append(controller.image.epoch)
+        assert epochs == [1, 2, 3]
+        state = world.disk.read_file(f"{DATA}/__cluster_metadata-0/quorum-state")
+        assert b'"leaderEpoch":3' in state and b'"data_version":1' in state
+
+    async def test_broker_that_died_leads_its_partitions_again_in_a_new_epoch(self) -> None:
+        """(`cluster/KRE-08`)"""
+        world = MemoryWorld()
+        async with running(world) as controller:
+            await controller.create_topics(creation(wanted("t")))
+            before = controller.image.topics["t"].partitions[0]
+        async with running(world) as controller:
+            after = controller.image.topics["t"].partitions[0]
+            assert after.leader == 1 and after.leader_epoch > before.leader_epoch
+
+    async def test_broker_that_stops_in_order_gives_up_its_partitions(self) -> None:
+        """(`cluster/KRC-14`, KRC-16)"""
+        world = MemoryWorld()
+        async with running(world) as controller:
+            await controller.create_topics(creation(wanted("t")))
+            await controller.fence_broker()
+            await controller.fence_broker()
+            assert controller.image.brokers[1].fenced
+            partition = controller.image.topics["t"].partitions[0]
+            assert (partition.leader, partition.isr) == (-1, (1,))
+            await controller.close()
+        async with running(world) as controller:
+            assert controller.image.topics["t"].partitions[0].leader == 1
+
+    async def test_log_of_the_future_is_refused(self) -> None:
+        world = MemoryWorld()
+        async with running(world) as controller:
+            await controller._running().submit(
+                "test", lambda image: Outcome([FeatureLevelRecord(name="metadata.version", feature_level=99)], None)
+            )
+        with pytest.raises(errors.UnsupportedVersionError, match=r"metadata\.version at level 99"):
+            await Controller(world, CONFIG).start()
+
+    async def test_directory_of_another_node_is_refused(self) -> None:
+        world = MemoryWorld()
+        async with running(world):
+            pass
+        with pytest.raises(errors.ConfigurationError, match="belongs to the node 1"):
+            await Controller(world, BrokerConfig.for_tests(node_id=2, log_dirs=(DATA,))).start()
+
+    async def test_what_was_answered_survives_the_power_cut(self) -> None:
+        """(`cluster/KRC-02`, KRE-13)"""
+        for seed in range(20):
+            world = MemoryWorld()
+            async with running(world) as controller:
+                for number in range(3):
+                    assert codes(await controller.create_topics(creation(wanted(f"t{number}", 2)))) == [0]
+                before = controller.image
+            world.disk.crash(random.Random(seed))
+            async with running(world, register=False) as controller:
+                assert same(controller.image, before)
+
+
+class TestFailedAppend:
+    async def test_failed_append_answers_with_an_error_and_restores_the_committed_state(self) -> None:
+        """(`cluster/KRE-13`)"""
+        world = MemoryWorld()
+        async with running(world) as controller:
+            await controller.create_topics(creation(wanted("kept")))
+            before = controller.image
+            heal = world.disk.inject(DISK_FULL)
+            with pytest.raises(errors.KafkaStorageError):
+                await controller.create_topics(creation(wanted("lost")))
+            assert controller.image is before
+            heal()
+            assert codes(await controller.create_topics(creation(wanted("next"), wanted("lost")))) == [0, 0]
+            after = controller.image
+        async with running(world, register=False) as controller:
+            assert set(controller.image.topics) == {"kept", "next", "lost"}
+            assert same(controller.image, after)
+
+    async def test_failed_sync_takes_the_batch_back(self) -> None:
+        """(`cluster/KRC-02`: answered only when committed)"""
+        world = MemoryWorld()
+        async with running(world) as controller:
+            size = len(world.disk.read_file(LOG))
+            heal = world.disk.inject(DiskFault("sync", LOG, errno.EIO, times=1))
+            with pytest.raises(errors.KafkaStorageError):
+                await controller.create_topics(creation(wanted("lost")))
+            heal()
+            assert len(world.disk.read_file(LOG)) == size
+        async with running(world, register=False) as controller:
+            assert not controller.image.topics
+
+    async def test_nothing_is_written_any_more_once_the_log_cannot_be_cut_back(self) -> None:
+        world = MemoryWorld()
+        async with running(world) as controller:
+            heals = [world.disk.inject(DiskFault(kind, "*.log", errno.EIO)) for kind in ("sync", "truncate")]
+            with pytest.raises(errors.KafkaStorageError):
+                await controller.create_topics(creation(wanted("lost")))
+            for heal in heals:
+                heal()
+            with pytest.raises(errors.KafkaStorageError, match="since"):
+                await controller.create_topics(creation(wanted("next")))
+            assert not controller.image.topics
+
+    async def test_operations_that_were_committed_together_fail_together(self) -> None:
+        world = MemoryWorld()
+        async with running(world) as controller:
+            world.disk.inject(DISK_FULL)
+            failed: list[str] = []
+
+            async def create(name: str) -> None:
+                try:
+                    await controller.create_topics(creation(wanted(name)))
+                except errors.KafkaStorageError:
+                    failed.append(name)
+
+            async with trio.open_nursery() as nursery:
+                for name in "abc":
+                    nursery.start_soon(create, name)
+            assert sorted(failed) == ["a", "b", "c"]
+            assert not controller.image.topics
+
+
+class TestQueue:
+    async def test_publishers_hear_every_change_in_order_and_before_the_answer(self) -> None:
+        """(`cluster/KRE-14`)"""
+        heard: list[tuple[int, set[str]]] = []
+
+        def publisher(delta: MetadataDelta, image: MetadataImage) -> None:
+            heard.append((image.offset, set(image.topics)))
+
+        async with running(MemoryWorld()) as controller:
+            controller.subscribe(publisher)
+            assert heard == [(controller.image.offset, set())]
+            await controller.create_topics(creation(wanted("a")))
+            assert heard[-1] == (controller.image.offset, {"a"})
+
+            async with trio.open_nursery() as nursery:
+                for name in "bcd":
+                    nursery.start_soon(controller.create_topics, creation(wanted(name)))
+        offsets = [offset for offset, _ in heard]
+        assert offsets == sorted(set(offsets))
+        assert [len(topics) for _, topics in heard] == [0, 1, 2, 3, 4]
+
+    async def test_delta_leads_from_the_image_before_to_the_image(self) -> None:
+        links: list[tuple[MetadataImage, MetadataImage]] = []
+        async with running(MemoryWorld()) as controller:
+            controller.subscribe(lambda delta, image: links.append((delta.base, image)))
+            for name in "abc":
+                await controller.create_topics(creation(wanted(name)))
+        for (_, before), (base, _) in itertools.pairwise(links):
+            assert base is before
+
+    async def test_publisher_that_fails_does_not_keep_the_others_from_hearing(self) -> None:
+        heard: list[int] = []
+
+        def broken(delta: MetadataDelta, image: MetadataImage) -> None:
+            raise RuntimeError("cannot follow")
+
+        async with running(MemoryWorld()) as controller:
+            controller.subscribe(broken)
+            controller.subscribe(lambda delta, image: heard.append(image.offset))
+            assert codes(await controller.create_topics(creation(wanted("t")))) == [0]
+        assert len(heard) == 2
+
+    async def test_operations_that_wait_are_committed_with_one_sync_each_on_what_the_other_left(self) -> None:
+        world = MemoryWorld()
+        async with running(world) as controller:
+            syncs: list[str] = []
+            world.disk.before_operation = lambda kind, path, size: (
+                syncs.append(path) if kind == "sync" and path == LOG else None
+            )
+            answers: list[int] = []
+
+            async def create() -> None:
+                answers.extend(codes(await controller.create_topics(creation(wanted("same")))))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(MAX_TOGETHER):
+                    nursery.start_soon(create)
+            assert sorted(answers) == [0] + [errors.TopicAlreadyExistsError.code] * (MAX_TOGETHER - 1)
+            assert len(syncs) == 1
+
+    async def test_request_whose_time_is_over_changes_nothing(self) -> None:
+        async with running(MemoryWorld()) as controller:
+            late = CreateTopicsRequest(topics=[wanted("t")], timeout_ms=0)
+            with pytest.raises(errors.RequestTimedOutError):
+                await controller.create_topics(late)
+            assert not controller.image.topics
+
+    async def test_operation_whose_caller_gave_up_before_its_turn_is_left_out(self) -> None:
+        controller = Controller(MemoryWorld(), CONFIG)
+        await controller.start()
+        with trio.move_on_after(0):
+            await controller.create_topics(creation(wanted("t")))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(controller.run)
+            await controller.register_broker([ENDPOINT])
+            assert not controller.image.topics
+            nursery.cancel_scope.cancel()
+
+    async def test_caller_that_gives_up_during_the_commit_does_not_stop_it(self) -> None:
+        async with running(MemoryWorld()) as controller:
+            with trio.CancelScope() as scope:
+                controller.subscribe(lambda delta, image: scope.cancel() if image.topics else None)
+                await controller.create_topics(creation(wanted("t")))
+            assert set(controller.image.topics) == {"t"}
+            assert codes(await controller.create_topics(creation(wanted("u")))) == [0]
+
+    async def test_everyone_who_waits_is_told_when_the_controller_stops(self) -> None:
+        """(`cluster/CTL-06`: resignation fails pending calls)"""
+        controller = Controller(MemoryWorld(), CONFIG)
+        await controller.start()
+        failed: list[Exception] = []
+
+        async def create() -> None:
+            try:
+                await controller.create_topics(creation(wanted("t")))
+            except errors.NotControllerError as error:
+                failed.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(create)
+            await trio.testing.wait_all_tasks_blocked()
+            await controller.close()
+        assert len(failed) == 3
+        with pytest.raises(errors.NotControllerError):
+            await controller.create_topics(creation(wanted("t")))
+        await controller.close()
+
+    async def test_failure_in_an_operation_fails_its_caller_alone(self) -> None:
+        async with running(MemoryWorld()) as controller:
+
+            def broken(image: MetadataImage) -> Outcome[Any]:
+                raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await controller._running().submit("test", broken)
+            assert codes(await controller.create_topics(creation(wanted("t")))) == [0]
+
+
+class TestOperations:
+    async def test_producer_ids_come_in_blocks_that_are_never_given_twice(self) -> None:
+        world = MemoryWorld()
+        blocks = []
+        for _ in range(3):
+            async with running(world) as controller:
+                blocks += [await controller.allocate_producer_ids() for _ in range(2)]
+        assert [tuple(block) for block in blocks] == [(start, 1000) for start in range(0, 6000, 1000)]
+        assert list(blocks[1].ids)[:2] == [1000, 1001]
+
+    async def test_producer_ids_need_a_registered_broker(self) -> None:
+        """(`cluster/KRC-06`)"""
+        async with running(MemoryWorld(), register=False) as controller:
+            with pytest.raises(errors.StaleBrokerEpochError):
+                await controller.allocate_producer_ids()
+
+    async def test_configuration_change_applies_to_the_topic(self) -> None:
+        async with running(MemoryWorld()) as controller:
+            await controller.create_topics(creation(wanted("t")))
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=2,
+                        resource_name="t",
+                        configs=[AlterableConfig(name="retention.ms", config_operation=0, value="5")],
+                    )
+                ]
+            )
+            changed: list[set[tuple[int, str]]] = []
+            controller.subscribe(lambda delta, image: changed.append(delta.changed_configs))
+            await controller.incremental_alter_configs(request)
+            assert changed[-1] == {(2, "t")}
+            assert controller.configuration.topic_config(controller.image, "t").retention_ms == 5
+
+    async def test_topic_ids_are_random_and_not_reused(self) -> None:
+        async with running(MemoryWorld()) as controller:
+            ids: set[uuid.UUID] = set()
+            for _ in range(3):
+                (made,) = (await controller.create_topics(creation(wanted("t")))).topics
+                ids.add(made.topic_id)
+                await controller.delete_topics(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000))
+            assert len(ids) == 3

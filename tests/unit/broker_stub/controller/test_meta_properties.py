@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import errno
+import random
+import uuid
+
+import pytest
+
+from tests.unit.broker_stub.controller.clusters import numbered_ids
+from triokafka.broker_stub.config import parse_properties
+from triokafka.broker_stub.controller.meta_properties import (
+    ClusterIdentity,
+    decode_uuid,
+    encode_uuid,
+    open_directories,
+)
+from triokafka.errors import ConfigurationError
+from triokafka.world_memory import DiskFault, MemoryStorage
+
+
+def opened(disk: MemoryStorage, *paths: str, node_id: int = 1, cluster_id: str | None = None) -> ClusterIdentity:
+    return open_directories(disk, paths, node_id, new_id=numbered_ids(), cluster_id=cluster_id)
+
+
+def written(disk: MemoryStorage, text: str) -> None:
+    disk.make_dirs("/d")
+    disk.replace_file("/d/meta.properties", text.encode())
+
+
+def test_new_directory_gets_kafkas_file() -> None:
+    disk = MemoryStorage()
+    identity = opened(disk, "/d")
+    assert parse_properties(disk.read_file("/d/meta.properties").decode()) == {
+        "version": "1",
+        "cluster.id": identity.cluster_id,
+        "node.id": "1",
+        "directory.id": encode_uuid(identity.directory_ids["/d"]),
+    }
+    assert len(identity.cluster_id) == 22
+
+
+def test_ids_stay_and_a_new_directory_joins_the_cluster() -> None:
+    disk = MemoryStorage()
+    first = opened(disk, "/d")
+    second = open_directories(disk, ["/d", "/e"], 1, new_id=lambda: uuid.UUID(int=77))
+    assert second.cluster_id == first.cluster_id
+    assert second.directory_ids == {**first.directory_ids, "/e": uuid.UUID(int=77)}
+
+
+def test_file_survives_the_power_cut() -> None:
+    disk = MemoryStorage()
+    first = opened(disk, "/a/b/d")
+    disk.crash(random.Random(1))
+    assert opened(disk, "/a/b/d") == first
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("version=0\nbroker.id=1\n", "version 0"),
+        ("version=1\nnode.id=1\n", "no cluster.id"),
+        ("version=1\ncluster.id=a\nnode.id=2\n", "belongs to the node 2"),
+        ("version=1\ncluster.id=a\nnode.id=1\ndirectory.id=!\n", "directory.id"),
+        ("", "version None"),
+    ],
+)
+def test_directory_that_does_not_fit_is_refused_with_the_reason(text: str, words: str) -> None:
+    disk = MemoryStorage()
+    written(disk, text)
+    with pytest.raises(ConfigurationError, match=words) as refused:
+        opened(disk, "/d")
+    assert "/d" in str(refused.value)
+
+
+def test_directories_of_two_clusters_are_refused() -> None:
+    disk = MemoryStorage()
+    opened(disk, "/d", cluster_id="a")
+    with pytest.raises(ConfigurationError, match="belongs to the cluster a, not to b"):
+        opened(disk, "/d", cluster_id="b")
+
+
+def test_directory_that_cannot_be_written_is_refused_with_the_reason() -> None:
+    disk = MemoryStorage()
+    disk.inject(DiskFault("write", code=errno.EROFS))
+    with pytest.raises(ConfigurationError, match="/d cannot be written"):
+        opened(disk, "/d")
+
+
+def test_kafkas_form_of_ids_is_read_back() -> None:
+    value = uuid.UUID("7e0b2f4c-90a1-4d3e-8f5a-6b7c8d9e0f12")
+    assert decode_uuid(encode_uuid(value)) == value
+    with pytest.raises(ValueError, match="22"):
+        decode_uuid("too short")

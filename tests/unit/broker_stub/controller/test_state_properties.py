@@ -1,0 +1,181 @@
+"""Random operations on the controller's state: what is committed always equals the replay of what was written."""
+
+from __future__ import annotations
+
+import random  # drives which operations follow each other
+import uuid
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.unit.broker_stub.controller.clusters import CONFIG, creation, wanted
+from triokafka.broker_stub.controller import EndpointImage, MetadataImage
+from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration
+from triokafka.broker_stub.controller.features import SUPPORTED, initial_records
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.records import LogBatch, decode_batches, encode_records
+from triokafka.broker_stub.controller.replay import LogReplay
+from triokafka.broker_stub.controller.state import ControllerState, StagedChange
+from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from triokafka.protocol.message import Struct
+
+NAMES = st.sampled_from(["a", "a.b", "a_b", "c", "bad name"])
+BROKERS = st.integers(1, 4)
+
+
+class ControllerMachine(RuleBasedStateMachine):
+    """``log`` is what would be on disk: one batch for each committed operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        rng = random.Random(5)
+        self.state = ControllerState(
+            CONFIG,
+            "cluster",
+            pick=rng.randrange,
+            new_id=lambda: uuid.UUID(int=rng.getrandbits(128)),
+        )
+        self.state.epoch = 1
+        self.log: list[bytes] = []
+        self.staged: list[StagedChange] = []
+        self.clock = 0.0
+        self._do(Outcome(initial_records(), None))
+        self.commit()
+
+    def _do(self, outcome: Outcome[Any]) -> Any:
+        records: list[Struct] = list(outcome.records)
+        if records:
+            self.staged.append(self.state.stage(records))
+        return outcome.response
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.state.image
+
+    @rule(name=NAMES, partitions=st.integers(-1, 4), factor=st.integers(-1, 3), retention=st.sampled_from(["5", "x"]))
+    def create_topic(self, name: str, partitions: int, factor: int, retention: str) -> None:
+        request = creation(wanted(name, partitions, factor, {"retention.ms": retention}))
+        self._do(self.state.replication.create_topics(self.image, request))
+
+    @rule(name=NAMES)
+    def delete_topic(self, name: str) -> None:
+        self._do(self.state.replication.delete_topics(self.image, DeleteTopicsRequest(topic_names=[name])))
+
+    @rule(name=NAMES, count=st.integers(0, 6))
+    def grow_topic(self, name: str, count: int) -> None:
+        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        self._do(self.state.replication.create_partitions(self.image, CreatePartitionsRequest(topics=[topic])))
+
+    @rule(
+        name=NAMES,
+        operation=st.integers(0, 4),
+        key=st.sampled_from(["retention.ms", "cleanup.policy", "nope"]),
+        value=st.sampled_from(["5", "compact", "delete"]),
+    )
+    def configure(self, name: str, operation: int, key: str, value: str) -> None:
+        change = AlterableConfig(name=key, config_operation=operation, value=value)
+        resource = AlterConfigsResource(resource_type=2, resource_name=name, configs=[change])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        self._do(self.state.configuration.incremental_alter_configs(self.image, request))
+
+    @rule(broker_id=BROKERS, incarnation=st.integers(1, 2))
+    def register(self, broker_id: int, incarnation: int) -> None:
+        registration = BrokerRegistration(
+            broker_id=broker_id,
+            incarnation_id=uuid.UUID(int=incarnation),
+            cluster_id="cluster",
+            endpoints=(EndpointImage("PLAINTEXT", "h", 1),),
+            features=SUPPORTED,
+            directories=(uuid.UUID(int=broker_id),),
+        )
+        try:
+            outcome = self.state.cluster.register(
+                self.image, registration, now=self.clock, next_offset=self.state.next_offset
+            )
+        except Exception as error:
+            assert type(error).__name__ == "DuplicateBrokerRegistrationError"
+        else:
+            self._do(outcome)
+
+    @rule(broker_id=BROKERS, fence=st.booleans(), stop=st.booleans(), after=st.floats(0, 5))
+    def heartbeat(self, broker_id: int, fence: bool, stop: bool, after: float) -> None:
+        self.clock += after
+        broker = self.image.brokers.get(broker_id)
+        if broker is not None:
+            beat = BrokerHeartbeat(broker_id, broker.broker_epoch, self.image.offset, fence, stop)
+            self._do(self.state.cluster.heartbeat(self.image, beat, now=self.clock))
+
+    @rule(after=st.floats(0, 20))
+    def fence_silent(self, after: float) -> None:
+        self.clock += after
+        self._do(self.state.cluster.fence_stale(self.image, now=self.clock))
+
+    @precondition(lambda self: self.image.brokers)
+    @rule()
+    def allocate_producer_ids(self) -> None:
+        broker = self.image.brokers[min(self.image.brokers)]
+        before = self.image.producer_ids
+        block = self._do(self.state.producer_ids.allocate(self.image, broker.broker_id, broker.broker_epoch))
+        assert (block.first, self.image.producer_ids) == (before, before + 1000)
+
+    @rule()
+    def commit(self) -> None:
+        for change in self.staged:
+            self.log.append(
+                encode_records(
+                    change.records, base_offset=change.base_offset, epoch=1, timestamp_ms=0, metadata_version=25
+                )
+            )
+            self.state.commit(change)
+        self.staged.clear()
+
+    @rule()
+    def fail_append(self) -> None:
+        committed = self.state.committed
+        self.state.roll_back()
+        self.staged.clear()
+        assert self.image is committed
+
+    def _replayed(self) -> MetadataImage:
+        replay = LogReplay()
+        batches: list[LogBatch] = [batch for data in self.log for batch in decode_batches(data)]
+        replay.replay(batches)
+        return replay.image
+
+    @invariant()
+    def committed_state_is_the_replay_of_the_log(self) -> None:
+        """(`cluster/KRE-12`)"""
+        assert self._replayed() == self.state.committed
+
+    @invariant()
+    def offsets_follow_each_other(self) -> None:
+        assert self.image.offset == self.state.committed.offset + sum(len(change.records) for change in self.staged)
+
+    @invariant()
+    def partitions_are_sound(self) -> None:
+        """(`cluster/KRE-07`, KRC-08, RSM-11)"""
+        image = self.image
+        assert {topic.topic_id: topic for topic in image.topics.values()} == image.topics_by_id
+        for topic, partition in image.partitions():
+            assert sorted(topic.partitions) == list(range(len(topic.partitions)))
+            assert partition.isr and set(partition.isr) <= set(partition.replicas)
+            assert len(set(partition.replicas)) == len(partition.replicas) == len(partition.directories)
+            assert partition.leader == -1 or partition.leader in partition.isr
+            assert partition.leader == -1 or not image.brokers[partition.leader].fenced
+
+    @invariant()
+    def configuration_belongs_to_topics_that_exist(self) -> None:
+        assert all(name in self.image.topics for _, name in self.image.configs)
+        assert all(self.image.configs.values())
+
+
+ControllerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestControllerMachine = ControllerMachine.TestCase
