@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, ListenerSpec, Secret
+from triokafka.broker_stub.log import config as log_config
+from triokafka.errors import ConfigurationError
+from triokafka.world_memory import MemoryStorage
+
+
+def test_defaults_are_kafkas() -> None:
+    """(`security-metrics-tools/EV-05` to EV-17)"""
+    config = BrokerConfig()
+    assert config.num_partitions == 1
+    assert config.auto_create_topics_enable and config.delete_topic_enable
+    assert config.socket_request_max_bytes == 104_857_600
+    assert config.queued_max_requests == 500
+    assert config.num_io_threads == 8
+    assert config.message_max_bytes == 1_048_588
+    assert config.offsets_topic_num_partitions == 50
+    assert config.group_initial_rebalance_delay_ms == 3000
+    assert (config.group_min_session_timeout_ms, config.group_max_session_timeout_ms) == (6000, 1_800_000)
+    assert config.broker_listeners == (ListenerSpec("PLAINTEXT", "PLAINTEXT", "", 9092),)
+    assert config.data_directories == ("/tmp/kafka-logs",)
+
+
+def test_every_default_is_valid_and_survives_its_text() -> None:
+    for definition in DEFINITIONS.values():
+        definition.validate(definition.default)
+        assert definition.documentation
+        if definition.default_text is not None:
+            assert definition.parse(definition.default_text) == definition.default
+
+
+def test_server_properties_are_read() -> None:
+    """(`security-metrics-tools/EV-06`, EV-11, EV-20)"""
+    disk = MemoryStorage()
+    disk.make_dirs("/etc")
+    disk.replace_file(
+        "/etc/server.properties",
+        b"process.roles=broker,controller\n"
+        b"node.id=3\n"
+        b"controller.quorum.voters=3@localhost:9093\n"
+        b"listeners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+        b"inter.broker.listener.name=PLAINTEXT\n"
+        b"advertised.listeners=PLAINTEXT://broker:19092\n"
+        b"controller.listener.names=CONTROLLER\n"
+        b"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
+        b"log.dirs=/a, /b\n"
+        b"num.partitions=2\n"
+        b"log.retention.hours=168\n",
+    )
+    config = BrokerConfig.from_file(disk, "/etc/server.properties", num_partitions=4)
+    assert config.node_id == 3
+    assert config.broker_listeners == (ListenerSpec("PLAINTEXT", "PLAINTEXT", "", 9092),)
+    assert config.advertised == {"PLAINTEXT": ListenerSpec("PLAINTEXT", "PLAINTEXT", "broker", 19092)}
+    assert config.data_directories == ("/a", "/b")
+    assert config.metadata_directory == "/a"
+    assert config.num_partitions == 4
+
+
+def test_unreadable_file_is_a_sentence() -> None:
+    with pytest.raises(ConfigurationError, match="/etc/nothing cannot be read"):
+        BrokerConfig.from_file(MemoryStorage(), "/etc/nothing")
+
+
+def test_old_name_of_the_node_id_is_understood() -> None:
+    assert BrokerConfig.from_properties({"broker.id": "5"}).node_id == 5
+    assert BrokerConfig.from_properties({"broker.id": "-1"}).node_id == 1
+    assert BrokerConfig.from_properties({"broker.id": "5", "node.id": "6"}).node_id == 6
+
+
+def test_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigurationError, match=r"'num\.partitons'; did you mean num\.partitions\?"):
+        BrokerConfig.from_properties({"num.partitons": "3"})
+
+
+def test_names_that_only_kafka_uses_are_kept_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        config = BrokerConfig.from_properties(
+            {
+                "metric.reporters": "x",
+                "remote.log.storage.system.enable": "true",
+                "listener.name.internal.ssl.keystore.password": "hunter2",
+                "ssl.key.password": "hunter2",
+            }
+        )
+    assert config.unused is not None and config.unused["metric.reporters"] == "x"
+    assert len(caplog.records) == 1
+    assert "hunter2" not in repr(config) + caplog.text
+
+
+def test_secret_shows_itself_only_when_asked() -> None:
+    secret = Secret("hunter2")
+    assert f"{secret} {secret!r} {[secret]}" == "[hidden] [hidden] [[hidden]]"
+    assert secret.reveal() == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_partitions": 0}, "num.partitions=0: must be at least 1"),
+        ({"node_id": -1}, "node.id"),
+        ({"log_cleanup_policy": ("shred",)}, "log.cleanup.policy=shred"),
+        ({"compression_type": "rar"}, "compression.type=rar"),
+        ({"listeners": ()}, "at least one listener"),
+        ({"listeners": ("CONTROLLER://:1",)}, "at least one listener"),
+        ({"listeners": ("PLAINTEXT//x",)}, "not NAME://host:port"),
+        ({"listeners": ("PLAINTEXT://x:99999",)}, "not NAME://host:port"),
+        ({"listeners": ("MINE://x:1",)}, "MINE has no entry"),
+        ({"listeners": ("PLAINTEXT://x:1", "PLAINTEXT://x:2")}, "two listeners called"),
+        ({"listeners": ("PLAINTEXT://x:1", "SSL://x:1")}, "the same address"),
+        ({"listener_security_protocol_map": ("A:B",)}, "not NAME:PROTOCOL"),
+        ({"advertised_listeners": ("SSL://x:1",)}, "SSL is not one of listeners"),
+        ({"advertised_listeners": ("PLAINTEXT://0.0.0.0:1",)}, "cannot connect to"),
+        ({"inter_broker_listener_name": "SSL"}, "inter.broker.listener.name"),
+        ({"group_min_session_timeout_ms": 10, "group_max_session_timeout_ms": 9}, "is above"),
+        ({"broker_session_timeout_ms": 3000}, "at least twice"),
+        ({"process_roles": ("broker",)}, "process.roles"),
+        ({"log_dir": ()}, "log.dirs"),
+        ({"log_dirs": ("/a", "/a")}, "twice"),
+    ],
+)
+def test_bad_values_are_refused_in_a_sentence_with_the_option(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words.replace(".", r"\.")):
+        BrokerConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("num.partitions", "many"),
+        ("num.partitions", "3000000000"),
+        ("auto.create.topics.enable", "yes"),
+        ("log.cleaner.min.cleanable.ratio", "half"),
+        ("log.cleaner.min.cleanable.ratio", "2"),
+    ],
+)
+def test_bad_texts_are_refused_with_name_and_text(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        BrokerConfig.from_properties({name: text})
+    assert name in str(refused.value) and text in str(refused.value)
+
+
+def test_listener_without_a_fixed_port_may_be_there_twice() -> None:
+    config = BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0", "SSL://127.0.0.1:0"))
+    assert [listener.port for listener in config.broker_listeners] == [0, 0]
+
+
+def test_address_may_be_of_either_family() -> None:
+    (listener,) = BrokerConfig(listeners=("PLAINTEXT://[::1]:9092",)).broker_listeners
+    assert (listener.host, listener.port) == ("::1", 9092)
+
+
+def test_every_topic_key_takes_its_default_from_an_option_that_exists() -> None:
+    """(`broker-log/G12`)"""
+    for definition in log_config.DEFINITIONS.values():
+        for broker_key, _ in definition.broker_keys:
+            assert broker_key in DEFINITIONS
+    assert BrokerConfig().topic_defaults == log_config.LogConfig()
+
+
+def test_dynamic_values_make_a_new_configuration() -> None:
+    config = BrokerConfig()
+    changed = config.with_properties({"log.retention.ms": "5"})
+    assert (changed.log_retention_ms, config.log_retention_ms) == (5, None)
+    assert changed.topic_defaults.retention_ms == 5
+    with pytest.raises(ConfigurationError):
+        config.with_properties({"log.retention.ms": "x"})
