@@ -1,0 +1,114 @@
+"""Decoding needs at most 64 times the frame in memory, whatever the frame says."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.protocol.fillings import name_of, stored_messages, wire_messages
+from triokafka.errors import ProtocolError
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
+from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.message import Field, Message, Struct, StructMeta
+from triokafka.protocol.primitives import BytesType, StringType
+
+MAX_FACTOR = 64
+FRAME_BYTES = 4_000
+
+
+def smallest(wire: Any, version: int, text: int, tags: bool) -> Any:
+    """A value of few bytes on the wire: empty or short text, empty lists; with ``tags`` an unknown field everywhere."""
+    if isinstance(wire, StructMeta):
+        made: Any = wire()
+        for f in wire.__fields__:
+            if version in f.versions and f.tag is None:
+                setattr(made, f.name, _smallest_field(f, version, text, tags))
+        if tags:
+            made.unknown_tags = {120: b""}
+        return made
+    if isinstance(wire, StringType):
+        return "ab"[:text] if text < 3 else "é€"
+    return b"ab"[:text] if isinstance(wire, BytesType) else wire.zero
+
+
+def _smallest_field(f: Field, version: int, text: int, tags: bool) -> Any:
+    return [] if f.is_array else smallest(f.type, version, text, tags)
+
+
+def floods(cls: type[Struct], version: int, flexible: bool) -> Iterator[tuple[str, Struct]]:
+    """One message for each array in the tree: as many small elements as fit, of each kind of smallness."""
+    for f in cls.__fields__:
+        if version not in f.versions:
+            continue
+        if f.is_array:
+            for text, tags in [(0, False), (1, False), (2, False), (3, False), *([(0, True)] if flexible else [])]:
+                made = cls()
+                element = f.type.element
+                size = len(one_encoded(element, version, flexible, text, tags))
+                setattr(made, f.name, [smallest(element, version, text, tags)] * (FRAME_BYTES // size))
+                yield f"{f.name} text={text} tags={tags}", made
+        if f.struct is not None:
+            for name, inner in floods(f.struct, version, flexible):
+                made = cls()
+                setattr(made, f.name, [inner] if f.is_array else inner)
+                yield f"{f.name}.{name}", made
+
+
+def one_encoded(element: Any, version: int, flexible: bool, text: int, tags: bool) -> bytes:
+    """The bytes of one element."""
+    value = smallest(element, version, text, tags)
+    if isinstance(value, Struct):
+        return bytes(value.structure(version, flexible=flexible).build(value.to_dict()))
+    return bytes(element.variant(compact=flexible, nullable=False).build(value))
+
+
+def peak_of_decoding(cls: type[Message], version: int, data: bytes) -> int:
+    """The most memory, in bytes, that decoding needs at any time, the result included."""
+    tracemalloc.start()
+    try:
+        kept = cls.decode(data, version)
+        peak = tracemalloc.get_traced_memory()[1]
+        del kept
+    except ProtocolError:
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return peak
+
+
+@pytest.mark.parametrize("cls", [*wire_messages(), *stored_messages()], ids=name_of)
+def test_decoding_needs_at_most_64_times_the_frame(cls: type[Message]) -> None:
+    """Arrays and tagged sections full of elements that are tiny on the wire (client.md, "Codec")."""
+    for version in sorted({cls.all_versions.min, cls.flexible.min, cls.all_versions.max}):
+        if version not in cls.all_versions:
+            continue
+        for name, message in floods(cls, version, version in cls.flexible):
+            assert isinstance(message, Message)
+            data = message.encode(version)
+            cls.decode(data, version)  # the codec itself is made once
+            factor = peak_of_decoding(cls, version, data) / len(data)
+            assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name}: {factor:.0f} times {len(data)} bytes"
+            # A frame that breaks off at its end must not cost more than a good one.
+            factor = peak_of_decoding(cls, version, data[:-1]) / len(data)
+            assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name} cut: {factor:.0f} times"
+
+
+def test_a_flood_of_unknown_tags_needs_at_most_64_times_the_frame() -> None:
+    request = HeartbeatRequest()
+    request.unknown_tags = {tag: b"" for tag in range(10_000)}
+    data = request.encode(4)
+    HeartbeatRequest.decode(data, 4)
+    assert peak_of_decoding(HeartbeatRequest, 4, data) <= MAX_FACTOR * len(data)
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_a_count_is_checked_before_anything_is_allocated(version: int) -> None:
+    huge = b"\x7f\xff\xff\xff" if version < 9 else b"\xff\xff\xff\xff\x07"
+    data = huge + bytes(200)
+    MetadataRequest.decode(MetadataRequest().encode(version), version)
+    assert peak_of_decoding(MetadataRequest, version, data) < 20_000
+    with pytest.raises(ProtocolError, match="more than the 200 bytes left"):
+        MetadataRequest.decode(data, version)

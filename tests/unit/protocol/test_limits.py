@@ -1,0 +1,96 @@
+"""Decoders refuse what is cut off, too long or malformed, and say what, where and at which byte."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.unit.protocol.fillings import name_of, rich, stored_messages, versions_of, wire_messages
+from triokafka.errors import ProtocolError
+from triokafka.protocol.api.api_versions import ApiVersionsResponse
+from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
+from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.message import Message
+
+CASES = versions_of([*wire_messages(), *stored_messages()])
+
+
+def refusal(cls: type[Message], version: int, data: Any) -> ProtocolError | None:
+    """The error that decoding raises; None if it succeeds."""
+    try:
+        cls.decode(data, version)
+    except ProtocolError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(("cls", "version"), CASES, ids=name_of)
+def test_every_truncation_is_refused_with_path_and_offset(cls: type[Message], version: int) -> None:
+    message = rich(cls, version, random.Random(f"{cls.__name__} {version}"), unknown_tags=True)
+    data = message.encode(version)
+    step = max(1, len(data) // 50)
+    for end in range(0, len(data), step):
+        for cut in (data[:end], bytearray(data[:end])):
+            error = refusal(cls, version, cut)
+            assert error is not None
+            assert error.path.split(".")[0] == cls.__name__
+            assert 0 <= error.offset <= end
+
+
+@pytest.mark.parametrize(("cls", "version"), CASES, ids=name_of)
+def test_bytes_after_the_message_are_refused(cls: type[Message], version: int) -> None:
+    with pytest.raises(ProtocolError, match="1 bytes too many"):
+        cls.decode(cls().encode(version) + b"\0", version)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "path", "offset"),
+    [
+        (b"", "the data ends early", "HeartbeatRequest.group_id", 0),
+        (b"\x03ab\0\0\0", "the data ends early", "HeartbeatRequest.generation_id", 3),
+        (b"\x03ab\0\0\0\0", "the data ends early", "HeartbeatRequest.member_id", 7),
+        (b"\x09ab", "length 8 is more than the 2 bytes left", "HeartbeatRequest.group_id", 1),
+        (b"\0\0\0\0\0\0\0\0", "null where it is not allowed", "HeartbeatRequest.group_id", 1),
+        (b"\x03\xff\xff\0\0\0\0\1\0\0", "not UTF-8: invalid start byte", "HeartbeatRequest.group_id", 1),
+        (b"\x80\x80\x80\x80\x80\x01", "varint is longer than 5 bytes", "HeartbeatRequest.group_id", 1),
+        (b"\xff\xff\xff\xff\x7f", "varint does not fit 32 bits", "HeartbeatRequest.group_id", 1),
+        (b"\1\0\0\0\0\1\0\1\0\x05", "tagged field of 5 bytes is more than what is left", "HeartbeatRequest", 8),
+        (b"\1\0\0\0\0\1\0\0!", "1 bytes too many", "HeartbeatRequest", 8),
+    ],
+)
+def test_the_error_says_what_where_and_at_which_byte(data: bytes, message: str, path: str, offset: int) -> None:
+    for buffer in (data, bytearray(data), memoryview(data)):
+        with pytest.raises(ProtocolError) as caught:
+            HeartbeatRequest.decode(buffer, 4)
+        assert (caught.value.message, caught.value.path, caught.value.offset) == (message, path, offset)
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "data", "message", "path"),
+    [
+        (MetadataRequest, 1, b"\xff\xff\xff\xfe", "negative length -2", "MetadataRequest.topics"),
+        (MetadataRequest, 0, b"\xff\xff\xff\xff", "null where it is not allowed", "MetadataRequest.topics"),
+        (MetadataRequest, 0, b"\0\0\0\1\xff\xff", "null where it is not allowed", "MetadataRequest.topics.name"),
+        (MetadataRequest, 0, b"\0\0\0\1\xff\xfe", "negative length -2", "MetadataRequest.topics.name"),
+        (MetadataRequest, 10, b"\x02" + bytes(15), "length 1 is more than the 15 bytes left", "MetadataRequest.topics"),
+        (
+            FetchRequest, 17, bytes(21) + b"\1\1\1" + b"\1\1\x0c" + bytes(12),
+            "the data ends early", "FetchRequest.replica_state",
+        ),
+        (
+            ApiVersionsResponse, 3, bytes(2) + b"\1" + bytes(4) + b"\1\1\x09" + bytes(9),
+            "tagged field has another size than announced", "ApiVersionsResponse.finalized_features_epoch",
+        ),
+        (
+            FetchResponse, 4, bytes(4) + b"\0\0\0\1\0\1a\0\0\0\1" + bytes(22) + bytes(4) + b"\0\0\0\x09",
+            "length 9 is more than the 0 bytes left", "FetchResponse.responses.partitions.records",
+        ),
+    ],
+)  # fmt: skip
+def test_malformed_fields_are_named(cls: type[Message], version: int, data: bytes, message: str, path: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        cls.decode(data, version)
+    assert (caught.value.message, caught.value.path) == (message, path)
