@@ -237,14 +237,17 @@ class PartitionLog:
                 self.producers.check(info)
         append_time = now_ms if self.config.stamps_on_append else -1
         next_offset = self.log_end_offset
-        for info in infos:
-            info.base_offset = next_offset
-            info.partition_leader_epoch = leader_epoch
+        for index, arrived in enumerate(infos):
+            stamps = append_time >= 0 and not arrived.is_control
+            info = infos[index] = arrived._replace(
+                base_offset=next_offset,
+                partition_leader_epoch=leader_epoch,
+                max_timestamp=append_time if stamps else arrived.max_timestamp,
+            )
             next_offset = info.next_offset
-            if append_time < 0 or info.is_control:
+            if not stamps:
                 patch_batch(buffer, info.position, base_offset=info.base_offset, leader_epoch=leader_epoch)
                 continue
-            info.max_timestamp = append_time
             patch_batch(
                 buffer,
                 info.position,

@@ -328,8 +328,7 @@ class LogSegment:
             while (batch := parse_batch(view, used, check_crc=check_crc)) is not None:
                 data = view[used : used + batch.size]
                 used += batch.size
-                batch.position = position + used - batch.size
-                yield batch, data
+                yield batch._replace(position=position + used - batch.size), data
             want = _CHUNK
             if not used:
                 needed = LOG_OVERHEAD + _OVERHEAD.unpack(view[:LOG_OVERHEAD])[1] if len(view) >= LOG_OVERHEAD else 0
