@@ -16,13 +16,16 @@ class BackgroundTasks:
     """Tasks that live as long as the ``async with`` block of the object that owns them.
 
     A task that ends with an `Exception` does not cancel the body: ``on_failure`` is told (in that task) and the other
-    tasks go on. Open and close must happen in the same task, as ``__aenter__`` and ``__aexit__`` do.
+    tasks go on. A cancelled body does not cancel them either: they are needed to leave the block in order, and `close`
+    ends them. Open and close must happen in the same task, as ``__aenter__`` and ``__aexit__`` do.
     """
 
     def __init__(self, on_failure: Callable[[Exception], None]) -> None:
         self._on_failure = on_failure
         self._manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
+        self._scopes: dict[int, trio.CancelScope] = {}
+        self._next_number = 0
 
     @property
     def is_open(self) -> bool:
@@ -38,21 +41,24 @@ class BackgroundTasks:
         """Start a task. Raises `RuntimeError` when closed."""
         if self._nursery is None:
             raise RuntimeError("background tasks can be started only inside the async with block")
-        self._nursery.start_soon(self._run, function, args, name=name)
+        number = self._next_number = self._next_number + 1
+        self._scopes[number] = trio.CancelScope(shield=True)
+        self._nursery.start_soon(self._run, number, function, args, name=name)
 
-    async def _run(self, function: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
+    async def _run(self, number: int, function: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
         try:
-            await function(*args)
+            with self._scopes[number]:
+                await function(*args)
         except Exception as error:
             self._on_failure(error)
+        finally:
+            del self._scopes[number]
 
     async def close(self) -> None:
         """Cancel every task and wait until all have ended. A second call does nothing."""
-        manager, nursery = self._manager, self._nursery
+        manager = self._manager
         self._manager = self._nursery = None
-        if manager is None or nursery is None:
-            return
-        # The tasks must be gone before the block is left, also when the body was cancelled.
-        nursery.cancel_scope.shield = True
-        nursery.cancel_scope.cancel()
-        await manager.__aexit__(None, None, None)
+        if manager is not None:
+            for scope in self._scopes.values():
+                scope.cancel()
+            await manager.__aexit__(None, None, None)

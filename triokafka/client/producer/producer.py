@@ -36,6 +36,7 @@ from triokafka.world import RealWorld, World
 logger = logging.getLogger(__name__)
 
 _MOST_REMEMBERED_FAILURES: Final = 1_000
+_NO_PARTITION: Final = 1 << 40  # beyond the end of any list of partitions
 _NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
 
 
@@ -238,19 +239,17 @@ class Producer:
             ClosedError: outside of the producer's block.
         """
         if self._plain and timestamp_ms is None and on_delivery is None and not headers:
-            known = self._topics.get(topic)
-            if known is not None:
-                if partition is None:
-                    partition_now = known.sticky if key is None else self._key_hash(key) % len(known.queues)
+            try:
+                known = self._topics[topic]
+                if partition is not None:
+                    queue = known.queues[partition if partition >= 0 else _NO_PARTITION]
+                elif key is None:
+                    queue = known.queues[known.sticky]
                 else:
-                    partition_now = partition if partition in known.partitions else known.sticky
-                batch = known.queues[partition_now].open
-                if batch is not None and (partition is None or partition == partition_now):
+                    queue = known.queues[self._key_hash(key) % len(known.queues)]
+                if (batch := queue.open) is not None:
                     timestamp = self._wall_ms()
-                    try:
-                        index = batch.append(timestamp, key, value)
-                    except TypeError:
-                        index = -1  # the long way says what is wrong
+                    index = batch.append(timestamp, key, value)
                     if index >= 0:
                         return Delivery(
                             batch,
@@ -259,6 +258,8 @@ class Producer:
                             -1 if key is None else len(key),
                             -1 if value is None else len(value),
                         )
+            except (KeyError, IndexError, TypeError):
+                pass  # the long way waits for what is missing, or says what is wrong
         self._check_usable()
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
         if record is None:

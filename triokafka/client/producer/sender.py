@@ -158,12 +158,12 @@ class Sender:
             self._answered(batches, response, error)
 
         try:
-            topic_ids = {name: topic.topic_id for name, topic in self._client.cluster.topics.items()}
+            topic_ids = {t.name: t.topic_id for t in self._client.cluster.topics.values() if t.topic_id.int}
             version = self._client.version_for(
                 node,
                 ProduceRequest,
                 min_version=_FIRST_ZSTD_VERSION if self._compresses_zstd else None,
-                max_version=None if all(topic_ids.get(b.topic_partition.topic) for b in batches) else 12,
+                max_version=None if all(b.topic_partition.topic in topic_ids for b in batches) else 12,
             )
             request = build_request(batches, version, acks=acks, timeout_ms=self._request_timeout_ms, ids=topic_ids)
             self._client.submit(node, request, version, done, expect_response=acks != 0)

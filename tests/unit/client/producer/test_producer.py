@@ -1,0 +1,662 @@
+"""The producer against a scripted broker, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE, Raw, ScriptedBroker, ScriptedCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.errors import (
+    BufferFullError,
+    ClosedError,
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    MetadataNotReadyError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.api.produce import ProduceRequest
+from triokafka.structs import TopicPartition
+
+
+class Setup:
+    def __init__(self, cluster: ScriptedCluster, address: str, world: Any) -> None:
+        self.cluster = cluster
+        self.address = address
+        self.world = world
+
+    @property
+    def broker(self) -> ScriptedBroker:
+        return self.cluster.brokers[1]
+
+    def producer(self, **options: Any) -> triokafka.Producer:
+        return triokafka.Producer(bootstrap_servers=self.address, world=self.world, **options)
+
+
+@asynccontextmanager
+async def scripted(*, nodes: int = 1, **topics: int) -> AsyncIterator[Setup]:
+    sim = current_simulation()
+    cluster = ScriptedCluster(**(topics or {"orders": 1}))
+    address = await cluster.start(sim.nursery, sim.host("broker").world, nodes=nodes)
+    yield Setup(cluster, address, sim.host("client").world)
+
+
+@simulated
+async def test_record_is_delivered_with_its_offset() -> None:
+    """(`client/PRD-6`, `client/PRD-7`, `client/BAT-4`)"""
+    async with scripted() as s, s.producer() as producer:
+        first = await producer.send("orders", b"a", key=b"k", timestamp_ms=1234, headers=[("h", b"x"), ("n", None)])
+        second = await producer.send("orders", b"b")
+        metadata = await first
+        assert metadata == (("orders"), 0, 0, 1234, 1, 1)
+        assert (await second).offset == 1
+        assert await first == metadata
+        record = s.cluster.log[TopicPartition("orders", 0)][0]
+        assert (record.key, record.value, record.headers) == (b"k", b"a", (("h", b"x"), ("n", None)))
+
+
+@simulated
+async def test_entering_the_block_connects_nothing() -> None:
+    async with scripted() as s:
+        async with s.producer():
+            await trio.sleep(10)
+        assert s.broker.connection_count == 0
+
+
+@simulated
+async def test_leaving_the_block_sends_what_was_accepted() -> None:
+    """(`client/PRD-18`)"""
+    async with scripted() as s:
+        async with s.producer(linger_ms=60_000, request_timeout_ms=1000) as producer:
+            await producer.send("orders", b"a")
+        assert s.cluster.values("orders") == [b"a"]
+
+
+@simulated
+async def test_cancelled_body_still_sends_what_was_accepted() -> None:
+    async with scripted() as s:
+        with trio.CancelScope() as scope:
+            async with s.producer(linger_ms=1000) as producer:
+                await producer.send("orders", b"a")
+                scope.cancel()
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert s.cluster.values("orders") == [b"a"]
+
+
+@simulated
+async def test_the_bodys_exception_leaves_as_itself_with_a_note_about_lost_records() -> None:
+    async with scripted() as s:
+        s.broker.script(ProduceRequest, s.broker.refuse(18))
+        with pytest.raises(ValueError, match="mine") as caught:
+            async with s.producer() as producer:
+                await producer.send("orders", b"a")
+                raise ValueError("mine")
+        assert "1 records were not delivered" in caught.value.__notes__[0]
+
+
+@simulated
+async def test_unseen_failures_are_raised_together_when_the_block_is_left() -> None:
+    async with scripted() as s:
+        s.broker.script(ProduceRequest, s.broker.refuse(18), s.broker.refuse(18))
+        with pytest.raises(ExceptionGroup, match="2 records were not delivered") as caught:
+            async with s.producer() as producer:
+                await producer.send("orders", b"a")
+                await producer.flush()
+                await producer.send("orders", b"b")
+        assert [type(error) for error in caught.value.exceptions] == [RecordListTooLargeError] * 2
+
+
+@simulated
+async def test_awaited_failure_is_raised_there_and_not_again() -> None:
+    """(`client/SND-11`)"""
+    async with scripted() as s:
+        s.broker.script(ProduceRequest, s.broker.refuse(18))
+        async with s.producer() as producer:
+            delivery = await producer.send("orders", b"a")
+            with pytest.raises(RecordListTooLargeError, match="orders-0"):
+                await delivery
+
+
+@simulated
+async def test_failure_told_to_a_callback_is_not_raised_again() -> None:
+    """(`client/PRD-8`)"""
+    told: list[Any] = []
+    async with scripted() as s:
+        s.broker.script(ProduceRequest, s.broker.refuse(18))
+        async with s.producer() as producer:
+            await producer.send("orders", b"a", on_delivery=lambda *args: told.append(args))
+    [(metadata, error)] = told
+    assert metadata is None
+    assert isinstance(error, RecordListTooLargeError)
+
+
+@simulated
+async def test_callbacks_run_in_the_order_of_their_records_and_one_that_raises_stops_no_other() -> None:
+    """(`client/PRD-9`, `client/BAT-5`)"""
+    told: list[int] = []
+
+    def callback(metadata: Any, error: Any) -> None:
+        told.append(metadata.offset)
+        if metadata.offset == 1:
+            raise RuntimeError("a bad callback")
+
+    async with scripted() as s:
+        async with s.producer(on_delivery=callback) as producer:
+            for i in range(4):
+                await producer.send("orders", b"%d" % i)
+        assert told == [0, 1, 2, 3]
+
+
+@simulated
+async def test_linger_collects_records_into_one_request() -> None:
+    """(`client/ACC-12`)"""
+    async with scripted() as s:
+        async with s.producer(linger_ms=100) as producer:
+            await producer.send("orders", b"warm")
+            await producer.flush()
+            for i in range(5):
+                await producer.send("orders", b"%d" % i)
+                await trio.sleep(0.01)
+            await trio.sleep(1)
+            assert len(s.broker.seen(ProduceRequest)) == 2
+        assert s.cluster.values("orders") == [b"warm", b"0", b"1", b"2", b"3", b"4"]
+
+
+@simulated
+async def test_flush_sends_at_once_and_waits_for_the_answers() -> None:
+    """(`client/PRD-16`, `client/ACC-14`)"""
+    async with scripted() as s, s.producer(linger_ms=50_000) as producer:
+        delivery = await producer.send("orders", b"a")
+        started = trio.current_time()
+        await producer.flush()
+        assert delivery.done
+        assert trio.current_time() - started < 10
+
+
+@simulated
+async def test_full_batch_goes_out_without_waiting_for_linger() -> None:
+    """(`client/ACC-11`, `client/ACC-6`)"""
+    async with scripted() as s, s.producer(linger_ms=50_000, batch_size=1000) as producer:
+        for _ in range(3):
+            await producer.send("orders", b"x" * 400)
+        await s.broker.wait_for(ProduceRequest)
+        await trio.sleep(1)
+        assert len(s.cluster.values("orders")) == 2
+
+
+@simulated
+async def test_record_larger_than_a_batch_goes_alone() -> None:
+    """(`client/ACC-5`, `client/MEM-3`)"""
+    async with scripted() as s, s.producer(batch_size=100) as producer:
+        assert (await (await producer.send("orders", b"x" * 5000))).offset == 0
+
+
+@simulated
+async def test_record_larger_than_max_request_size_is_refused_and_nothing_is_buffered() -> None:
+    """(`client/PRD-12`)"""
+    async with scripted() as s, s.producer(max_request_size=1000) as producer:
+        with pytest.raises(MessageSizeTooLargeError, match="max_request_size=1000"):
+            await producer.send("orders", b"x" * 2000)
+        assert producer.metrics()["buffer_available_bytes"] == producer.metrics()["buffer_total_bytes"]
+        assert (await (await producer.send("orders", b"x" * 500))).offset == 0
+
+
+@pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 13, 19, 20, 56])
+@simulated
+async def test_retriable_error_is_tried_again_until_it_works(code: int) -> None:
+    """(`client/SND-10`, `client/SND-14`)"""
+    async with scripted() as s, s.producer() as producer:
+        s.broker.script(ProduceRequest, s.broker.refuse(code), s.broker.refuse(code))
+        delivery = await producer.send("orders", b"a")
+        assert (await delivery).offset == 0
+        assert len(s.broker.seen(ProduceRequest)) == 3
+        assert producer.metrics()["record_retry_total"] == 2
+
+
+@simulated
+async def test_partitions_of_one_request_succeed_and_fail_by_themselves() -> None:
+    """(`client/SND-8`)"""
+    async with scripted(orders=2) as s, s.producer(linger_ms=100) as producer:
+        s.broker.script(ProduceRequest, s.broker.refuse(18, 1))
+        good = await producer.send("orders", b"a", partition=0)
+        bad = await producer.send("orders", b"b", partition=1)
+        assert (await good).offset == 0
+        with pytest.raises(RecordListTooLargeError):
+            await bad
+        assert len(s.broker.seen(ProduceRequest)) == 1
+
+
+@simulated
+async def test_stale_metadata_error_has_the_metadata_refreshed_and_the_new_leader_used() -> None:
+    """(`client/SND-13`, `client/META-28`, `client/META-30`)"""
+    async with scripted(nodes=2) as s, s.producer() as producer:
+        await (await producer.send("orders", b"a"))
+        s.cluster.move("orders", 0, 2)
+        assert (await (await producer.send("orders", b"b"))).offset == 1
+        assert len(s.cluster.brokers[2].seen(ProduceRequest)) == 1
+
+
+@simulated
+async def test_new_leader_named_by_the_error_reply_is_used_without_back_off() -> None:
+    """KIP-951."""
+    from triokafka.protocol.api.produce import LeaderIdAndEpoch, NodeEndpoint
+
+    async with scripted(nodes=2) as s, s.producer(retry_backoff_ms=1000, retry_backoff_max_ms=1000) as producer:
+        await (await producer.send("orders", b"a"))
+        s.cluster.move("orders", 0, 2)
+
+        def moved(request: ProduceRequest) -> Any:
+            answer = s.broker.produce(request)
+            assert answer is not None
+            answer.responses[0].partition_responses[0].current_leader = LeaderIdAndEpoch(leader_id=2, leader_epoch=1)
+            host, port = s.cluster.brokers[2].address.split(":")
+            answer.node_endpoints = [NodeEndpoint(node_id=2, host=host, port=int(port))]
+            return answer
+
+        s.broker.script(ProduceRequest, moved)
+        started = trio.current_time()
+        assert (await (await producer.send("orders", b"b"))).offset == 1
+        assert trio.current_time() - started < 0.5
+
+
+@pytest.mark.parametrize("fault", [CLOSE, CLOSE_AFTER])
+@simulated
+async def test_connection_lost_with_a_request_in_flight_loses_and_repeats_nothing(fault: object) -> None:
+    """(`client/SND-7`, `client/MOD-2`)"""
+    async with scripted() as s:
+        async with s.producer(linger_ms=0, batch_size=200) as producer:
+            s.broker.script(ProduceRequest, fault)
+            deliveries = [await producer.send("orders", b"%03d" % i + b"x" * 50) for i in range(20)]
+            offsets = [(await delivery).offset for delivery in deliveries]
+        assert [value[:3] for value in s.cluster.values("orders") if value] == [b"%03d" % i for i in range(20)]
+        assert all(offset in (-1, i) for i, offset in enumerate(offsets))
+
+
+@simulated
+async def test_silent_broker_ends_the_connection_after_the_request_timeout() -> None:
+    """(`client/NET-30`)"""
+    async with scripted() as s, s.producer(request_timeout_ms=2000) as producer:
+        s.broker.script(ProduceRequest, SILENCE)
+        delivery = await producer.send("orders", b"a")
+        started = trio.current_time()
+        assert (await delivery).offset == 0
+        assert 2 <= trio.current_time() - started < 4
+        assert s.cluster.values("orders") == [b"a"]
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [Raw(b"\x00\x00\x00\x04\x7f\xff\xff\xff"), Raw(b"\x00\x00\x00\x02\x00\x00"), Raw(b"\xff\xff\xff\xff")],
+    ids=["unknown correlation id", "too short", "negative size"],
+)
+@simulated
+async def test_nonsense_from_the_broker_ends_the_connection_and_loses_nothing(nonsense: Raw) -> None:
+    """(`client/NET-6`, `client/NET-12`)"""
+    async with scripted() as s, s.producer() as producer:
+        s.broker.script(ProduceRequest, nonsense)
+        assert (await (await producer.send("orders", b"a"))).offset == 0
+        assert s.broker.connection_count >= 2
+
+
+@simulated
+async def test_reply_that_leaves_out_the_partition_is_tried_again() -> None:
+    from triokafka.protocol.api.produce import ProduceResponse
+
+    async with scripted() as s, s.producer() as producer:
+        s.broker.script(ProduceRequest, ProduceResponse(responses=[]))
+        assert (await (await producer.send("orders", b"a"))).offset == 0
+
+
+@simulated
+async def test_undelivered_record_fails_after_the_delivery_timeout() -> None:
+    """(`client/MOD-4`, `client/ACC-29`)"""
+    async with scripted() as s, s.producer(delivery_timeout_ms=5000, request_timeout_ms=1000) as producer:
+        await (await producer.send("orders", b"a"))
+        port = s.broker.stop()
+        started = trio.current_time()
+        delivery = await producer.send("orders", b"b")
+        with pytest.raises(KafkaTimeoutError, match="delivery_timeout_ms"):
+            await delivery
+        assert trio.current_time() - started == pytest.approx(5, abs=0.5)
+        assert producer.metrics()["buffer_available_bytes"] == producer.metrics()["buffer_total_bytes"]
+        await s.broker.start(current_simulation().nursery, port)
+        assert (await (await producer.send("orders", b"c"))).offset == 1
+
+
+@simulated
+async def test_close_timeout_holds_when_no_broker_answers() -> None:
+    """(`client/PRD-19`)"""
+    async with scripted() as s:
+        started = trio.current_time()
+        with pytest.raises(ExceptionGroup, match="1 records were not delivered") as caught:
+            async with s.producer(close_timeout_ms=3000) as producer:
+                await producer.partitions_for("orders")
+                s.broker.stop()
+                await producer.send("orders", b"a")
+        assert trio.current_time() - started == pytest.approx(3, abs=0.5)
+        assert "close_timeout_ms=3000" in str(caught.value.exceptions[0])
+
+
+@simulated
+async def test_acks_0_is_done_when_written_and_has_no_offset() -> None:
+    """(`client/PRD-25`, `client/SND-9`)"""
+    async with scripted() as s:
+        async with s.producer(acks=0) as producer:
+            metadata = await (await producer.send("orders", b"a"))
+            assert metadata.offset == -1
+            await s.broker.wait_for(ProduceRequest)
+        assert s.cluster.values("orders") == [b"a"]
+
+
+@simulated
+async def test_unknown_topic_is_an_error_after_max_block_ms() -> None:
+    """(`client/META-13`, `client/META-14`)"""
+    async with scripted() as s, s.producer(max_block_ms=3000) as producer:
+        started = trio.current_time()
+        with pytest.raises(UnknownTopicOrPartitionError, match="'nope' does not exist"):
+            await producer.send("nope", b"a")
+        assert trio.current_time() - started == pytest.approx(3, abs=0.2)
+
+
+@simulated
+async def test_topic_that_is_created_meanwhile_is_found() -> None:
+    """(`client/META-26`)"""
+    async with scripted() as s, s.producer() as producer, trio.open_nursery() as nursery:
+
+        async def create_later() -> None:
+            await trio.sleep(2)
+            s.cluster.topics["late"] = 1
+
+        nursery.start_soon(create_later)
+        assert (await (await producer.send("late", b"a"))).offset == 0
+
+
+@simulated
+async def test_denied_topic_is_an_error_at_once() -> None:
+    """(`client/META-14`)"""
+    async with scripted() as s, s.producer() as producer:
+        s.cluster.topic_errors["orders"] = 29
+        started = trio.current_time()
+        with pytest.raises(TopicAuthorizationFailedError, match="orders"):
+            await producer.send("orders", b"a")
+        assert trio.current_time() - started < 1
+
+
+@simulated
+async def test_partition_that_does_not_exist_is_refused_after_asking_again() -> None:
+    """(`client/PART-1`)"""
+    async with scripted() as s, s.producer() as producer:
+        await producer.send("orders", b"a")
+        before = len(s.broker.seen(MetadataRequest))
+        with pytest.raises(UnknownTopicOrPartitionError, match="has no partition 7"):
+            await producer.send("orders", b"a", partition=7)
+        assert len(s.broker.seen(MetadataRequest)) == before + 1
+        s.cluster.topics["orders"] = 8
+        assert (await (await producer.send("orders", b"a", partition=7))).partition == 7
+
+
+@simulated
+async def test_unreachable_broker_is_named_with_every_address_tried() -> None:
+    async with scripted() as s:
+        s.broker.stop()
+        async with s.producer(max_block_ms=2000) as producer:
+            with pytest.raises(KafkaTimeoutError, match=f"{s.address}.*refused"):
+                await producer.send("orders", b"a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"value": "text"}, "the value is a str, not bytes"),
+        ({"value": b"v", "key": 7}, "the key is a int, not bytes"),
+        ({"value": b"v", "headers": [("h", "text")]}, "headers are pairs"),
+        ({"value": b"v", "headers": [b"h"]}, "headers are pairs"),
+    ],
+)
+@simulated
+async def test_what_is_not_bytes_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+    """(`client/SER-4`)"""
+    async with scripted() as s, s.producer(linger_ms=1000) as producer:
+        for _ in range(2):  # with and without an open batch
+            with pytest.raises(TypeError, match=message):
+                await producer.send("orders", **arguments)
+            with pytest.raises(TypeError, match=message):
+                producer.send_nowait("orders", **arguments)
+            await producer.send("orders", b"good")
+        await producer.flush()
+        assert s.cluster.values("orders") == [b"good", b"good"]
+
+
+@simulated
+async def test_negative_timestamp_and_partition_are_refused() -> None:
+    async with scripted() as s, s.producer() as producer:
+        with pytest.raises(ValueError, match="timestamp_ms=-5"):
+            await producer.send("orders", b"a", timestamp_ms=-5)
+        with pytest.raises(ValueError, match="partition=-1"):
+            await producer.send("orders", b"a", partition=-1)
+
+
+@simulated
+async def test_sending_outside_of_the_block_is_refused() -> None:
+    async with scripted() as s:
+        producer = s.producer()
+        with pytest.raises(ClosedError):
+            await producer.send("orders", b"a")
+        async with producer:
+            stream = await producer.bind("orders", 0)
+            await stream.send(b"a")
+        for call in (producer.send("orders", b"a"), stream.send(b"a"), producer.flush()):
+            with pytest.raises(ClosedError):
+                await call
+        with pytest.raises(ClosedError):
+            producer.send_nowait("orders", b"a")
+
+
+@simulated
+async def test_send_nowait_asks_for_metadata_and_says_so() -> None:
+    async with scripted() as s, s.producer() as producer:
+        with pytest.raises(MetadataNotReadyError):
+            producer.send_nowait("orders", b"a")
+        await producer.partitions_for("orders")
+        assert (await producer.send_nowait("orders", b"a")).offset == 0
+
+
+@simulated
+async def test_send_nowait_refuses_when_the_buffer_is_full() -> None:
+    async with scripted() as s, s.producer(buffer_memory=3000, batch_size=1000) as producer:
+        await producer.partitions_for("orders")
+        sent = 0
+        with pytest.raises(BufferFullError, match="buffer_memory=3000"):
+            for _ in range(100):
+                producer.send_nowait("orders", b"x" * 500)
+                sent += 1
+        await producer.flush()
+        assert len(s.cluster.values("orders")) == sent
+
+
+@simulated
+async def test_idempotent_producer_numbers_records_through_retries() -> None:
+    """(`client/MOD-2`)"""
+    async with scripted() as s, s.producer(linger_ms=0, batch_size=150) as producer:
+        s.broker.script(ProduceRequest, s.broker.refuse(7), CLOSE_AFTER, s.broker.refuse(19))
+        for i in range(30):
+            await producer.send("orders", b"%02d" % i + b"x" * 40)
+        await producer.flush()
+        assert [v[:2] for v in s.cluster.values("orders") if v] == [b"%02d" % i for i in range(30)]
+
+
+@simulated
+async def test_lost_producer_state_is_answered_with_a_new_epoch() -> None:
+    """UNKNOWN_PRODUCER_ID, and a sequence that the broker forgot (KIP-360)."""
+    async with scripted() as s, s.producer(linger_ms=0) as producer:
+        await (await producer.send("orders", b"a"))
+        s.broker.script(ProduceRequest, s.broker.refuse(59))
+        await (await producer.send("orders", b"b"))
+        s.cluster.sequences.clear()
+        await (await producer.send("orders", b"c"))
+        assert s.cluster.values("orders") == [b"a", b"b", b"c"]
+
+
+@simulated
+async def test_record_refused_for_good_does_not_stop_those_behind_it() -> None:
+    async with scripted() as s, s.producer(linger_ms=0, batch_size=100) as producer:
+        await (await producer.send("orders", b"a"))
+        s.broker.script(ProduceRequest, s.broker.refuse(18))
+        deliveries = [await producer.send("orders", b"%d" % i + b"x" * 60) for i in range(5)]
+        with pytest.raises(RecordListTooLargeError):
+            await deliveries[0]
+        for delivery in deliveries[1:]:
+            await delivery
+        assert [v[:1] for v in s.cluster.values("orders")[1:] if v] == [b"1", b"2", b"3", b"4"]
+
+
+@simulated
+async def test_producer_id_that_is_denied_fails_the_producer_and_all_its_records() -> None:
+    """(`client/TRI-1`)"""
+    async with scripted() as s:
+        s.broker.script(InitProducerIdRequest, InitProducerIdResponse(error_code=31, producer_id=-1, producer_epoch=0))
+        async with s.producer() as producer:
+            delivery = await producer.send("orders", b"a")
+            with pytest.raises(ClusterAuthorizationFailedError):
+                await delivery
+            with pytest.raises(ClusterAuthorizationFailedError):
+                await producer.send("orders", b"b")
+            with pytest.raises(ClusterAuthorizationFailedError):
+                await producer.flush()
+
+
+@simulated
+async def test_broker_without_producer_ids_is_served_without_idempotence() -> None:
+    async with scripted() as s:
+        del s.broker.api_versions[22]
+        async with s.producer() as producer:
+            assert (await (await producer.send("orders", b"a"))).offset == 0
+        async with s.producer(enable_idempotence=True) as producer:
+            delivery = await producer.send("orders", b"a")
+            with pytest.raises(KafkaError, match="InitProducerId"):
+                await delivery
+
+
+@simulated
+async def test_too_large_batch_is_split_and_keeps_its_order() -> None:
+    """KIP-126 (`client/MOD-5`)"""
+    async with scripted() as s, s.producer(linger_ms=100) as producer:
+
+        def at_most_five(request: ProduceRequest) -> Any:
+            from triokafka.records import iter_batches
+
+            [batch] = iter_batches(request.topic_data[0].partition_data[0].records or b"")
+            return s.broker.produce(request, {0: 10} if batch.record_count > 5 else None)
+
+        s.broker.script(ProduceRequest, *[at_most_five] * 50)
+        deliveries = [await producer.send("orders", b"%02d" % i) for i in range(20)]
+        offsets = [(await delivery).offset for delivery in deliveries]
+        assert offsets == list(range(20))
+        assert s.cluster.values("orders") == [b"%02d" % i for i in range(20)]
+        assert producer.metrics()["buffer_available_bytes"] == producer.metrics()["buffer_total_bytes"]
+
+
+@simulated
+async def test_single_record_that_the_broker_finds_too_large_fails() -> None:
+    async with scripted() as s, s.producer() as producer:
+        s.broker.script(ProduceRequest, s.broker.refuse(10))
+        with pytest.raises(MessageSizeTooLargeError):
+            await (await producer.send("orders", b"a"))
+
+
+@simulated
+async def test_errors_of_single_records_are_told_apart() -> None:
+    """KIP-467."""
+    from triokafka.errors import InvalidRecordError
+    from triokafka.protocol.api.produce import BatchIndexAndErrorMessage
+
+    async with scripted() as s, s.producer(linger_ms=100) as producer:
+
+        def second_is_bad(request: ProduceRequest) -> Any:
+            answer = s.broker.produce(request, {0: 87})
+            assert answer is not None
+            partition = answer.responses[0].partition_responses[0]
+            partition.error_message = "one record was bad"
+            partition.record_errors = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
+            return answer
+
+        s.broker.script(ProduceRequest, second_is_bad)
+        first, second = [await producer.send("orders", value) for value in (b"a", b"b")]
+        with pytest.raises(InvalidRecordError, match="no key"):
+            await second
+        with pytest.raises(InvalidRecordError, match="one record was bad"):
+            await first
+
+
+@simulated
+async def test_throttled_producer_waits_as_long_as_the_broker_asked() -> None:
+    """KIP-219 (`client/MOD-25`)"""
+    async with scripted() as s, s.producer(linger_ms=0) as producer:
+        s.broker.throttle_time_ms = 3000
+        await (await producer.send("orders", b"a"))
+        s.broker.throttle_time_ms = 0
+        started = trio.current_time()
+        await (await producer.send("orders", b"b"))
+        assert trio.current_time() - started == pytest.approx(3, abs=0.2)
+
+
+@simulated
+async def test_bound_stream_sends_to_its_partition() -> None:
+    async with scripted(orders=3) as s, s.producer() as producer:
+        stream = await producer.bind("orders", partition=2)
+        first = await stream.send(b"a")
+        second = stream.send_nowait(b"b", key=b"k")
+        assert (await first).partition == 2
+        assert (await second).offset == 1
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await producer.bind("orders", 3)
+
+
+@simulated
+async def test_serializers_turn_objects_into_bytes_and_leave_none_alone() -> None:
+    """(`client/SER-1`, `client/SER-3`)"""
+    async with scripted() as s:
+        async with s.producer(key_serializer=str.encode, value_serializer=lambda v: b"%d" % v) as producer:
+            await producer.send("orders", 42, key="k")
+            await producer.send("orders", None, key="k")
+        assert [(r.key, r.value) for r in s.cluster.log[TopicPartition("orders", 0)]] == [(b"k", b"42"), (b"k", None)]
+
+
+@simulated
+async def test_serializer_that_makes_no_bytes_is_named() -> None:
+    async with scripted() as s, s.producer(value_serializer=str.upper) as producer:
+        with pytest.raises(TypeError, match="value_serializer.*made a str"):
+            await producer.send("orders", "text")
+
+
+@simulated
+async def test_keyed_records_go_where_java_sends_them() -> None:
+    """(`client/PART-2`)"""
+    async with scripted(orders=10) as s, s.producer() as producer:
+        delivery = await producer.send("orders", b"a", key=b"foobar")
+        assert (await delivery).partition == (-790332482 & 0x7FFFFFFF) % 10
+
+
+@simulated
+async def test_keyless_records_stick_to_a_partition_per_batch_and_reach_all() -> None:
+    """KIP-480, KIP-794 (`client/MOD-6`)"""
+    async with scripted(orders=4) as s:
+        async with s.producer(batch_size=2000, linger_ms=10) as producer:
+            for _ in range(400):
+                await producer.send("orders", b"x" * 100)
+        counts = [len(s.cluster.values("orders", partition)) for partition in range(4)]
+        assert sum(counts) == 400
+        assert min(counts) >= 50
+        assert len(s.broker.seen(ProduceRequest)) < 40
