@@ -1,0 +1,60 @@
+"""Batches, logs and disks for the tests of the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from triokafka.broker_stub.log import LogConfig, PartitionLog
+from triokafka.broker_stub.log.log import AppendInfo
+from triokafka.records import decode_records, encode_batch
+from triokafka.structs import TopicPartition
+from triokafka.world import Storage
+
+TP = TopicPartition("orders", 3)
+DIRECTORY = "data/orders-3"
+NOW = 1_700_000_000_000
+
+
+def batch(*values: bytes, timestamp: int = NOW, key: bytes | None = b"k", **options: Any) -> bytearray:
+    """An encoded batch; timestamps go up by one."""
+    records = [(timestamp + i, key, value, ()) for i, value in enumerate(values)]
+    return bytearray(encode_batch(records, **options))
+
+
+def from_producer(*values: bytes, sequence: int, producer_id: int = 9, epoch: int = 0, **options: Any) -> bytearray:
+    """A batch of an idempotent producer."""
+    return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
+
+
+def config(**values: Any) -> LogConfig:
+    """Small segments with dense indexes."""
+    return LogConfig(**{"segment_bytes": 2_000, "index_interval_bytes": 100, **values})
+
+
+def open_log(storage: Storage, log_config: LogConfig | None = None, **options: Any) -> PartitionLog:
+    """The log of `TP`."""
+    return PartitionLog.open(storage, DIRECTORY, TP, log_config or config(), **{"now_ms": NOW, **options})
+
+
+def append(
+    log: PartitionLog, data: bytes | bytearray, *, now_ms: int = NOW, epoch: int = 0, **options: Any
+) -> AppendInfo:
+    """Append as the leader of ``epoch``."""
+    return log.append_as_leader(data, leader_epoch=epoch, now_ms=now_ms, **options)
+
+
+def fill(log: PartitionLog, count: int, *, size: int = 20, step_ms: int = 1000) -> None:
+    """Append ``count`` batches of one record with values of ``size`` bytes."""
+    for _ in range(count):
+        offset = log.log_end_offset
+        append(log, batch(b"%0*d" % (size, offset), timestamp=NOW + offset * step_ms), now_ms=NOW + offset * step_ms)
+
+
+def offsets(log: PartitionLog, start: int | None = None, max_bytes: int = 300) -> list[int]:
+    """The offsets that a consumer sees, from ``start`` on."""
+    found: list[int] = []
+    offset = log.log_start_offset if start is None else start
+    while offset < log.log_end_offset:
+        found += [r.offset for r in decode_records(log.read(offset, max_bytes).records, from_offset=offset)]
+        offset = found[-1] + 1
+    return found

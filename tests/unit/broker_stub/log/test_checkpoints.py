@@ -1,0 +1,105 @@
+"""The small files beside the segments."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+import pytest
+
+from triokafka.broker_stub.log.checkpoints import (
+    CorruptCheckpointError,
+    format_uuid,
+    parse_uuid,
+    read_leader_epochs,
+    read_offsets,
+    read_topic_id,
+    write_leader_epochs,
+    write_offsets,
+    write_topic_id,
+)
+from triokafka.structs import TopicPartition
+from triokafka.world_memory import MemoryStorage
+
+
+def test_an_offset_checkpoint_is_version_count_and_lines() -> None:
+    """(`broker-log/G09`)"""
+    storage = MemoryStorage()
+    offsets = {TopicPartition("b", 1): 7, TopicPartition("a-b", 10): 2**40}
+    write_offsets(storage, "c", offsets)
+    assert storage.read_file("c") == b"0\n2\na-b 10 1099511627776\nb 1 7\n"
+    assert read_offsets(storage, "c") == offsets
+
+
+@pytest.mark.parametrize("text", ["1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\nx\n", "0\n"])
+def test_a_malformed_checkpoint_says_so(text: str) -> None:
+    """(`broker-log/G09`)"""
+    storage = MemoryStorage()
+    storage.replace_file("c", text.encode())
+    with pytest.raises(CorruptCheckpointError, match="c"):
+        read_offsets(storage, "c")
+
+
+def test_a_missing_or_empty_checkpoint_is_empty() -> None:
+    storage = MemoryStorage()
+    assert read_offsets(storage, "c") == {}
+    storage.replace_file("c", b"")
+    assert read_offsets(storage, "c") == {}
+
+
+def test_a_crash_leaves_the_old_checkpoint_or_the_new_one() -> None:
+    """(`broker-log/G10`)"""
+    partition = TopicPartition("a", 0)
+    seen = set()
+    for seed in range(60):
+        storage = MemoryStorage()
+        write_offsets(storage, "c", {partition: 1})
+        steps = seed % 6
+        storage.before_operation = _power_cut_after(steps)
+        try:
+            write_offsets(storage, "c", {partition: 2})
+        except OSError:
+            pass
+        storage.before_operation = None
+        storage.crash(random.Random(seed))
+        seen.add(read_offsets(storage, "c")[partition])
+    assert seen == {1, 2}
+
+
+def _power_cut_after(steps: int):  # type: ignore[no-untyped-def]
+    left = [steps]
+
+    def before(operation: str, path: str, size: int) -> None:
+        if left[0] == 0:
+            raise OSError("the power is gone")
+        left[0] -= 1
+
+    return before
+
+
+def test_leader_epochs_are_epoch_and_offset() -> None:
+    """(`broker-log/Z10`)"""
+    storage = MemoryStorage()
+    write_leader_epochs(storage, "e", [(0, 0), (3, 17)])
+    assert storage.read_file("e") == b"0\n2\n0 0\n3 17\n"
+    assert read_leader_epochs(storage, "e") == [(0, 0), (3, 17)]
+
+
+def test_partition_metadata_has_version_and_topic_id() -> None:
+    """(`broker-log/Z18`)"""
+    storage = MemoryStorage()
+    topic_id = uuid.UUID("9b7a4c9e-3f07-4f0b-8d6e-2d9d3f0b7a11")
+    write_topic_id(storage, "p", topic_id)
+    assert storage.read_file("p") == b"version: 0\ntopic_id: m3pMnj8HTwuNbi2dPwt6EQ\n"
+    assert read_topic_id(storage, "p") == topic_id
+    assert read_topic_id(storage, "missing") is None
+    storage.replace_file("p", b"")
+    with pytest.raises(CorruptCheckpointError):
+        read_topic_id(storage, "p")
+
+
+def test_ids_have_kafkas_text_form() -> None:
+    value = uuid.UUID(int=2**127 + 5)
+    assert parse_uuid(format_uuid(value)) == value
+    with pytest.raises(ValueError, match="not an id"):
+        parse_uuid("short")

@@ -1,0 +1,513 @@
+"""`PartitionLog`: appending, reading, cutting, keeping and closing."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.unit.broker_stub.log.builders import (
+    DIRECTORY,
+    NOW,
+    TP,
+    append,
+    batch,
+    config,
+    fill,
+    from_producer,
+    offsets,
+    open_log,
+)
+from triokafka.broker_stub.log import PartitionLog
+from triokafka.errors import (
+    IllegalStateError,
+    InvalidProducerEpochError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceNumberError,
+)
+from triokafka.records import decode_records, iter_batches
+from triokafka.world_memory import DiskFault, MemoryStorage
+
+
+def synced_storage() -> MemoryStorage:
+    storage = MemoryStorage()
+    storage.make_dirs("data")
+    storage.sync_dir("")
+    return storage
+
+
+# Appending
+
+
+def test_offsets_follow_each_other_and_are_patched_into_the_same_bytes() -> None:
+    """(`broker-log/F09`, `C23`)"""
+    log = open_log(MemoryStorage())
+    first = append(log, batch(b"a", b"b"), epoch=5)
+    data = batch(b"c")
+    second = append(log, data, epoch=5)
+    assert (first.first_offset, first.last_offset, second.first_offset) == (0, 1, 2)
+    assert log.log_end_offset == 3
+    stored = log.read(2, 1000).records
+    assert bytes(stored) == bytes(data)  # patched in place, not encoded anew
+    (info,) = iter_batches(stored, check_crc=True)
+    assert (info.base_offset, info.partition_leader_epoch) == (2, 5)
+
+
+def test_a_read_only_buffer_is_left_as_it_was() -> None:
+    log = open_log(MemoryStorage())
+    append(log, batch(b"a"))
+    data = bytes(batch(b"b"))
+    append(log, data)
+    assert next(iter_batches(data)).base_offset == 0
+    assert offsets(log) == [0, 1]
+
+
+def test_append_time_replaces_timestamps_when_the_topic_says_so() -> None:
+    """(`broker-log/C28`)"""
+    log = open_log(MemoryStorage(), config(message_timestamp_type="LogAppendTime"))
+    info = append(log, batch(b"a", b"b", timestamp=5), now_ms=NOW + 77)
+    assert info.log_append_time == NOW + 77
+    records = decode_records(log.read(0, 1000).records, check_crc=True)
+    assert [(r.timestamp, r.timestamp_type) for r in records] == [(NOW + 77, 1), (NOW + 77, 1)]
+
+
+def test_a_follower_takes_offsets_and_epochs_as_they_are_with_gaps() -> None:
+    """(`broker-log/F10`)"""
+    leader, follower = open_log(MemoryStorage()), open_log(MemoryStorage())
+    fill(leader, 3)
+    sent = bytes(leader.read(1, 10_000).records)
+    follower.append_as_follower(sent + sent[:30])  # a fetch may end within a batch
+    assert offsets(follower) == [1, 2]
+    assert follower.leader_epochs.entries() == [(0, 1)]
+    with pytest.raises(IllegalStateError):
+        follower.append_as_follower(sent)
+
+
+def test_a_full_segment_is_rolled_to_one_named_by_the_next_offset() -> None:
+    """(`broker-log/F12`, `F13`)"""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 40)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 1
+    for base in bases:
+        assert storage.exists(f"{DIRECTORY}/{base:020d}.log")
+    assert all(segment.size <= 2_000 for segment in log.segments)
+    assert offsets(log) == list(range(40))
+
+
+def test_a_segment_is_rolled_when_its_records_span_segment_ms() -> None:
+    """Record time counts, not the clock (`broker-log/Z05`)."""
+    log = open_log(MemoryStorage(), config(segment_ms=60_000))
+    append(log, batch(b"a", timestamp=NOW))
+    append(log, batch(b"b", timestamp=NOW + 60_000), now_ms=NOW + 10**6)
+    assert len(log.segments) == 1
+    append(log, batch(b"c", timestamp=NOW + 60_001), now_ms=NOW)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_a_full_index_rolls_the_segment() -> None:
+    """(`broker-log/D12`)"""
+    log = open_log(MemoryStorage(), config(segment_index_bytes=24, index_interval_bytes=0, segment_bytes=10**6))
+    fill(log, 20)
+    assert len(log.segments) > 1
+    assert offsets(log) == list(range(20))
+
+
+# Producers
+
+
+def test_a_repeated_batch_gets_the_offsets_that_it_got_first() -> None:
+    """Any of the last five, also after a restart without a clean stop (`broker-log/Z11`)."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for i in range(7):
+        append(log, from_producer(b"x", b"y", sequence=2 * i))
+    for i in (2, 6):
+        again = append(log, from_producer(b"x", b"y", sequence=2 * i))
+        assert (again.duplicate, again.first_offset, again.last_offset) == (True, 2 * i, 2 * i + 1)
+    assert log.log_end_offset == 14
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        append(log, from_producer(b"x", b"y", sequence=2))  # six batches ago: nobody remembers
+    storage.kill()
+    assert append(open_log(storage), from_producer(b"x", b"y", sequence=4)).duplicate
+
+
+def test_a_gap_in_the_sequence_is_refused_and_changes_nothing() -> None:
+    log = open_log(MemoryStorage())
+    append(log, from_producer(b"a", sequence=0))
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        append(log, from_producer(b"b", sequence=2))
+    append(log, from_producer(b"b", sequence=1))
+    assert log.log_end_offset == 2
+
+
+def test_an_old_epoch_is_fenced_and_a_new_one_begins_at_zero() -> None:
+    log = open_log(MemoryStorage())
+    append(log, from_producer(b"a", sequence=0, epoch=3))
+    with pytest.raises(InvalidProducerEpochError):
+        append(log, from_producer(b"b", sequence=1, epoch=2))
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        append(log, from_producer(b"b", sequence=1, epoch=4))
+    append(log, from_producer(b"b", sequence=0, epoch=4))
+
+
+def test_an_unknown_producer_may_go_on_with_any_sequence() -> None:
+    """Its records were deleted, or it was silent for long; modern Kafka accepts it (KIP-360)."""
+    log = open_log(MemoryStorage())
+    assert append(log, from_producer(b"a", sequence=500)).first_offset == 0
+
+
+def test_sequences_wrap_to_zero() -> None:
+    log = open_log(MemoryStorage())
+    append(log, from_producer(b"a", b"b", sequence=2**31 - 2))
+    append(log, from_producer(b"c", sequence=0))
+    assert append(log, from_producer(b"a", b"b", sequence=2**31 - 2)).duplicate
+
+
+def test_a_silent_producer_is_forgotten_after_its_expiration() -> None:
+    log = open_log(MemoryStorage(), producer_expiration_ms=1000)
+    append(log, from_producer(b"a", sequence=0))
+    log.apply_retention(NOW + 999)
+    assert len(log.producers) == 1
+    fill(log, 40)
+    log.apply_retention(NOW + 8 * 86_400_000)
+    assert len(log.producers) == 0
+
+
+# Reading
+
+
+def test_a_read_returns_whole_batches_from_the_one_with_the_offset() -> None:
+    """(`broker-log/F16`, `E04`)"""
+    log = open_log(MemoryStorage(), config(segment_bytes=10**6))
+    sizes = []
+    for _ in range(10):
+        data = batch(b"a", b"b", b"c")
+        sizes.append(len(data))
+        append(log, data)
+    result = log.read(4, sizes[0] * 2 + 5)
+    assert [info.base_offset for info in iter_batches(result.records)] == [3, 6]
+    assert len(result.records) == 2 * sizes[0]
+    assert (result.segment_base_offset, result.position) == (0, sizes[0])
+
+
+def test_the_first_batch_is_whole_whatever_the_limit_says() -> None:
+    """(`broker-log/E05`; KIP-74)"""
+    log = open_log(MemoryStorage())
+    fill(log, 2, size=300)
+    assert len(list(iter_batches(log.read(0, 1).records))) == 1
+    assert not len(log.read(0, 1, min_one_batch=False).records)
+
+
+def test_a_read_stops_before_the_bound() -> None:
+    """(`broker-log/F20`)"""
+    log = open_log(MemoryStorage(), config(segment_bytes=10**6))
+    fill(log, 10)
+    assert [info.base_offset for info in iter_batches(log.read(2, 10**6, up_to_offset=5).records)] == [2, 3, 4]
+    assert not len(log.read(5, 10**6, up_to_offset=5).records)
+    assert not len(log.read(10, 10**6).records)
+
+
+def test_offsets_that_are_not_there_are_out_of_range() -> None:
+    log = open_log(MemoryStorage())
+    fill(log, 3)
+    log.advance_log_start_offset(1)
+    for offset in (0, 4):
+        with pytest.raises(OffsetOutOfRangeError, match="orders-3 has offsets 1 to 3"):
+            log.read(offset, 100)
+
+
+def test_the_place_of_the_tail_is_remembered() -> None:
+    """A consumer at the end reads once per fetch, and looks at nothing else."""
+    storage = MemoryStorage()
+    log = open_log(storage, config(segment_bytes=10**6))
+    fill(log, 50)
+    calls: list[str] = []
+    storage.before_operation = lambda operation, path, size: calls.append(operation)
+    log.read(49, 1000)
+    assert calls == ["read"]
+
+
+def test_bytes_between_counts_what_a_read_would_find() -> None:
+    log = open_log(MemoryStorage())
+    fill(log, 40)
+    everything = log.size
+    assert log.bytes_between(0, 40, 10**9) == everything
+    assert log.bytes_between(0, 40, 100) == 100
+    first = len(batch(b"%020d" % 0))
+    assert log.bytes_between(3, 5, 10**9) == 2 * first
+    assert log.bytes_between(40, 40, 10**9) == 0
+
+
+# Time
+
+
+def test_look_ups_by_time_find_the_record_inside_its_batch() -> None:
+    """(`broker-log/Z04`)"""
+    log = open_log(MemoryStorage(), config(segment_bytes=400))
+    for i in range(12):
+        append(log, batch(b"a", b"b", timestamp=NOW + 10 * i), epoch=2)
+    assert log.offset_for_timestamp(NOW + 31) == (7, NOW + 31, 2)
+    assert log.offset_for_timestamp(NOW + 32) == (8, NOW + 40, 2)
+    assert log.offset_for_timestamp(0) == (0, NOW, 2)
+    assert log.offset_for_timestamp(NOW + 112) is None
+    assert log.offset_for_timestamp(NOW + 31, up_to_offset=7) is None
+    assert log.offset_of_max_timestamp() == (23, NOW + 111, 2)
+    assert log.offset_of_max_timestamp(4) == (3, NOW + 11, 2)
+
+
+def test_look_ups_by_time_agree_with_a_scan_when_time_goes_back() -> None:
+    log = open_log(MemoryStorage(), config(segment_bytes=500))
+    times = [(i * 7919) % 101 for i in range(60)]
+    for time in times:
+        append(log, batch(b"a", timestamp=NOW + time))
+    for wanted in range(-1, 103):
+        expected = next((i for i, time in enumerate(times) if time >= wanted), None)
+        found = log.offset_for_timestamp(NOW + wanted)
+        assert (found[0] if found else None) == expected
+
+
+# Cutting
+
+
+def test_truncation_gives_up_everything_from_the_offset_on() -> None:
+    """(`broker-log/F21`)"""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 40)
+    log.flush()
+    log.truncate_to(17, now_ms=NOW)
+    assert (log.log_end_offset, log.recovery_point) == (17, 17)
+    assert offsets(log) == list(range(17))
+    append(log, batch(b"new"), epoch=4)
+    assert log.leader_epochs.entries() == [(0, 0), (4, 17)]
+    storage.kill()
+    assert offsets(open_log(storage, recovery_point=17)) == list(range(18))
+
+
+def test_truncation_takes_back_what_producers_wrote() -> None:
+    log = open_log(MemoryStorage())
+    append(log, from_producer(b"a", sequence=0))
+    append(log, from_producer(b"b", sequence=1))
+    log.truncate_to(1, now_ms=NOW)
+    assert not append(log, from_producer(b"c", sequence=1)).duplicate
+
+
+def test_starting_afresh_leaves_an_empty_log_at_the_offset() -> None:
+    """(`broker-log/F22`)"""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 40)
+    log.truncate_fully_and_start_at(1000, now_ms=NOW)
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (1000, 1000, 0)
+    assert append(log, batch(b"a")).first_offset == 1000
+    assert [name for name in storage.list_dir(DIRECTORY) if name.endswith(".log")] == ["00000000000000001000.log"]
+
+
+def test_records_before_the_log_start_offset_are_gone_and_their_segments_follow() -> None:
+    """(`broker-log/Z08`, `Z07`, `F24`)"""
+    storage = MemoryStorage()
+    log = open_log(storage, config(retention_ms=-1, file_delete_delay_ms=60_000))
+    fill(log, 60)
+    second = log.segments[1].base_offset
+    log.advance_log_start_offset(second + 1)
+    assert log.apply_retention(NOW + 60_000) == 1
+    assert log.segments[0].base_offset == second
+    assert offsets(log) == list(range(second + 1, 60))
+    assert f"{0:020d}.log.deleted" in storage.list_dir(DIRECTORY)
+    log.apply_retention(NOW + 120_000)
+    assert not [name for name in storage.list_dir(DIRECTORY) if name.endswith(".deleted")]
+    with pytest.raises(OffsetOutOfRangeError):
+        log.advance_log_start_offset(61)
+
+
+def test_retention_by_time_goes_by_the_newest_record_of_a_segment() -> None:
+    """(`broker-log/G05`, `Z07`, `F23`)"""
+    log = open_log(MemoryStorage(), config(retention_ms=10_000))
+    fill(log, 60)
+    last = log.segments[0].max_timestamp
+    assert log.apply_retention(last + 10_000) == 0
+    assert log.apply_retention(last + 10_001) == 1
+    dropped = log.apply_retention(NOW + 10**7)
+    assert dropped >= 1
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (60, 60, 0)
+    assert append(log, batch(b"a")).first_offset == 60
+
+
+def test_retention_by_size_leaves_at_least_the_size() -> None:
+    """(`broker-log/G06`)"""
+    log = open_log(MemoryStorage(), config(retention_bytes=3_000, retention_ms=-1))
+    fill(log, 100)
+    smallest = min(segment.size for segment in log.segments[:-1])
+    log.apply_retention(NOW)
+    assert 3_000 <= log.size < 3_000 + 2_000
+    assert log.size - smallest < 3_000 or log.size - log.segments[0].size < 3_000
+
+
+def test_retention_keeps_what_is_not_committed() -> None:
+    """(`broker-log/Z07`)"""
+    log = open_log(MemoryStorage(), config(retention_ms=0))
+    fill(log, 60)
+    middle = log.segments[1].base_offset
+    log.apply_retention(NOW + 10**7, up_to_offset=middle + 1)
+    assert log.log_start_offset == middle
+
+
+def test_a_compacted_topic_keeps_old_segments() -> None:
+    """(`broker-log/G04`)"""
+    log = open_log(MemoryStorage(), config(cleanup_policy=("compact",), retention_ms=0, retention_bytes=0))
+    fill(log, 60)
+    assert log.apply_retention(NOW + 10**7) == 0
+
+
+# The disk
+
+
+def test_a_full_disk_refuses_the_append_and_nothing_else() -> None:
+    """What was acknowledged is there, and the log goes on when there is room (`broker-log/F28`)."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 5)
+    size = log.size
+    storage.capacity = 0
+    storage.capacity = size + 30  # the batch is cut in the middle
+    with pytest.raises(KafkaStorageError, match="no space left"):
+        append(log, from_producer(b"x" * 50, sequence=0))
+    assert (log.log_end_offset, log.size) == (5, size)
+    assert storage.open(f"{DIRECTORY}/{0:020d}.log").size() == size
+    assert offsets(log) == list(range(5))
+    storage.capacity = None
+    assert not append(log, from_producer(b"x" * 50, sequence=0)).duplicate
+    storage.kill()
+    assert offsets(open_log(storage)) == list(range(6))
+
+
+def test_a_disk_that_fails_to_take_back_half_a_write_is_asked_again() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 2)
+    storage.inject(DiskFault("write", "*.log", errno.EIO, times=1, partial=40))
+    storage.inject(DiskFault("truncate", "*.log", errno.EIO, times=1))
+    with pytest.raises(KafkaStorageError):
+        append(log, batch(b"x"))
+    append(log, batch(b"y"))
+    storage.kill()
+    assert offsets(open_log(storage)) == [0, 1, 2]
+
+
+def test_a_failed_roll_leaves_the_log_in_its_old_segment() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 3)
+    storage.inject(DiskFault("open", f"*{3:020d}.log", errno.ENOSPC, times=1))
+    with pytest.raises(KafkaStorageError):
+        log.roll(now_ms=NOW)
+    fill(log, 1)
+    log.roll(now_ms=NOW)
+    assert offsets(log) == [0, 1, 2, 3]
+    assert [segment.base_offset for segment in log.segments] == [0, 4]
+
+
+def test_a_failed_sync_does_not_move_the_recovery_point() -> None:
+    """(`broker-log/F15`)"""
+    storage = synced_storage()
+    log = open_log(storage)
+    fill(log, 3)
+    storage.inject(DiskFault("sync", "*.log", times=1))
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 3
+
+
+def test_flush_messages_syncs_by_count() -> None:
+    """(`broker-log/F14`)"""
+    log = open_log(MemoryStorage(), config(flush_messages=3))
+    fill(log, 2)
+    assert log.recovery_point == 0
+    fill(log, 1)
+    assert log.recovery_point == 3
+
+
+def test_flush_ms_is_due_from_the_oldest_unsynced_record_on() -> None:
+    """(`broker-log/G07`)"""
+    log = open_log(MemoryStorage(), config(flush_ms=500))
+    assert not log.flush_due(NOW + 10**6)
+    append(log, batch(b"a"), now_ms=NOW)
+    append(log, batch(b"b"), now_ms=NOW + 400)
+    assert not log.flush_due(NOW + 499)
+    assert log.flush_due(NOW + 500)
+    log.flush()
+    assert not log.flush_due(NOW + 10**6)
+
+
+def test_a_flush_that_is_overtaken_by_a_truncation_promises_nothing() -> None:
+    log = open_log(MemoryStorage())
+    fill(log, 5)
+    job = log.begin_flush()
+    assert job is not None
+    log.truncate_to(2, now_ms=NOW)
+    fill(log, 3)
+    job.run()
+    log.flushed(job)
+    assert log.recovery_point <= 2
+
+
+def test_sealed_segments_can_be_flushed_alone() -> None:
+    """(`broker-log/F13`)"""
+    log = open_log(MemoryStorage())
+    fill(log, 60)
+    job = log.begin_flush(sealed_only=True)
+    assert job is not None
+    job.run()
+    log.flushed(job)
+    assert log.recovery_point == log.active_segment.base_offset
+    assert log.begin_flush(sealed_only=True) is None
+
+
+def test_a_clean_stop_needs_no_reading_at_the_next_start() -> None:
+    """Also the state of producers is there (`broker-log/I02`, `I09`)."""
+    storage = synced_storage()
+    log = open_log(storage)
+    fill(log, 60)
+    append(log, from_producer(b"a", sequence=0, timestamp=NOW))
+    log.close()
+    log.close()
+    with pytest.raises(KafkaStorageError, match="is closed"):
+        append(log, batch(b"a"))
+    sizes: list[int] = []
+    storage.before_operation = lambda operation, path, size: sizes.append(size) if path.endswith(".log") else None
+    log = open_log(storage, clean=True)
+    assert sum(sizes) < 1_000  # the end of the active segment
+    assert (log.log_end_offset, log.recovery_point) == (61, 61)
+    assert append(log, from_producer(b"a", sequence=0)).duplicate
+
+
+def test_a_log_that_was_changed_behind_the_broker_is_recovered_though_it_was_closed() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 5)
+    log.close()
+    path = f"{DIRECTORY}/{0:020d}.log"
+    file = storage.open(path)
+    file.write_at(file.size(), b"\0" * 30)
+    assert offsets(open_log(storage, clean=True)) == list(range(5))
+
+
+def test_deleting_removes_the_folder() -> None:
+    """(`broker-log/F26`)"""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 60)
+    log.delete()
+    assert not storage.exists(DIRECTORY)
+
+
+def test_a_directory_that_cannot_be_written_says_which() -> None:
+    storage = MemoryStorage()
+    storage.inject(DiskFault("open", "*/orders-3/*", errno.EACCES))
+    with pytest.raises(KafkaStorageError, match="orders-3 in data/orders-3 cannot be opened"):
+        PartitionLog.open(storage, DIRECTORY, TP, config(), now_ms=NOW)

@@ -1,0 +1,387 @@
+"""All logs of a broker over its data directories."""
+
+from __future__ import annotations
+
+import errno
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.unit.broker_stub.log.builders import NOW, append, batch, config, fill, from_producer, offsets
+from triokafka.broker_stub.log import LogManager
+from triokafka.broker_stub.log.log_directory import parse_folder, renamed_folder
+from triokafka.broker_stub.log.log_manager import LogManagerConfig
+from triokafka.errors import ConfigurationError, IllegalStateError, InvalidConfigurationError, KafkaStorageError
+from triokafka.structs import TopicPartition
+from triokafka.world import RealWorld
+from triokafka.world_memory import DiskFault, MemoryStorage
+
+A0, A1, B0 = TopicPartition("a-b", 0), TopicPartition("a-b", 1), TopicPartition("b", 0)
+TOPIC_ID = uuid.UUID(int=77)
+
+
+class DiskWorld(RealWorld):
+    """A world with a disk of its own and a wall clock that stands still until told."""
+
+    def __init__(self, storage: MemoryStorage | None = None) -> None:
+        super().__init__()
+        self.storage: MemoryStorage = storage or MemoryStorage()
+        self.wall = NOW
+        self.random = random.Random(1)
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    def random_bytes(self, size: int) -> bytes:
+        return self.random.randbytes(size)
+
+    async def run_in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return function(*args)
+
+
+def manager(world: DiskWorld, *directories: str, **intervals: int) -> LogManager:
+    return LogManager(world, directories or ("/data",), config(retention_ms=-1), LogManagerConfig(**intervals))
+
+
+def started(world: DiskWorld, *directories: str, **intervals: int) -> LogManager:
+    logs = manager(world, *directories, **intervals)
+    logs.start()
+    return logs
+
+
+# Start and stop
+
+
+def test_logs_are_there_again_after_a_clean_stop() -> None:
+    """Without recovery, and the marker is gone once they are open (`broker-log/I02`, `G13`)."""
+    world = DiskWorld()
+    logs = started(world)
+    fill(logs.create(A0, TOPIC_ID), 50)
+    logs.create(B0)
+    logs.close()
+    assert world.storage.exists("/data/.kafka_cleanshutdown")
+    again = started(world)
+    assert set(again.all()) == {A0, B0}
+    log = again.get(A0)
+    assert log is not None
+    assert (log.log_end_offset, log.recovery_point) == (50, 50)
+    assert again.topic_id(A0) == TOPIC_ID
+    assert not world.storage.exists("/data/.kafka_cleanshutdown")
+
+
+def test_a_killed_broker_recovers_from_the_recovery_point() -> None:
+    """(`broker-log/I03`, `I09`, `G08`)"""
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0)
+    fill(log, 50)
+    log.flush()
+    logs.checkpoint()
+    fill(log, 5)
+    append(log, from_producer(b"p", sequence=0))
+    world.storage.kill()
+    again = started(world).get(A0)
+    assert again is not None
+    assert offsets(again) == list(range(56))
+    assert again.recovery_point == 50
+    assert append(again, from_producer(b"p", sequence=0)).duplicate
+
+
+def test_a_power_cut_takes_nothing_that_was_flushed() -> None:
+    for seed in range(20):
+        world = DiskWorld()
+        logs = started(world)
+        log = logs.create(A0, TOPIC_ID)
+        fill(log, 30)
+        log.flush()
+        if seed % 2:
+            logs.checkpoint()
+        fill(log, 30)
+        world.storage.crash(random.Random(seed))
+        again = started(world).get(A0)
+        assert again is not None
+        assert again.log_end_offset >= 30
+        assert offsets(again) == list(range(again.log_end_offset))
+
+
+def test_a_directory_in_use_by_another_broker_is_refused_in_a_sentence() -> None:
+    """And what was locked before is free again (`broker-log/G03`)."""
+    storage = MemoryStorage()
+    first = started(DiskWorld(storage), "/one")
+    with pytest.raises(ConfigurationError, match=r"/one is in use by another broker"):
+        started(DiskWorld(storage), "/two", "/one")
+    third = started(DiskWorld(storage), "/two")
+    third.close()
+    first.close()
+    started(DiskWorld(storage), "/two", "/one").close()
+
+
+def test_an_unreadable_directory_is_refused_in_a_sentence() -> None:
+    """(`broker-log/G02`)"""
+    world = DiskWorld()
+    world.storage.inject(DiskFault("list", "/data", errno.EACCES))
+    with pytest.raises(ConfigurationError, match=r"/data cannot be used: .*Permission denied"):
+        started(world)
+
+
+def test_directories_must_be_named_once() -> None:
+    """(`broker-log/G02`)"""
+    for directories in ([], ["/a", "/a"]):
+        with pytest.raises(ConfigurationError):
+            LogManager(DiskWorld(), directories)
+
+
+def test_a_partition_in_two_directories_is_refused() -> None:
+    """(`broker-log/I01`)"""
+    world = DiskWorld()
+    for directory in ("/one", "/two"):
+        world.storage.make_dirs(f"{directory}/b-0")
+    with pytest.raises(ConfigurationError, match="b-0 is in two data directories, /one and /two"):
+        started(world, "/one", "/two")
+
+
+def test_what_is_not_a_log_is_left_alone() -> None:
+    """Also the controller's log, and plain files (`broker-log/I01`, `C02`)."""
+    world = DiskWorld()
+    for name in ("lost+found", "__cluster_metadata-0", "a-0.123-stray", "b-x"):
+        world.storage.make_dirs(f"/data/{name}")
+    world.storage.replace_file("/data/meta.properties", b"version=1")
+    logs = started(world)
+    assert logs.all() == {}
+
+
+def test_a_log_that_cannot_be_closed_leaves_no_mark_of_a_clean_stop() -> None:
+    """(`broker-log/G13`)"""
+    world = DiskWorld()
+    logs = started(world)
+    fill(logs.create(A0), 3)
+    world.storage.inject(DiskFault("sync", "*/a-b-0/*.log"))
+    logs.close()
+    assert not world.storage.exists("/data/.kafka_cleanshutdown")
+    world.storage.faults.clear()
+    again = started(world).get(A0)
+    assert again is not None
+    assert again.log_end_offset == 3
+
+
+def test_topics_have_their_own_configuration_from_the_start() -> None:
+    """(`broker-log/G12`)"""
+    world = DiskWorld()
+    logs = started(world)
+    logs.create(A0)
+    logs.close()
+    again = manager(world)
+    again.start(lambda topic: {"retention.ms": "9"})
+    log = again.get(A0)
+    assert log is not None
+    assert log.config.retention_ms == 9
+    assert log.config.segment_bytes == 2_000
+    with pytest.raises(InvalidConfigurationError):
+        again.config_for({"retention.ms": "soon"})
+
+
+# Logs
+
+
+def test_a_new_log_goes_to_the_directory_with_the_fewest() -> None:
+    """(`broker-log/G01`)"""
+    world = DiskWorld()
+    logs = started(world, "/one", "/two")
+    logs.create(A0)
+    logs.create(A1)
+    assert {logs.directory_of(A0), logs.directory_of(A1)} == {"/one", "/two"}
+
+
+def test_creating_twice_gives_the_same_log_with_the_newer_configuration() -> None:
+    """(`broker-log/G14`)"""
+    logs = started(DiskWorld())
+    log = logs.create(A0, TOPIC_ID)
+    assert logs.create(A0, TOPIC_ID, config(retention_ms=3)) is log
+    assert log.config.retention_ms == 3
+    assert logs.get(B0) is None
+
+
+def test_nothing_is_created_before_the_start() -> None:
+    with pytest.raises(IllegalStateError):
+        manager(DiskWorld()).create(A0)
+
+
+def test_a_deleted_log_is_renamed_and_removed_later() -> None:
+    """Also when the broker dies in between (`broker-log/Z17`)."""
+    world = DiskWorld()
+    logs = started(world)
+    fill(logs.create(A0), 3)
+    logs.delete(A0)
+    assert logs.get(A0) is None
+    (renamed,) = [name for name in world.storage.list_dir("/data") if name.endswith("-delete")]
+    assert renamed.startswith("a-b-0.")
+    world.wall += 59_999
+    logs.apply_retention()
+    assert world.storage.exists(f"/data/{renamed}")
+    world.storage.kill()
+    logs = started(world)
+    assert logs.all() == {}
+    logs.apply_retention()
+    assert not world.storage.exists(f"/data/{renamed}")
+
+
+def test_a_deleted_log_can_be_made_again_at_once() -> None:
+    logs = started(DiskWorld())
+    fill(logs.create(A0), 3)
+    logs.delete(A0)
+    assert logs.create(A0).log_end_offset == 0
+
+
+def test_a_log_of_an_earlier_topic_of_the_name_is_put_aside() -> None:
+    """(`broker-log/Z15`, `Z18`)"""
+    world = DiskWorld()
+    logs = started(world)
+    fill(logs.create(A0, TOPIC_ID), 3)
+    assert logs.create(A0, uuid.UUID(int=78)).log_end_offset == 0
+    assert [name for name in world.storage.list_dir("/data") if name.endswith("-stray")]
+
+
+def test_a_topic_id_that_was_lost_is_written_again() -> None:
+    world = DiskWorld()
+    logs = started(world)
+    logs.create(A0, TOPIC_ID)
+    logs.close()
+    world.storage.replace_file("/data/a-b-0/partition.metadata", b"")
+    logs = started(world)
+    assert logs.topic_id(A0) is None
+    logs.create(A0, TOPIC_ID)
+    world.storage.kill()
+    assert started(world).topic_id(A0) == TOPIC_ID
+
+
+def test_the_folder_of_a_partition_is_parsed_at_the_last_hyphen() -> None:
+    """(`broker-log/C02`)"""
+    assert parse_folder("a-b-12") == TopicPartition("a-b", 12)
+    assert parse_folder("a-") is None
+    assert parse_folder("-1") is None
+    assert len(renamed_folder(TopicPartition("t" * 249, 10), "0" * 32, "-delete")) == 255
+
+
+# Checkpoints
+
+
+def test_start_offsets_and_high_watermarks_survive() -> None:
+    """(`broker-log/Z07`, `Z09`)"""
+    world = DiskWorld()
+    logs = started(world, "/one", "/two")
+    for partition in (A0, B0):
+        fill(logs.create(partition), 5)
+    log = logs.get(A0)
+    assert log is not None
+    log.advance_log_start_offset(2)
+    logs.checkpoint()
+    logs.checkpoint_high_watermarks({A0: 4, B0: 3, A1: 9})
+    world.storage.kill()
+    again = started(world, "/one", "/two")
+    log = again.get(A0)
+    assert log is not None
+    assert log.log_start_offset == 2
+    assert again.read_high_watermarks() == {A0: 4, B0: 3}
+
+
+def test_a_checkpoint_that_cannot_be_read_means_full_recovery() -> None:
+    """(`broker-log/I03`)"""
+    world = DiskWorld()
+    logs = started(world)
+    fill(logs.create(A0), 5)
+    logs.checkpoint()
+    world.storage.kill()
+    world.storage.replace_file("/data/recovery-point-offset-checkpoint", b"rubbish")
+    log = started(world).get(A0)
+    assert log is not None
+    assert (log.recovery_point, log.log_end_offset) == (0, 5)
+
+
+def test_a_truncation_lowers_the_checkpointed_recovery_point_first() -> None:
+    """Else a crash would trust what is written there next (`broker-log/G16`)."""
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0)
+    fill(log, 50)
+    log.flush()
+    logs.checkpoint()
+    log.truncate_to(7, now_ms=NOW)
+    assert b"a-b 0 7" in world.storage.read_file("/data/recovery-point-offset-checkpoint")
+
+
+# Background work
+
+
+async def test_retention_flushing_and_checkpoints_run_in_the_background(autojump_clock: trio.testing.MockClock) -> None:
+    """(`broker-log/G04`, `G07`, `G08`, `G11`)"""
+    world = DiskWorld()
+    logs = started(world, initial_task_delay_ms=30_000, retention_check_interval_ms=300_000)
+    quick, old = logs.create(A0, config=config(flush_ms=1_000)), logs.create(B0, config=config(retention_ms=10_000))
+    append(quick, batch(b"a"))
+    fill(old, 60)
+    with trio.move_on_after(29):
+        await logs.run()
+    assert quick.recovery_point == 0
+    world.wall += 10**8
+    with trio.move_on_after(31):
+        await logs.run()
+    assert quick.recovery_point == 1
+    assert old.log_start_offset == 60
+    assert b"a-b 0 1" in world.storage.read_file("/data/recovery-point-offset-checkpoint")
+
+
+async def test_a_disk_that_fails_does_not_end_the_background_work(autojump_clock: trio.testing.MockClock) -> None:
+    """(`broker-log/F27`, `G07`)"""
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0, config=config(flush_ms=1_000, retention_ms=0))
+    fill(log, 60)
+    world.storage.inject(DiskFault("*", "*"))
+    with trio.move_on_after(400):
+        await logs.run()
+    assert log.recovery_point == 0
+    world.storage.faults.clear()
+    world.wall += 10**8
+    with trio.move_on_after(31):
+        await logs.run()
+    assert log.recovery_point > 0
+
+
+def test_retention_asks_what_is_committed() -> None:
+    """(`broker-log/Z07`)"""
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0, config=config(retention_ms=0))
+    fill(log, 60)
+    world.wall += 10**8
+    logs.high_watermark_of = lambda partition: 0
+    logs.apply_retention()
+    assert log.log_start_offset == 0
+    logs.high_watermark_of = None
+    logs.apply_retention()
+    assert log.log_start_offset == 60
+
+
+def test_closing_twice_or_before_the_start_does_nothing() -> None:
+    world = DiskWorld()
+    logs = manager(world)
+    logs.close()
+    logs.start()
+    logs.close()
+    logs.close()
+
+
+def test_a_failed_disk_fails_the_creation_alone() -> None:
+    """(`broker-log/Z16`)"""
+    world = DiskWorld()
+    logs = started(world)
+    world.storage.inject(DiskFault("open", "*/b-0/*", errno.ENOSPC))
+    with pytest.raises(KafkaStorageError):
+        logs.create(B0)
+    assert logs.create(A0).log_end_offset == 0

@@ -1,0 +1,191 @@
+"""Opening a log after a crash, and after somebody has damaged its files."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.unit.broker_stub.log.builders import (
+    DIRECTORY,
+    NOW,
+    append,
+    batch,
+    config,
+    fill,
+    from_producer,
+    offsets,
+    open_log,
+)
+from triokafka.records import encode_batch
+from triokafka.world_memory import MemoryStorage
+
+COUNT = 80  # records: four segments
+
+
+def path(base: int, suffix: str) -> str:
+    return f"{DIRECTORY}/{base:020d}{suffix}"
+
+
+def stored(count: int = COUNT) -> tuple[MemoryStorage, list[int]]:
+    """A log of ``count`` records, closed, and the bases of its segments."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, count)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close()
+    return storage, bases
+
+
+def damage(storage: MemoryStorage, file_path: str, position: int, content: bytes) -> None:
+    file = storage.open(file_path)
+    file.write_at(position, content)
+    file.close()
+
+
+def test_the_log_ends_at_the_first_bad_batch() -> None:
+    """Whatever follows, in this segment and in later ones, is gone (`broker-log/I09`, `E08`)."""
+    storage, bases = stored()
+    size = storage.open(path(bases[1], ".log")).size()
+    damage(storage, path(bases[1], ".log"), size // 2, b"\xff\xff")
+    log = open_log(storage)
+    assert bases[1] < log.log_end_offset < bases[2]
+    assert offsets(log) == list(range(log.log_end_offset))
+    assert log.recovered_bytes > 0
+    assert not storage.exists(path(bases[2], ".log"))
+
+
+def test_below_the_recovery_point_nothing_is_read() -> None:
+    """(`broker-log/I12`, `F05`)"""
+    storage, bases = stored()
+    damage(storage, path(0, ".log"), 70, b"\xff\xff")
+    log = open_log(storage, recovery_point=bases[1])
+    assert log.log_end_offset == COUNT
+
+
+def test_a_tail_of_zeros_is_cut() -> None:
+    """What a preallocated or half-written file leaves (`broker-log/C31`)."""
+    storage, bases = stored()
+    file = storage.open(path(bases[-1], ".log"))
+    size = file.size()
+    file.truncate(size + 4096)
+    log = open_log(storage)
+    assert log.log_end_offset == COUNT
+    assert log.active_segment.size == size
+    assert append(log, batch(b"next")).first_offset == COUNT
+    assert offsets(log) == list(range(COUNT + 1))
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("content", [None, b"\xff" * 24, b"\0" * 24, b"\0\0\0"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_or_senseless_index_is_made_anew(suffix: str, content: bytes | None, clean: bool) -> None:
+    """(`broker-log/D10`, `I05`)"""
+    storage, bases = stored()
+    for base in bases:
+        storage.remove(path(base, suffix))
+        if content is not None:
+            storage.open(path(base, suffix), create=True).write_at(0, content)
+    log = open_log(storage, clean=clean)
+    assert offsets(log) == list(range(COUNT))
+    assert [log.offset_for_timestamp(NOW + i * 1000) for i in range(COUNT)] == [
+        (i, NOW + i * 1000, 0) for i in range(COUNT)
+    ]
+
+
+def test_an_index_of_another_log_is_made_anew() -> None:
+    """Plausible in itself, but it does not point to the starts of batches."""
+    storage, bases = stored()
+    content = storage.read_file(path(bases[-2], ".index"))
+    for base in bases:
+        storage.open(path(base, ".index")).truncate(0)
+        damage(storage, path(base, ".index"), 0, content[:4] + b"\0\0\0\x07")
+    log = open_log(storage, clean=True)
+    assert log.log_end_offset == COUNT
+
+
+def test_an_index_without_its_log_is_removed() -> None:
+    """(`broker-log/I05`)"""
+    storage, _ = stored()
+    storage.open(path(7, ".index"), create=True).write_at(0, b"12345678")
+    open_log(storage)
+    assert not storage.exists(path(7, ".index"))
+
+
+@pytest.mark.parametrize("suffix", [".log.deleted", ".index.deleted", ".log.cleaned", ".index.swap", ".snapshot.tmp"])
+def test_leftovers_are_removed(suffix: str) -> None:
+    """(`broker-log/I04`)"""
+    storage, _ = stored()
+    storage.open(path(0, suffix), create=True).write_at(0, b"leftover")
+    assert offsets(open_log(storage)) == list(range(COUNT))
+    assert not storage.exists(path(0, suffix))
+
+
+def test_a_swap_that_had_begun_is_finished() -> None:
+    """The compacted segment takes the place of those that it was made of (`broker-log/I06`, `I13`)."""
+    storage, bases = stored()
+    compacted = bytearray()
+    for offset in (2, bases[2] - 1):
+        compacted += encode_batch([(NOW, b"k", b"kept", ())], base_offset=offset)
+    storage.open(path(0, ".log.swap"), create=True).write_at(0, compacted)
+    storage.rename(path(bases[1], ".log"), path(bases[1], ".log.deleted"))
+    log = open_log(storage, config(cleanup_policy=("compact",)))
+    assert offsets(log) == [2, bases[2] - 1, *range(bases[2], COUNT)]
+    assert [segment.base_offset for segment in log.segments] == [0, *bases[2:]]
+
+
+def test_a_segment_that_was_lost_in_the_middle_ends_the_log() -> None:
+    """Without compaction offsets have no gaps: what follows is no continuation any more."""
+    storage, bases = stored()
+    storage.remove(path(bases[1], ".log"))
+    log = open_log(storage)
+    assert offsets(log) == list(range(bases[1]))
+
+
+def test_a_torn_snapshot_of_producers_is_replaced_by_an_older_one_and_the_log() -> None:
+    """(`broker-log/Z11`)"""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, from_producer(b"a", sequence=0))
+    log.roll(now_ms=NOW)
+    append(log, from_producer(b"b", sequence=1))
+    log.roll(now_ms=NOW)
+    storage.kill()
+    damage(storage, path(2, ".snapshot"), 10, b"\xff")
+    log = open_log(storage)
+    assert append(log, from_producer(b"b", sequence=1)).duplicate
+    assert not storage.exists(path(2, ".snapshot"))
+
+
+def test_leader_epochs_that_were_not_written_are_found_in_the_batches() -> None:
+    """(`broker-log/Z10`)"""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, batch(b"a"), epoch=1)
+    append(log, batch(b"b"), epoch=4)
+    storage.kill()
+    assert open_log(storage).leader_epochs.entries() == [(1, 0), (4, 1)]
+
+
+def test_a_start_offset_beyond_the_end_starts_the_log_there() -> None:
+    """Deleted records do not come back because a crash took their successors."""
+    storage, _ = stored(5)
+    log = open_log(storage, log_start_offset=9)
+    assert (log.log_start_offset, log.log_end_offset) == (9, 9)
+    assert append(log, batch(b"a")).first_offset == 9
+
+
+def test_what_was_flushed_survives_the_power_cut() -> None:
+    """(`broker-log/F05`, `I12`)"""
+    for seed in range(30):
+        storage = MemoryStorage()
+        storage.make_dirs("data")
+        storage.sync_dir("")
+        log = open_log(storage)
+        fill(log, 30)
+        log.flush()
+        fill(log, 30)
+        storage.crash(random.Random(seed))
+        log = open_log(storage, recovery_point=30)
+        assert log.log_end_offset >= 30
+        assert offsets(log) == list(range(log.log_end_offset))

@@ -1,0 +1,168 @@
+"""What a leader refuses, and what it changes."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from tests.unit.broker_stub.log.builders import NOW, append, batch, config, open_log
+from triokafka.broker_stub.log import LogConfig, PartitionLog
+from triokafka.broker_stub.log.validation import RejectedRecordsError, RejectedTimestampsError
+from triokafka.errors import (
+    BrokerResponseError,
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
+from triokafka.records import decode_records, iter_batches
+from triokafka.world_memory import MemoryStorage
+
+
+def new_log(**values: object) -> PartitionLog:
+    return open_log(MemoryStorage(), config(**values))
+
+
+def refused(log: PartitionLog, data: bytes | bytearray, **options: object) -> BrokerResponseError:
+    with pytest.raises(BrokerResponseError) as caught:
+        append(log, data, **options)  # type: ignore[arg-type]
+    assert log.log_end_offset == 0
+    return caught.value
+
+
+def resealed(data: bytearray) -> bytearray:
+    """The batch with a checksum that fits."""
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return data
+
+
+def test_a_wrong_checksum_is_refused() -> None:
+    """(`broker-log/F07`, `C07`)"""
+    data = batch(b"a")
+    data[-2] ^= 1
+    assert isinstance(refused(new_log(), data), CorruptRecordError)
+
+
+def test_bytes_behind_the_batch_are_refused() -> None:
+    assert isinstance(refused(new_log(), batch(b"a") + b"123"), CorruptRecordError)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_request_has_exactly_one_batch(count: int) -> None:
+    """(`broker-log/Z01`)"""
+    assert isinstance(refused(new_log(), batch(b"a") * count), InvalidRecordError)
+
+
+def test_the_brokers_own_appends_may_have_several_batches() -> None:
+    log = new_log()
+    info = append(log, batch(b"a") + batch(b"b", b"c"), from_client=False)
+    assert (info.first_offset, info.last_offset) == (0, 2)
+    assert [b.base_offset for b in iter_batches(log.read(0, 1000).records)] == [0, 1]
+
+
+def test_a_base_offset_is_for_the_broker_to_give() -> None:
+    """(`broker-log/Z01`)"""
+    assert isinstance(refused(new_log(), batch(b"a", base_offset=1)), InvalidRecordError)
+
+
+def test_control_batches_are_for_the_broker_to_write() -> None:
+    """(`broker-log/Z01`)"""
+    data = batch(b"a", control=True)
+    assert isinstance(refused(new_log(), bytes(data)), InvalidRecordError)
+    append(new_log(), data, from_client=False)
+
+
+def test_old_message_formats_are_not_written() -> None:
+    """(`broker-log/Z02`)"""
+    message = struct.pack(">bbiii", 0, 0, -1, 1, 0)[:-4] + b"x"
+    data = struct.pack(">qiI", 0, len(message) + 4, __import__("zlib").crc32(message)) + message
+    assert isinstance(refused(new_log(), data), InvalidRecordError)
+
+
+@pytest.mark.parametrize(("position", "code", "value"), [(23, ">i", 2), (57, ">i", 1)])
+def test_counts_must_agree(position: int, code: str, value: int) -> None:
+    """(`broker-log/Z01`)"""
+    data = batch(b"a", b"b")
+    struct.pack_into(code, data, position, value)
+    assert isinstance(refused(new_log(), resealed(data)), InvalidRecordError)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_records_must_be_what_the_header_counts(compression: str) -> None:
+    """(`broker-log/C24`)"""
+    data = batch(b"a", b"b", compression=compression)
+    struct.pack_into(">i", data, 23, 2)
+    struct.pack_into(">i", data, 57, 3)
+    assert isinstance(refused(new_log(), resealed(data)), CorruptRecordError)
+
+
+def test_compressed_garbage_is_refused() -> None:
+    data = batch(b"a", compression="gzip")
+    data[65:] = b"\0" * (len(data) - 65)
+    assert isinstance(refused(new_log(), resealed(data)), CorruptRecordError)
+
+
+def test_a_batch_above_max_message_bytes_is_refused() -> None:
+    """(`broker-log/F07`)"""
+    size = len(batch(b"x" * 100))
+    append(new_log(max_message_bytes=size), batch(b"x" * 100))
+    assert isinstance(refused(new_log(max_message_bytes=size - 1), batch(b"x" * 100)), MessageSizeTooLargeError)
+
+
+def test_more_than_a_segment_is_refused() -> None:
+    """(`broker-log/F11`)"""
+    assert isinstance(refused(new_log(segment_bytes=100), batch(b"x" * 100)), RecordListTooLargeError)
+
+
+def test_a_compacted_topic_needs_keys_and_names_the_records_without() -> None:
+    """(`broker-log/C26`, `Z34`)"""
+    error = refused(new_log(cleanup_policy=("compact",)), batch(b"a", b"b", key=None))
+    assert isinstance(error, RejectedRecordsError)
+    assert [index for index, _ in error.record_errors] == [0, 1]
+    append(new_log(cleanup_policy=("compact",)), batch(b"a"))
+
+
+def test_timestamps_must_be_in_bounds() -> None:
+    """(`broker-log/Z31`, `C27`)"""
+    limits = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 500}
+    append(new_log(**limits), batch(b"a", timestamp=NOW - 1000))
+    append(new_log(**limits), batch(b"a", timestamp=NOW + 500))
+    append(new_log(**limits), batch(b"a", timestamp=-1))
+    early = refused(new_log(**limits), batch(b"a", b"b", timestamp=NOW - 1001))
+    assert isinstance(early, RejectedTimestampsError)
+    assert [index for index, _ in early.record_errors] == [0]
+    assert isinstance(refused(new_log(**limits), batch(b"a", timestamp=NOW + 501)), RejectedTimestampsError)
+
+
+def test_a_topic_with_append_time_does_not_look_at_timestamps() -> None:
+    append(new_log(message_timestamp_type="LogAppendTime"), batch(b"a", timestamp=NOW + 10**10))
+
+
+def test_a_producer_cannot_claim_append_time() -> None:
+    """(`broker-log/C27`)"""
+    assert isinstance(refused(new_log(), batch(b"a", timestamp_type=1)), InvalidTimestampError)
+
+
+@pytest.mark.parametrize(("wanted", "came"), [("gzip", "none"), ("uncompressed", "gzip"), ("snappy", "gzip")])
+def test_a_topic_with_a_codec_of_its_own_converts(wanted: str, came: str) -> None:
+    """(`broker-log/C29`, `C24`)"""
+    log = new_log(compression_type=wanted)
+    data = batch(b"a", b"b", compression=came, producer_id=4, producer_epoch=1, base_sequence=0)
+    append(log, data, epoch=6)
+    stored = log.read(0, 1000).records
+    (info,) = iter_batches(stored, check_crc=True)
+    assert info.compression == ("none" if wanted == "uncompressed" else wanted)
+    assert (info.producer_id, info.producer_epoch, info.base_sequence) == (4, 1, 0)
+    assert info.partition_leader_epoch == 6
+    assert [(r.timestamp, r.key, r.value) for r in decode_records(stored)] == [(NOW, b"k", b"a"), (NOW + 1, b"k", b"b")]
+
+
+def test_a_batch_that_is_right_already_is_not_encoded_anew() -> None:
+    """(`broker-log/C25`)"""
+    log = open_log(MemoryStorage(), LogConfig(compression_type="gzip"))
+    data = batch(b"a", b"b", compression="gzip")
+    append(log, data)
+    assert bytes(log.read(0, 1000).records) == bytes(data)

@@ -1,0 +1,257 @@
+"""Storage in memory: a file system, and what a power cut leaves of it."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from triokafka.errors import IllegalStateError
+from triokafka.world_memory import DiskFault, MemoryStorage
+
+
+def write(storage: MemoryStorage, path: str, content: bytes, *, at: int = 0, sync: bool = False) -> None:
+    file = storage.open(path, create=True)
+    file.write_at(at, content)
+    if sync:
+        file.sync()
+    file.close()
+
+
+def durable(path: str = "f", content: bytes = b"") -> MemoryStorage:
+    """A storage with one file that survives."""
+    storage = MemoryStorage()
+    write(storage, path, content, sync=True)
+    storage.sync_dir("")
+    return storage
+
+
+# A file system
+
+
+def test_files_are_read_where_they_were_written() -> None:
+    storage = MemoryStorage()
+    storage.make_dirs("/a/b")
+    file = storage.open("/a/b/f", create=True)
+    assert file.write_at(3, b"xyz", memoryview(b"uv")) == 5
+    assert (file.read_at(0, 100), file.size()) == (b"\0\0\0xyzuv", 8)
+    assert file.read_at(8, 10) == b""
+    assert bytes(file.view(3, 3)) == b"xyz"
+    with pytest.raises(OSError, match="ends at byte 8"):
+        file.view(3, 6)
+    file.truncate(4)
+    file.truncate(6)
+    assert storage.read_file("/a/b/f") == b"\0\0\0x\0\0"
+
+
+def test_names_are_made_moved_and_removed() -> None:
+    storage = MemoryStorage()
+    storage.make_dirs("d/e")
+    write(storage, "d/f", b"1")
+    write(storage, "d/g", b"2")
+    storage.rename("d/f", "d/g")
+    assert storage.list_dir("d") == ["e", "g"]
+    assert storage.read_file("d/g") == b"1"
+    storage.rename("d", "h")
+    assert storage.is_dir("h/e")
+    assert not storage.exists("d")
+    storage.remove("h/g")
+    storage.remove_tree("h")
+    storage.remove_tree("h")
+    assert storage.list_dir("") == []
+
+
+@pytest.mark.parametrize(
+    ("action", "error"),
+    [
+        (lambda s: s.open("none"), FileNotFoundError),
+        (lambda s: s.open("none/f", create=True), FileNotFoundError),
+        (lambda s: s.open("d"), IsADirectoryError),
+        (lambda s: s.open("f/g", create=True), NotADirectoryError),
+        (lambda s: s.make_dirs("f/g"), FileExistsError),
+        (lambda s: s.remove("none"), FileNotFoundError),
+        (lambda s: s.remove("d"), IsADirectoryError),
+        (lambda s: s.rename("none", "x"), FileNotFoundError),
+        (lambda s: s.rename("f", "d"), OSError),
+        (lambda s: s.list_dir("none"), FileNotFoundError),
+        (lambda s: s.open("f", read_only=True).write_at(0, b"x"), OSError),
+    ],
+)
+def test_wrong_use_is_the_operating_systems_error(action, error) -> None:  # type: ignore[no-untyped-def]
+    storage = MemoryStorage()
+    storage.make_dirs("d/e")
+    write(storage, "f", b"")
+    with pytest.raises(error):
+        action(storage)
+
+
+def test_an_open_file_outlives_its_name() -> None:
+    storage = MemoryStorage()
+    file = storage.open("f", create=True)
+    storage.remove("f")
+    file.write_at(0, b"still here")
+    assert file.read_at(0, 5) == b"still"
+    file.close()
+    with pytest.raises(OSError, match="closed"):
+        file.read_at(0, 1)
+
+
+def test_a_lock_is_held_once() -> None:
+    storage = MemoryStorage()
+    release = storage.lock(".lock")
+    with pytest.raises(BlockingIOError):
+        storage.lock("./.lock")
+    release()
+    storage.lock(".lock")
+
+
+# Crashes
+
+
+def test_a_power_cut_takes_what_was_not_synced() -> None:
+    storage = durable(content=b"abc")
+    write(storage, "f", b"XY", at=2)
+    storage.open("f").truncate(1)
+    write(storage, "f", b"ZZZZZZZ", at=4)
+    write(storage, "g", b"new", sync=True)
+    storage.crash(random.Random(0), tear=False)
+    assert storage.read_file("f") == b"abc"
+    assert not storage.exists("g")  # its name was not synced
+
+
+def test_what_was_synced_stays_whatever_is_torn() -> None:
+    for seed in range(200):
+        storage = durable(content=b"abc")
+        write(storage, "f", b"d" * 2000, at=3)
+        write(storage, "f", b"e" * 2000, at=2003)
+        storage.crash(random.Random(seed))
+        content = storage.read_file("f")
+        assert content[:3] == b"abc"
+        assert set(content[3:2003]) <= set(b"d\0")
+        assert set(content[2003:]) <= set(b"e\0")
+
+
+def test_a_torn_write_comes_in_all_shapes() -> None:
+    shapes = set()
+    for seed in range(300):
+        storage = durable()
+        write(storage, "f", b"d" * 2000)
+        write(storage, "f", b"e" * 2000, at=2000)
+        storage.crash(random.Random(seed))
+        content = storage.read_file("f")
+        shapes.add((len(content) == 4000, len(content) % 512 == 0, b"\0" in content, b"e" in content))
+    assert (True, False, False, True) in shapes  # everything
+    assert any(not whole and sector for whole, sector, _, _ in shapes)  # cut at a sector
+    assert any(holes and late for _, _, holes, late in shapes)  # the second write without the first
+
+
+def test_the_same_randomness_gives_the_same_remains() -> None:
+    contents = []
+    for _ in range(2):
+        storage = durable()
+        for i in range(20):
+            write(storage, f"f{i}", bytes([i]) * 700)
+        storage.sync_dir("")
+        storage.crash(random.Random(5))
+        contents.append([storage.read_file(f"f{i}") for i in range(20)])
+    assert contents[0] == contents[1]
+
+
+def test_names_survive_up_to_some_point_in_their_order() -> None:
+    seen = set()
+    for seed in range(50):
+        storage = MemoryStorage()
+        for name in "abc":
+            write(storage, name, b"")
+        storage.rename("a", "d")
+        storage.crash(random.Random(seed))
+        seen.add("".join(storage.list_dir("")))
+    assert seen == {"", "a", "ab", "abc", "bcd"}
+
+
+def test_a_replaced_file_is_the_old_one_or_the_new_one() -> None:
+    for seed in range(100):
+        storage = durable(content=b"old")
+        storage.replace_file("f", b"new")
+        write(storage, "f.tmp", b"torn")
+        storage.rename("f.tmp", "f")
+        storage.crash(random.Random(seed), tear=False)
+        assert storage.read_file("f") == b"new"
+
+
+def test_the_dead_write_nothing() -> None:
+    storage = durable(content=b"abc")
+    file = storage.open("f")
+    storage.lock(".lock")
+    storage.kill()
+    with pytest.raises(OSError, match="is dead"):
+        file.write_at(0, b"x")
+    storage.lock(".lock")
+    assert storage.read_file("f") == b"abc"
+
+
+def test_a_process_that_dies_loses_nothing_that_it_wrote() -> None:
+    storage = MemoryStorage()
+    write(storage, "f", b"abc")
+    storage.kill()
+    assert storage.read_file("f") == b"abc"
+    storage.crash(random.Random(0), tear=False)
+    assert not storage.exists("f")
+
+
+def test_a_storage_that_does_not_track_cannot_crash() -> None:
+    storage = MemoryStorage(crashable=False)
+    write(storage, "f", b"abc")
+    with pytest.raises(IllegalStateError):
+        storage.crash(random.Random(0))
+
+
+# Faults
+
+
+def test_a_full_disk_takes_what_fits() -> None:
+    storage = MemoryStorage(capacity=10)
+    write(storage, "f", b"12345678")
+    with pytest.raises(OSError, match="no space left") as caught:
+        write(storage, "f", b"abcd", at=8)
+    assert caught.value.errno == errno.ENOSPC
+    assert storage.read_file("f") == b"12345678ab"
+    write(storage, "f", b"over", at=0)  # in place it needs no room
+    storage.remove("f")
+    write(storage, "g", b"1234567890")
+    storage.open("g").truncate(2)
+    assert storage.room() == 8
+
+
+def test_faults_strike_where_and_as_often_as_they_say() -> None:
+    storage = durable(content=b"abc")
+    storage.inject(DiskFault("write", "*.log", errno.EIO, times=1, partial=2))
+    write(storage, "f", b"fine")
+    with pytest.raises(OSError, match="injected"):
+        write(storage, "x.log", b"1234")
+    assert storage.read_file("x.log") == b"12"
+    write(storage, "x.log", b"1234")
+    take_back = storage.inject(DiskFault())
+    with pytest.raises(OSError, match="injected"):
+        storage.read_file("f")
+    take_back()
+    assert storage.read_file("f") == b"fine"
+
+
+def test_the_hook_sees_every_operation() -> None:
+    storage = MemoryStorage()
+    seen: list[tuple[str, str, int]] = []
+    storage.before_operation = lambda *operation: seen.append(operation)
+    storage.replace_file("d", b"xyz")
+    assert (
+        seen
+        == [
+            ("open", "d.tmp", 0),
+            ("write", "d.tmp", 3),
+            ("sync", "d.tmp", 0),
+            ("rename", "d.tmp", 0),
+            ("sync_dir", "", 0),
+        ]
+        or ("truncate", "d.tmp", 0) in seen
+    )
