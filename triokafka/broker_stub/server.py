@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 _STOP_TIMEOUT_MS: Final = 2_000
 """How long requests in progress get to finish when the broker stops."""
 
+_LOAD_AT_ONCE_BYTES: Final = 65_536
+"""Groups and offsets in so few bytes are read at once when this broker becomes their coordinator."""
+
 
 class Broker:
     """A broker with its controller and group coordinator, for the length of an ``async with`` block.
@@ -97,10 +100,10 @@ class Broker:
         )
         self.dispatcher = Dispatcher(self, load_handlers(), authorizer=authorizer, quota=quota)
         self.sockets = SocketServer(self.world, _socket_limits(config))
-        self._static_config = config
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
         self._stopped = trio.Event()
+        self._hosting = False
         self.failure: Exception | None = None
         self.replicas.on_high_watermark(self._high_watermark_rose)
         self.controller.subscribe(self._metadata_changed)
@@ -154,6 +157,7 @@ class Broker:
             # The logs come first: they hold the locks, so that nobody else writes the metadata log either.
             await world.run_in_thread(self.logs.start)
             await self.controller.start()
+            self._hosting = True
             nursery.start_soon(self._guard, self.controller.run)
             nursery.start_soon(self._guard, self.group_coordinator.run)
             for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
@@ -214,6 +218,8 @@ class Broker:
             self._write_high_watermarks()
 
     def _write_high_watermarks(self) -> None:
+        if not self._hosting:  # the directories may be another broker's
+            return
         try:
             self.logs.checkpoint_high_watermarks(self.replicas.high_watermarks())
         except KafkaError as error:
@@ -225,23 +231,23 @@ class Broker:
         """Partitions, logs, coordinators and configuration follow the image."""
         if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
             self._reconfigure(image)
+        unread_bytes = 0
         for change in self.replicas.apply(delta, image):
             if change.topic_partition.topic == GROUP_METADATA_TOPIC:
                 if change.leads:
                     self.group_coordinator.load(change.topic_partition.partition, change.leader_epoch)
+                    unread_bytes += self.replicas.partition(change.topic_partition).log.size
                 else:
                     self.group_coordinator.unload(change.topic_partition.partition)
+        if unread_bytes <= _LOAD_AT_ONCE_BYTES:
+            # Before anybody asks: clients need not be told to come back later.
+            self.group_coordinator.runtime.load_all()
         deleted = [topic.name for topic in delta.deleted_topics.values()]
         if deleted:
             self.group_coordinator.topics_deleted(deleted)
 
     def _reconfigure(self, image: MetadataImage) -> None:
-        dynamic = {**image.broker_configs(None), **image.broker_configs(self.node_id)}
-        try:
-            self.config = self._static_config.with_properties(dynamic)
-        except (ConfigurationError, KeyError) as error:
-            logger.error("dynamic configuration is ignored: %s", error)
-            return
+        self.config = self.controller.configuration.broker_config(image)
         self.logs.defaults = self.config.topic_defaults
         self.replicas.reconfigure_all(image)
 

@@ -1,0 +1,208 @@
+"""The broker's connections, over a simulated network and virtual time (`broker-log/A`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.server import Broker
+from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from triokafka.protocol.frames import decode_response, encode_request
+from triokafka.protocol.message import Request, Response
+from triokafka.testing.simulation import Simulation, run_simulation
+from triokafka.world import Stream
+
+PORT = 9092
+
+
+class RawClient:
+    """One connection that a test drives by hand."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    async def send(self, request: Request[Any], version: int) -> None:
+        """Send a request."""
+        await self.stream.send(*encode_request(request, version=version, correlation_id=1, client_id="raw"))
+
+    async def receive(self, response_type: type[Response], version: int) -> Any:
+        """Wait for an answer."""
+        size = int.from_bytes(await self.exactly(4), "big")
+        return decode_response(response_type, await self.exactly(size), version=version)[1]
+
+    async def exactly(self, size: int) -> bytes:
+        """That many bytes; fewer when the broker closes."""
+        data = bytearray(size)
+        have = 0
+        while have < size:
+            received = await self.stream.receive_into(memoryview(data)[have:])
+            if not received:
+                break
+            have += received
+        return bytes(data[:have])
+
+    async def metadata(self, *topics: str) -> MetadataResponse:
+        """Ask for topics, which makes them."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics])
+        await self.send(request, 9)
+        response: MetadataResponse = await self.receive(MetadataResponse, 9)
+        return response
+
+    async def closed(self) -> bool:
+        """Wait until the broker closes."""
+        try:
+            return await self.exactly(1) == b""
+        except OSError:
+            return True
+
+
+@asynccontextmanager
+async def broker_in(world: Simulation, **options: Any) -> AsyncIterator[Broker]:
+    """A broker on the host ``broker``."""
+    config = BrokerConfig.for_tests(listeners=(f"PLAINTEXT://broker:{PORT}",), log_dirs=("/data",), **options)
+    async with Broker(config, world=world.host("broker").world) as broker:
+        yield broker
+
+
+async def connect(world: Simulation, host: str = "client") -> RawClient:
+    """A connection from a host."""
+    return RawClient(await world.host(host).world.connect("broker", PORT))
+
+
+def simulate(scenario: Callable[[Simulation], Awaitable[None]]) -> None:
+    """Run a scenario in virtual time."""
+    run_simulation(scenario, seed=1)
+
+
+def test_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
+    """A fetch that waits longer than the limit is busy (`broker-log/A35`)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world, connections_max_idle_ms=10_000) as broker:
+            idle, busy = await connect(world), await connect(world)
+            await idle.metadata()
+            await busy.metadata("t")
+            start = trio.current_time()
+            await busy.send(waiting_fetch("t", 25_000), 11)
+            assert await idle.closed()
+            assert 9.9 < trio.current_time() - start < 12
+            response = await busy.receive(FetchResponse, 11)
+            assert response.error_code == 0
+            assert 24.9 < trio.current_time() - start < 26
+            assert broker.sockets.connection_count == 1
+            assert await busy.closed()
+
+    simulate(scenario)
+
+
+def waiting_fetch(topic: str, max_wait_ms: int) -> FetchRequest:
+    """A fetch at the end of a topic's first partition."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1000, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    )
+
+
+def test_address_with_too_many_connections_is_refused_another_and_keeps_those_it_has() -> None:
+    """(`broker-log/A14`)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world, max_connections_per_ip=2):
+            first, second = await connect(world), await connect(world)
+            third = await connect(world)
+            assert await third.closed()
+            await (await connect(world, "elsewhere")).metadata()
+            await first.metadata()
+            second.stream.close()
+            await trio.sleep(1)
+            await (await connect(world)).metadata()
+
+    simulate(scenario)
+
+
+def test_full_broker_accepts_again_once_a_connection_ends() -> None:
+    """The rest wait, and lose nothing (`broker-log/Z19`)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world, max_connections=1):
+            first = await connect(world)
+            await first.metadata()
+            second = await connect(world)
+            with trio.move_on_after(5) as waited:
+                await second.metadata()
+            assert waited.cancelled_caught
+            first.stream.close()
+            response = await second.receive(MetadataResponse, 9)
+            assert response.brokers
+
+    simulate(scenario)
+
+
+def test_one_byte_a_second_and_a_client_that_never_reads_hold_nobody_up() -> None:
+    """(`broker-log/A01`)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world) as broker:
+            slow, deaf, normal = [await connect(world, name) for name in ("slow", "deaf", "normal")]
+            frame = b"".join(encode_request(MetadataRequest(topics=[]), version=9, correlation_id=1, client_id="slow"))
+
+            async def trickle() -> None:
+                for byte in frame:
+                    await slow.stream.send(bytes([byte]))
+                    await trio.sleep(1)
+
+            async def flood() -> None:
+                while True:
+                    await deaf.send(MetadataRequest(topics=[]), 9)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trickle)
+                nursery.start_soon(flood)
+                start = trio.current_time()
+                for _ in range(100):
+                    await normal.metadata()
+                assert trio.current_time() - start < 10
+                assert (await slow.receive(MetadataResponse, 9)).brokers
+                nursery.cancel_scope.cancel()
+            assert broker.failure is None
+
+    simulate(scenario)
+
+
+def test_broken_frame_closes_only_its_connection() -> None:
+    """(`broker-log/A22`)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world):
+            good = await connect(world)
+            await good.metadata()
+            for garbage in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"\0\0\0\x04abcd"):
+                bad = await connect(world)
+                await bad.stream.send(garbage)
+                assert await bad.closed()
+            await good.metadata()
+
+    simulate(scenario)
+
+
+def test_stopping_answers_what_waits_before_it_closes() -> None:
+    """A parked fetch is answered, an idle connection cut (`broker-log/A09`)."""
+
+    async def scenario(world: Simulation) -> None:
+        start = trio.current_time()
+        async with broker_in(world):
+            client, idle = await connect(world), await connect(world)
+            await client.metadata("t")
+            await client.send(waiting_fetch("t", 600_000), 11)
+            await trio.sleep(1)
+        assert (await client.receive(FetchResponse, 11)).error_code == 0
+        assert await client.closed()
+        assert await idle.closed()
+        assert trio.current_time() - start < 10
+
+    simulate(scenario)

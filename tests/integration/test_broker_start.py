@@ -1,0 +1,152 @@
+"""Starting, stopping and starting again: on a disk, with what goes wrong there (`broker-log/G`, `I`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.server import Broker
+from triokafka.errors import ConfigurationError, IllegalStateError
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
+from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from triokafka.records import decode_records
+from triokafka.world import RealWorld
+from triokafka.world_memory import MemoryStorage
+
+
+async def commit(node: Node, offset: int) -> int:
+    """Commit a position of the group ``g`` on ``t-0``; the error code."""
+    await node.call(FindCoordinatorRequest(key="g"), 1)
+    request = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+            )
+        ],
+    )
+    return (await node.call(request, 5)).topics[0].partitions[0].error_code
+
+
+async def committed(node: Node) -> int:
+    """The group's position, once its coordinator has read its log."""
+    request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
+    while True:
+        response = await node.call(request, 5)
+        if response.error_code == 0:
+            return response.topics[0].partitions[0].committed_offset
+
+
+async def fill(node: Node) -> None:
+    """A topic, records, a position, a producer id."""
+    await node.create("t", partitions=2, retention_ms="-1")
+    await node.produce("t", batch(b"a", b"b"))
+    await node.produce("t", batch(b"c"), partition=1)
+    assert await commit(node, 1) == 0
+
+
+async def check(node: Node) -> None:
+    """All of it is there."""
+    first, second = await node.fetch("t", 0, 0)
+    assert [r.value for r in decode_records(first.records or b"")] == [b"a", b"b"]
+    assert [r.value for r in decode_records(second.records or b"")] == [b"c"]
+    assert (first.high_watermark, second.high_watermark) == (2, 1)
+    assert await committed(node) == 1
+    assert (await node.produce("t", batch(b"d"))).base_offset == 2
+
+
+async def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
+    """On a real disk: topics with their ids, records, positions; producer ids go on (`broker-log/I`)."""
+    options = {"log_dirs": (str(tmp_path / "a"), str(tmp_path / "b"))}
+    async with running_node(world=RealWorld(), **options) as node:
+        await fill(node)
+        cluster_id, topic_id = node.broker.cluster_id, node.broker.image.topics["t"].topic_id
+        first = await node.call(InitProducerIdRequest(transactional_id=None), 1)
+        for directory in node.broker.config.data_directories:
+            assert not (Path(directory) / ".kafka_cleanshutdown").exists()
+    for directory in options["log_dirs"]:
+        assert (Path(directory) / ".kafka_cleanshutdown").exists()
+    async with running_node(world=RealWorld(), **options) as node:
+        assert (node.broker.cluster_id, node.broker.image.topics["t"].topic_id) == (cluster_id, topic_id)
+        await check(node)
+        again = await node.call(InitProducerIdRequest(transactional_id=None), 1)
+        assert again.producer_id > first.producer_id
+
+
+async def test_everything_acknowledged_is_there_after_the_process_was_killed() -> None:
+    """Nothing was flushed or closed (`broker-log/I`)."""
+    world = memory_world()
+    storage = MemoryStorage()
+    world.storage = storage
+    async with running_node(world=world) as node:
+        await fill(node)
+        # What a killed process leaves: another world opens the same disk, while this one cannot write any more.
+        storage.kill()
+        survivor = memory_world()
+        survivor.storage = storage
+        async with running_node(world=survivor) as again:
+            await check(again)
+
+
+async def test_broker_starts_only_once() -> None:
+    """Make another one instead."""
+    broker = Broker(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
+    async with broker:
+        pass
+    with pytest.raises(IllegalStateError, match="once"):
+        async with broker:
+            pass
+
+
+async def test_port_in_use_is_a_sentence_with_the_address() -> None:
+    """And nothing is left behind: the same directory starts elsewhere (`broker-log/A07`)."""
+    world = memory_world()
+    async with running_node() as node:
+        address = node.broker.bootstrap_servers
+        with pytest.raises(ConfigurationError, match=rf"{address} .*in use"):
+            async with running_node(world=world, listeners=(f"PLAINTEXT://{address}",)):
+                pass
+    async with running_node(world=world):
+        pass
+
+
+async def test_data_directory_of_another_broker_is_a_sentence_and_stays_untouched(tmp_path: Path) -> None:
+    """(`broker-log/G03`)."""
+    options = {"log_dirs": (str(tmp_path),)}
+    async with running_node(world=RealWorld(), **options) as node:
+        await fill(node)
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        with pytest.raises(ConfigurationError, match="in use by another broker"):
+            async with running_node(world=RealWorld(), **options):
+                pass
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        await check(node)
+
+
+async def test_file_in_place_of_the_data_directory_is_a_sentence(tmp_path: Path) -> None:
+    """(`broker-log/G02`)."""
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    with pytest.raises(ConfigurationError, match=str(path)):
+        async with running_node(world=RealWorld(), log_dirs=(str(path),)):
+            pass
+
+
+async def test_exception_of_the_body_leaves_the_block_as_itself() -> None:
+    """And the broker has stopped by then."""
+    with pytest.raises(ZeroDivisionError):
+        async with running_node() as node:
+            await node.create("t")
+            raise ZeroDivisionError
+    with pytest.raises(Exception, match=r"closed|stopped"):
+        await node.create("u")

@@ -1,0 +1,157 @@
+"""Claims about DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, through their encoding in every version."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.broker_stub.api.node import Node, memory_world, running_node
+from tests.unit.broker_stub.api.test_topic_admin import Denying
+from triokafka import errors
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Operation
+from triokafka.protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from triokafka.protocol.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
+from triokafka.protocol.api.incremental_alter_configs import AlterableConfig as Change
+from triokafka.protocol.api.incremental_alter_configs import AlterConfigsResource as ChangedResource
+from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from triokafka.structs import TopicPartition
+
+TOPIC, BROKER = 2, 4
+
+
+def setting(resource_type: int, name: str, key: str, value: str | None, operation: int = 0) -> ChangedResource:
+    change = Change(name=key, config_operation=operation, value=value)
+    return ChangedResource(resource_type=resource_type, resource_name=name, configs=[change])
+
+
+async def change(node: Node, *resources: ChangedResource, version: int = 1) -> list[int]:
+    response = await node.call(IncrementalAlterConfigsRequest(resources=list(resources)), version)
+    assert [(r.resource_type, r.resource_name) for r in response.responses] == [
+        (r.resource_type, r.resource_name) for r in resources
+    ]
+    return [r.error_code for r in response.responses]
+
+
+async def describe(node: Node, resource_type: int, name: str, key: str) -> DescribeConfigsResult:
+    resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=[key])
+    (result,) = (await node.call(DescribeConfigsRequest(resources=[resource]), 4)).results
+    return result
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_configuration_is_shown_in_every_version(version: int) -> None:
+    """(`protocol` table: DescribeConfigs 1-4)"""
+    async with running_node() as node:
+        await node.create("t", retention_ms="5")
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=None),
+                DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=["num.partitions"]),
+                DescribeConfigsResource(resource_type=TOPIC, resource_name="nope", configuration_keys=None),
+            ],
+            include_synonyms=True,
+            include_documentation=version >= 3,
+        )
+        topic, broker, unknown = (await node.call(request, version)).results
+        shown = {config.name: config for config in topic.configs}
+        assert (topic.error_code, topic.error_message) == (0, None)
+        assert (shown["retention.ms"].value, shown["retention.ms"].config_source) == ("5", 1)
+        assert shown["retention.ms"].synonyms[-1].source == 5
+        assert [(config.name, config.value) for config in broker.configs] == [("num.partitions", "1")]
+        assert broker.configs[0].read_only
+        if version >= 3:
+            assert shown["retention.ms"].config_type == 5 and shown["retention.ms"].documentation
+        assert unknown.error_code == errors.UnknownTopicOrPartitionError.code and unknown.configs == []
+
+
+@pytest.mark.parametrize("version", range(0, 2))
+async def test_single_keys_are_changed_in_every_version(version: int) -> None:
+    """(`protocol` table: IncrementalAlterConfigs 0-1)"""
+    async with running_node() as node:
+        await node.create("t", retention_ms="5")
+        resources = [setting(TOPIC, "t", "max.message.bytes", "70"), setting(TOPIC, "nope", "retention.ms", "1")]
+        assert await change(node, *resources, version=version) == [0, errors.UnknownTopicOrPartitionError.code]
+        assert node.broker.image.topic_configs("t") == {"retention.ms": "5", "max.message.bytes": "70"}
+
+
+@pytest.mark.parametrize("version", range(0, 3))
+async def test_whole_configuration_is_replaced_in_every_version(version: int) -> None:
+    """(`protocol` table: AlterConfigs 0-2)"""
+    async with running_node() as node:
+        await node.create("t", retention_ms="5")
+        resource = AlterConfigsResource(
+            resource_type=TOPIC, resource_name="t", configs=[AlterableConfig(name="retention.bytes", value="7")]
+        )
+        (response,) = (await node.call(AlterConfigsRequest(resources=[resource]), version)).responses
+        assert (response.error_code, response.error_message) == (0, None)
+        assert node.broker.image.topic_configs("t") == {"retention.bytes": "7"}
+
+
+async def test_change_reaches_the_log_before_it_is_answered() -> None:
+    """(`broker-log/G12`)"""
+    async with running_node() as node:
+        await node.create("t")
+        await change(node, setting(TOPIC, "t", "retention.ms", "5"))
+        log = node.broker.logs.get(TopicPartition("t", 0))
+        assert log is not None and log.config.retention_ms == 5
+        await change(node, setting(TOPIC, "t", "retention.ms", None, operation=1))
+        assert log.config.retention_ms == 604_800_000
+
+
+async def test_change_of_the_brokers_default_reaches_every_topic_without_an_own_value() -> None:
+    """(`cluster/PAR-03`)"""
+    async with running_node() as node:
+        await node.create("own", retention_ms="5")
+        await node.create("default")
+        assert await change(node, setting(BROKER, "", "log.retention.ms", "9")) == [0]
+        logs = [node.broker.logs.get(TopicPartition(name, 0)) for name in ("own", "default")]
+        assert [log and log.config.retention_ms for log in logs] == [5, 9]
+        assert [
+            config.config_source for config in (await describe(node, TOPIC, "default", "retention.ms")).configs
+        ] == [3]
+        assert await change(node, setting(BROKER, "1", "log.retention.ms", "11")) == [0]
+        assert [log and log.config.retention_ms for log in logs] == [5, 11]
+
+
+async def test_throttles_of_kafkas_tools_do_not_disturb_other_options() -> None:
+    async with running_node() as node:
+        await node.create("t")
+        resources = [setting(BROKER, "1", "leader.replication.throttled.rate", "100")]
+        assert await change(node, *resources) == [0]
+        assert await change(node, setting(BROKER, "1", "log.retention.ms", "9")) == [0]
+        log = node.broker.logs.get(TopicPartition("t", 0))
+        assert log is not None and log.config.retention_ms == 9
+
+
+async def test_changes_survive_a_restart() -> None:
+    world = memory_world()
+    async with running_node(world=world) as node:
+        await node.create("t")
+        await change(node, setting(BROKER, "", "log.retention.ms", "9"), setting(TOPIC, "t", "segment.ms", "8"))
+    async with running_node(world=world) as node:
+        log = node.broker.logs.get(TopicPartition("t", 0))
+        assert log is not None and (log.config.retention_ms, log.config.segment_ms) == (9, 8)
+
+
+async def test_denied_topics_and_brokers_fail_alone() -> None:
+    """(`security-metrics-tools/` section 10.1)"""
+    denying = Denying([Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS], ["no", CLUSTER_NAME])
+    topic, cluster = errors.TopicAuthorizationFailedError.code, errors.ClusterAuthorizationFailedError.code
+    async with running_node(authorizer=denying) as node:
+        await node.create("no")
+        await node.create("yes")
+        resources = [
+            setting(TOPIC, "no", "retention.ms", "1"),
+            setting(BROKER, "1", "log.retention.ms", "1"),
+            setting(TOPIC, "yes", "retention.ms", "1"),
+        ]
+        assert await change(node, *resources) == [topic, cluster, 0]
+        assert set(node.broker.image.configs) == {(TOPIC, "yes")}
+        assert (await describe(node, TOPIC, "no", "retention.ms")).error_code == topic
+        assert (await describe(node, BROKER, "1", "num.partitions")).error_code == cluster
+        assert (await describe(node, TOPIC, "yes", "retention.ms")).configs[0].value == "1"
+        legacy = AlterConfigsRequest(resources=[AlterConfigsResource(resource_type=TOPIC, resource_name="no")])
+        assert (await node.call(legacy, 2)).responses[0].error_code == topic
