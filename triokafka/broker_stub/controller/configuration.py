@@ -81,8 +81,7 @@ class ConfigurationControl:
         """The broker's configuration with what was changed while running; the broker's own wins over the cluster's."""
         cluster, own = image.broker_configs(None), image.broker_configs(self._config.node_id)
         if self._effective is None or self._effective[0] is not cluster or self._effective[1] is not own:
-            usable = {name: text for name, text in {**cluster, **own}.items() if name in DEFINITIONS}
-            self._effective = (cluster, own, self._config.with_properties(usable))
+            self._effective = (cluster, own, _with_dynamic(self._config, {**cluster, **own}))
         return self._effective[2]
 
     def topic_config(self, image: MetadataImage, topic: str) -> LogConfig:
@@ -232,6 +231,20 @@ def not_configurable(resource_type: int) -> errors.BrokerResponseError:
     except ValueError:
         return errors.InvalidRequestError(f"Unknown resource type {resource_type}")
     return errors.InvalidRequestError(f"Unknown resource type {resource_type}: a {name} has no configuration here")
+
+
+def _with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
+    """What can be applied of what the log says; it may be from Kafka, or from before the static options changed."""
+    usable = {name: text for name, text in dynamic.items() if name in DEFINITIONS}
+    try:
+        return config.with_properties(usable)
+    except errors.ConfigurationError:
+        for name, text in usable.items():
+            try:
+                config = config.with_properties({name: text})
+            except errors.ConfigurationError as error:
+                logger.warning("dynamic configuration of the broker: %s", error)
+        return config
 
 
 def _log_config(topic: str, configs: Mapping[str, str], base: LogConfig, *, strict: bool = False) -> LogConfig:
