@@ -83,6 +83,7 @@ class BrokerChannel:
         self._backoff = Backoff(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000)
         self._address_turn = 0
         self._max_api_versions: int | None = None
+        self._only_api_versions: int | None = None
 
     @property
     def name(self) -> str:
@@ -208,10 +209,13 @@ class BrokerChannel:
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
         try:
             response: ApiVersionsResponse = await connection.call(request, version)
-        except (KafkaConnectionError, ProtocolError):
-            # Some brokers hang up on a version that they do not know instead of saying so; librdkafka's mock says it in
-            # a format of its own.
+        except KafkaConnectionError:
+            # Some brokers hang up on a version that they do not know instead of saying so.
             self._max_api_versions = 0 if version else None
+            raise
+        except ProtocolError:
+            # librdkafka's mock says it in a format of its own, and always will.
+            self._max_api_versions = self._only_api_versions = 0
             raise
         if response.error_code == _UNSUPPORTED_VERSION:
             theirs = next((k for k in response.api_keys if k.api_key == _API_VERSIONS_KEY), None)
@@ -219,7 +223,7 @@ class BrokerChannel:
             response = await connection.call(request, version)
         if response.error_code:
             raise UnsupportedVersionError(f"{self.name} answers ApiVersions with error {response.error_code}")
-        self._max_api_versions = None
+        self._max_api_versions = self._only_api_versions
         return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -22,6 +22,7 @@ from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
     CommitFailedError,
     IllegalGenerationError,
+    KafkaConnectionError,
     KafkaError,
     MaxPollIntervalExceededError,
     NodeNotReadyError,
@@ -32,12 +33,21 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest
+from triokafka.protocol.message import Request, Response
 
 logger = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Response)
 
 _JOIN_GRACE_MS: Final = 5_000
 """The coordinator may hold a join for the whole rebalance timeout; its answer needs a little more."""
 _LEAVE_TIMEOUT: Final = 5.0
+_LAST_INFLEXIBLE_JOIN: Final = 5
+_LAST_INFLEXIBLE_SYNC: Final = 3
+_LAST_SINGLE_LEAVE: Final = 2
+_BROKEN_MEETINGS: Final = 2
+"""librdkafka's mock cluster offers newer versions of these, but cannot read them, and hangs up: after this many broken
+connections the older forms are used, which every broker understands."""
 
 
 class GroupMembership:
@@ -86,6 +96,7 @@ class GroupMembership:
         self._assignment: Assignment | None = None
         self._error: KafkaError | None = None
         self._leaving = 0
+        self._broken_meetings = 0
         self._changed = trio.Event()
         self._what = f"joining group {self.group_id!r}"
 
@@ -193,7 +204,7 @@ class GroupMembership:
         timeout_ms = max(self._options.request_timeout_ms, self._options.max_poll_interval_ms + _JOIN_GRACE_MS)
         request = member.join(self._subscription.topics, self._subscription.assignment)
         logger.info("joining group %r: %s", self.group_id, request.reason)
-        joined = await self._network.send(node.node_id, request, timeout_ms=timeout_ms, purpose=COORDINATOR)
+        joined = await self._rendezvous(node.node_id, request, timeout_ms, _LAST_INFLEXIBLE_JOIN)
         step = member.joined(joined)
         if step is not Step.SYNC:
             return step
@@ -204,8 +215,19 @@ class GroupMembership:
         if member.deals:
             dealt = await self._deal()
         sync: SyncGroupRequest = member.sync(dealt)
-        synced = await self._network.send(node.node_id, sync, timeout_ms=timeout_ms, purpose=COORDINATOR)
+        synced = await self._rendezvous(node.node_id, sync, timeout_ms, _LAST_INFLEXIBLE_SYNC)
         return member.synced(synced)
+
+    async def _rendezvous(self, node_id: int, request: Request[R], timeout_ms: float, inflexible: int) -> R:
+        """Send a request that waits for all members of the group."""
+        version = inflexible if self._broken_meetings >= _BROKEN_MEETINGS else None
+        try:
+            return await self._network.send(
+                node_id, request, timeout_ms=timeout_ms, purpose=COORDINATOR, max_version=version
+            )
+        except KafkaConnectionError:
+            self._broken_meetings += 1
+            raise
 
     async def _deal(self) -> Mapping[str, Assignment]:
         """Find out how many partitions there are, and let the assignor deal them (`client/GRP-16`)."""
@@ -343,6 +365,9 @@ class GroupMembership:
         try:
             with trio.move_on_after(_LEAVE_TIMEOUT):
                 node = await self._network.find_coordinator(self.group_id)
-                await self._network.send(node.node_id, build, api=LeaveGroupRequest, purpose=COORDINATOR)
+                version = _LAST_SINGLE_LEAVE if self._broken_meetings >= _BROKEN_MEETINGS else None
+                await self._network.send(
+                    node.node_id, build, api=LeaveGroupRequest, purpose=COORDINATOR, max_version=version
+                )
         except KafkaError as error:
             logger.info("leaving group %r failed, its session will expire instead: %s", self.group_id, error)
