@@ -147,18 +147,21 @@ def test_one_byte_a_second_and_a_client_that_never_reads_hold_nobody_up() -> Non
     """(`broker-log/A01`)."""
 
     async def scenario(world: Simulation) -> None:
-        async with broker_in(world) as broker:
+        async with broker_in(world, num_partitions=500) as broker:
             slow, deaf, normal = [await connect(world, name) for name in ("slow", "deaf", "normal")]
-            frame = b"".join(encode_request(MetadataRequest(topics=[]), version=9, correlation_id=1, client_id="slow"))
+            request: Any = MetadataRequest(topics=[])
+            frame = b"".join(encode_request(request, version=9, correlation_id=1, client_id="slow"))
 
             async def trickle() -> None:
                 for byte in frame:
                     await slow.stream.send(bytes([byte]))
                     await trio.sleep(1)
 
+            await normal.metadata("many")
+
             async def flood() -> None:
                 while True:
-                    await deaf.send(MetadataRequest(topics=[]), 9)
+                    await deaf.send(MetadataRequest(topics=None), 9)
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trickle)

@@ -67,16 +67,16 @@ async def check(node: Node) -> None:
 
 async def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
     """On a real disk: topics with their ids, records, positions; producer ids go on (`broker-log/I`)."""
-    options = {"log_dirs": (str(tmp_path / "a"), str(tmp_path / "b"))}
-    async with running_node(world=RealWorld(), **options) as node:
+    directories = (str(tmp_path / "a"), str(tmp_path / "b"))
+    async with running_node(world=RealWorld(), log_dirs=directories) as node:
         await fill(node)
         cluster_id, topic_id = node.broker.cluster_id, node.broker.image.topics["t"].topic_id
         first = await node.call(InitProducerIdRequest(transactional_id=None), 1)
-        for directory in node.broker.config.data_directories:
+        for directory in directories:
             assert not (Path(directory) / ".kafka_cleanshutdown").exists()
-    for directory in options["log_dirs"]:
+    for directory in directories:
         assert (Path(directory) / ".kafka_cleanshutdown").exists()
-    async with running_node(world=RealWorld(), **options) as node:
+    async with running_node(world=RealWorld(), log_dirs=directories) as node:
         assert (node.broker.cluster_id, node.broker.image.topics["t"].topic_id) == (cluster_id, topic_id)
         await check(node)
         again = await node.call(InitProducerIdRequest(transactional_id=None), 1)
@@ -122,12 +122,12 @@ async def test_port_in_use_is_a_sentence_with_the_address() -> None:
 
 async def test_data_directory_of_another_broker_is_a_sentence_and_stays_untouched(tmp_path: Path) -> None:
     """(`broker-log/G03`)."""
-    options = {"log_dirs": (str(tmp_path),)}
-    async with running_node(world=RealWorld(), **options) as node:
+    directories = (str(tmp_path),)
+    async with running_node(world=RealWorld(), log_dirs=directories) as node:
         await fill(node)
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         with pytest.raises(ConfigurationError, match="in use by another broker"):
-            async with running_node(world=RealWorld(), **options):
+            async with running_node(world=RealWorld(), log_dirs=directories):
                 pass
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
         await check(node)
