@@ -139,26 +139,28 @@ class _MemoryFile(File):
     def write_at(self, offset: int, *buffers: Buffer) -> int:
         if self._read_only:
             raise OSError(errno.EBADF, "the file was opened for reading only", self._path)
-        content = bytes(buffers[0]) if len(buffers) == 1 else b"".join(buffers)
+        content: Buffer = buffers[0] if len(buffers) == 1 else b"".join(buffers)
         try:
             node = self._begin("write", len(content))
         except _PartialWriteError as error:
-            self._put(self._node, offset, content[: error.done])
+            self._put(self._node, offset, memoryview(content)[: error.done])
             raise OSError(error.errno, error.strerror, self._path) from None
-        grown = max(0, offset + len(content) - len(node.data))
         room = self._storage.room()
-        if room is not None and grown > room:
-            self._put(node, offset, content[: max(0, len(content) - (grown - room))])
-            raise OSError(errno.ENOSPC, "no space left on the simulated disk", self._path)
+        if room is not None:
+            grown = max(0, offset + len(content) - len(node.data))
+            if grown > room:
+                self._put(node, offset, memoryview(content)[: max(0, len(content) - (grown - room))])
+                raise OSError(errno.ENOSPC, "no space left on the simulated disk", self._path)
         self._put(node, offset, content)
         return len(content)
 
-    def _put(self, node: _FileNode, offset: int, content: bytes) -> None:
+    def _put(self, node: _FileNode, offset: int, content: Buffer) -> None:
         data = node.data
         old_size = len(data)
         if self._storage.crashable:
             old = bytes(memoryview(data)[offset : offset + len(content)])
-            node.changes.append(_Change(offset, old, content, old_size, max(old_size, offset + len(content))))
+            new_size = max(old_size, offset + len(content))
+            node.changes.append(_Change(offset, old, bytes(content), old_size, new_size))
         if offset > old_size:
             _resize(data, offset)
         data[offset : offset + len(content)] = content
