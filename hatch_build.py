@@ -12,6 +12,7 @@ import os
 import shutil
 import sysconfig
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         try:
             extensions = _compile(Path(self.root), list(kernels.TWINS), Path(self._directory))
         except (Exception, SystemExit) as failure:
-            reason = " ".join(str(failure).split()) or type(failure).__name__
+            reason = textwrap.shorten(str(failure) or type(failure).__name__, 100)
             self.app.display_warning(f"triokafka is built without its compiled kernels, which costs speed: {reason}")
             return
         for built, inside in extensions:
