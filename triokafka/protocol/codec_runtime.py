@@ -11,7 +11,8 @@ from struct import Struct
 from typing import Any, Final
 from uuid import UUID, SafeUUID
 
-from triokafka.protocol.primitives import NIL_UUID, encode_uvarint, pack_tags
+from triokafka.protocol.composites import pack_tags
+from triokafka.protocol.primitives import NIL_UUID, encode_uvarint
 from triokafka.structs import Buffer
 
 

@@ -17,6 +17,7 @@ from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError
 from triokafka.protocol.codec_runtime import Malformed, NotInVersion
 from triokafka.protocol.emit_decoder import DecoderWriter
 from triokafka.protocol.emit_encoder import EncoderWriter
+from triokafka.protocol.primitives import RecordsType
 from triokafka.protocol.source import Origin, SourceWriter
 
 DECODE_FAILURES: Final = (Malformed, struct.error, IndexError, ValueError, OverflowError)
@@ -86,8 +87,6 @@ def carries_records(cls: Any) -> bool:
 
 
 def _has_records(cls: Any) -> bool:
-    from triokafka.protocol.primitives import RecordsType
-
     return any(isinstance(f.type, RecordsType) or (f.struct and _has_records(f.struct)) for f in cls.__fields__)
 
 
@@ -140,13 +139,27 @@ def explain_encode(cls: Any, version: int, error: Exception) -> KafkaError:
     """The error for the caller of an encoder: which field, and what is wrong with its value."""
     frame, (path, parts) = _where(error)
     if isinstance(error, NotInVersion):
-        return UnsupportedVersionError(f"{error} cannot be sent in version {version}: the version has no such field")
-    if isinstance(error, AttributeError) and frame is None:
-        raise error
+        return UnsupportedVersionError(f"{error} is set, but version {version} of {cls.__name__} has no such field")
     if isinstance(error, struct.error) and frame is not None:
         for part, (code, expression) in parts:
             try:
                 struct.pack(f">{code}", *([] if code == "x" else [eval(expression, frame.f_globals, frame.f_locals)]))
             except (struct.error, AttributeError, TypeError) as inner:
                 return ProtocolError(f"cannot be encoded in version {version}: {inner}", path=part)
+    if isinstance(error, (AttributeError, TypeError)) and "NoneType" in str(error):
+        declared = _field_at(cls, path)
+        if declared is not None and declared.nullable.max >= declared.nullable.min:
+            return UnsupportedVersionError(f"{path} is null, which version {version} of {cls.__name__} does not allow")
+        return ProtocolError("null where it is not allowed", path=path)
     return ProtocolError(f"cannot be encoded in version {version}: {error}", path=path or cls.__name__)
+
+
+def _field_at(cls: Any, path: str) -> Any:
+    """The declared field at a dotted path, or None."""
+    found = None
+    for name in path.split(".")[1:]:
+        found = next((f for f in cls.__fields__ if f.name == name), None)
+        if found is None or found.struct is None:
+            break
+        cls = found.struct
+    return found

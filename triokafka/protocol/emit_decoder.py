@@ -12,18 +12,15 @@ from typing import Any, NamedTuple
 
 from construct import Renamed
 
+from triokafka.protocol.composites import Absent, NullableStructure, Structure, TaggedFields
 from triokafka.protocol.primitives import (
     NIL_UUID,
-    Absent,
     ArrayType,
     BytesType,
     LengthPrefixed,
-    NullableStructure,
     Number,
     RecordsType,
     StringType,
-    Structure,
-    TaggedFields,
     UuidType,
     UVarIntType,
     VarIntType,

@@ -12,17 +12,14 @@ from uuid import UUID
 
 from construct import Renamed
 
+from triokafka.protocol.composites import Absent, NullableStructure, Structure, TaggedField
 from triokafka.protocol.primitives import (
     NIL_UUID,
-    Absent,
     ArrayType,
     LengthPrefixed,
-    NullableStructure,
     Number,
     RecordsType,
     StringType,
-    Structure,
-    TaggedField,
     UuidType,
     UVarIntType,
     VarIntType,

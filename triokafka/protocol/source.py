@@ -8,7 +8,8 @@ from struct import Struct as Packer
 from typing import Any, NamedTuple
 
 from triokafka.protocol import codec_runtime
-from triokafka.protocol.primitives import NIL_UUID, Structure
+from triokafka.protocol.composites import Structure
+from triokafka.protocol.primitives import NIL_UUID
 
 
 class Origin(NamedTuple):
