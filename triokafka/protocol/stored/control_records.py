@@ -14,10 +14,11 @@ from uuid import UUID
 from triokafka.errors import ProtocolError
 from triokafka.protocol.message import Message, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String, UInt16, Uuid
+from triokafka.protocol.stored.versioned import VersionedMessage
 from triokafka.structs import Buffer
 
 
-class EndTxnMarker(Message, versions="0"):
+class EndTxnMarker(VersionedMessage, versions="0"):
     """The end of a transaction in a partition; its key says whether committed or aborted."""
 
     coordinator_epoch: int = field(
