@@ -1,7 +1,8 @@
 """A broker whose answers a test writes, over the streams of any World; without a script it behaves.
 
-`ScriptedCluster` holds topics, leaders and logs; each `ScriptedBroker` of it serves one address. ``script`` queues answers
-for the next requests of a kind: a response, a function from the request to one, or `CLOSE`, `SILENCE`, `CLOSE_AFTER`.
+`ScriptedCluster` holds topics, leaders and logs; each `ScriptedBroker` of it serves one address. ``script`` queues
+answers for the next requests of a kind: a response, a function from the request to one, or `CLOSE`, `SILENCE`,
+`CLOSE_AFTER`.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Accumulator:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self._active: dict[TopicPartition, PartitionQueue] = {}
         self._incomplete: dict[ProducerBatch, None] = {}
-        self._next_start: dict[int, int] = {}
+        self._start_at: dict[int, TopicPartition] = {}
         self._ratios = _Ratios()
         self._troubled: dict[TopicPartition, PartitionQueue] = {}
 
@@ -242,14 +242,14 @@ class Accumulator:
         for node, queues in by_node.items():
             batches: list[ProducerBatch] = []
             size = 0
-            start = self._next_start.get(node, 0) % len(queues) if queues else 0
-            for step in range(len(queues)):
-                queue = queues[(start + step) % len(queues)]
+            first = self._start_at.pop(node, None)
+            start = next((i for i, queue in enumerate(queues) if queue.topic_partition == first), 0)
+            for queue in (*queues[start:], *queues[:start]):
                 head = queue.batches[0]
                 if not self._may_drain(queue, head, now):
                     continue
                 if batches and size + head.size > self.settings.max_request_size:
-                    self._next_start[node] = start + step
+                    self._start_at[node] = queue.topic_partition
                     break
                 self._take(queue, head, identity)
                 size += head.size

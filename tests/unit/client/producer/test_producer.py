@@ -412,7 +412,7 @@ async def test_unreachable_broker_is_named_with_every_address_tried() -> None:
     async with scripted() as s:
         s.broker.stop()
         async with s.producer(max_block_ms=2000) as producer:
-            with pytest.raises(KafkaTimeoutError, match=f"{s.address}.*refused"):
+            with pytest.raises(KafkaTimeoutError, match=rf"{s.address}.*refused"):
                 await producer.send("orders", b"a")
 
 
@@ -637,7 +637,7 @@ async def test_serializers_turn_objects_into_bytes_and_leave_none_alone() -> Non
 @simulated
 async def test_serializer_that_makes_no_bytes_is_named() -> None:
     async with scripted() as s, s.producer(value_serializer=str.upper) as producer:
-        with pytest.raises(TypeError, match="value_serializer.*made a str"):
+        with pytest.raises(TypeError, match=r"value_serializer.*made a str"):
             await producer.send("orders", "text")
 
 

@@ -1,0 +1,303 @@
+"""The accumulator's rules, one by one, without a clock and without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.sequences import ProducerIdentity
+from triokafka.errors import KafkaError, KafkaTimeoutError
+from triokafka.network.backoff import Backoff
+from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.structs import Node, TopicPartition
+
+IDENTITY = ProducerIdentity(1, 0)
+
+
+class Bench:
+    """An accumulator and what is needed to play with it. Partition p of topic t is led by node ``leaders[p]``."""
+
+    def __init__(self, leaders: list[int] | None = None, memory: int = 100_000, **settings: Any) -> None:
+        given: dict[str, Any] = {
+            "batch_size": 200,
+            "linger": 1.0,
+            "delivery_timeout": 100.0,
+            "retry_backoff": Backoff(5.0, 20.0),
+        }
+        self.settings = AccumulatorSettings(**{**given, **settings})
+        self.failed: list[ProducerBatch] = []
+        self.accumulator = Accumulator(self.settings, BufferPool(memory, 200), self.failed.append)
+        self.leaders = leaders or [1]
+
+    @property
+    def cluster(self) -> Cluster:
+        nodes = {node: Node(node, "h", 1) for node in (1, 2, 3)}
+        partitions = {p: PartitionMetadata(p, leader) for p, leader in enumerate(self.leaders)}
+        return Cluster(nodes, {"t": TopicMetadata("t", partitions=partitions)})
+
+    def batch(self, partition: int = 0, *, now: float = 0.0, size: int = 50) -> ProducerBatch:
+        """A new open batch with one record."""
+        queue = self.accumulator.queue(TopicPartition("t", partition))
+        buffer = self.accumulator.pool.try_allocate(self.accumulator.buffer_size_for("t", size + 30))
+        assert buffer is not None
+        batch = self.accumulator.open_batch(queue, buffer, now)
+        assert batch.append(0, None, b"x" * size) == 0
+        return batch
+
+    def close(self, partition: int = 0) -> None:
+        self.accumulator.queue(TopicPartition("t", partition)).close_open()
+
+    def ready(self, now: float) -> list[int]:
+        return self.accumulator.ready(self.cluster, now).nodes
+
+    def drain(self, now: float, *nodes: int) -> dict[int, list[ProducerBatch]]:
+        return self.accumulator.drain(self.cluster, nodes or (1,), now, IDENTITY)
+
+    def retry(self, batch: ProducerBatch, now: float) -> None:
+        self.accumulator.off_wire(batch)
+        self.accumulator.retry(batch, now, chance=0.5)
+
+
+def test_open_batch_is_ready_after_linger_and_says_when() -> None:
+    """(`client/ACC-12`, `client/ACC-19`)"""
+    bench = Bench()
+    bench.batch(now=10.0)
+    ready = bench.accumulator.ready(bench.cluster, 10.4)
+    assert ready.nodes == []
+    assert ready.next_check == pytest.approx(0.6)
+    assert bench.ready(11.0) == [1]
+
+
+def test_closed_batch_and_a_second_batch_make_the_partition_ready() -> None:
+    """(`client/ACC-11`)"""
+    bench = Bench()
+    bench.batch()
+    assert bench.ready(0.0) == []
+    bench.close()
+    assert bench.ready(0.0) == [1]
+
+
+def test_batch_filled_to_the_limit_is_ready() -> None:
+    """(`client/MEM-4`)"""
+    bench = Bench()
+    batch = bench.batch()
+    while batch.append(0, None, b"y") >= 0:
+        pass
+    assert batch.full or batch.size > 190
+    bench.close()
+    assert bench.ready(0.0) == [1]
+
+
+def test_flush_closing_and_waiters_make_everything_ready() -> None:
+    """(`client/ACC-13`, `client/ACC-14`, `client/ACC-15`)"""
+    bench = Bench()
+    bench.batch()
+    assert bench.ready(0.0) == []
+    bench.accumulator.flushes = 1
+    assert bench.ready(0.0) == [1]
+    bench.accumulator.flushes = 0
+    bench.accumulator.closing = True
+    assert bench.ready(0.0) == [1]
+    bench.accumulator.closing = False
+    bench.accumulator.pool._waiters.append(object())  # type: ignore[arg-type]
+    assert bench.ready(0.0) == [1]
+
+
+def test_back_off_vetoes_also_flush_and_close() -> None:
+    """(`client/ACC-16`)"""
+    bench = Bench()
+    batch = bench.batch()
+    bench.drain(1.0)
+    bench.retry(batch, 2.0)
+    bench.accumulator.flushes = 1
+    bench.accumulator.closing = True
+    ready = bench.accumulator.ready(bench.cluster, 6.9)
+    assert ready.nodes == []
+    assert ready.next_check == pytest.approx(0.1)
+    assert bench.drain(6.9) == {}
+    assert bench.ready(7.1) == [1]
+
+
+def test_later_batches_wait_behind_a_head_that_backs_off() -> None:
+    """(`client/ACC-10`, `client/SND-15`)"""
+    bench = Bench()
+    first = bench.batch()
+    bench.drain(1.0)
+    bench.batch()
+    bench.close()
+    bench.retry(first, 2.0)
+    assert bench.ready(3.0) == []
+    assert bench.drain(3.0) == {}
+
+
+def test_muted_partition_is_neither_ready_nor_drained() -> None:
+    """(`client/ACC-17`, `client/SND-6`)"""
+    bench = Bench([1, 1], one_in_flight=True)
+    first = bench.batch(0)
+    bench.drain(1.0)
+    bench.batch(0)
+    bench.close(0)
+    assert bench.ready(5.0) == []
+    other = bench.batch(1, now=0.0)
+    assert bench.ready(5.0) == [1]
+    assert bench.drain(5.0) == {1: [other]}
+    bench.accumulator.off_wire(first)
+    bench.accumulator.acknowledge(first, 0, -1)
+    assert bench.ready(5.0) == [1]
+
+
+def test_unknown_leader_is_reported_only_while_records_wait_for_it() -> None:
+    """(`client/ACC-18`)"""
+    bench = Bench([-1])
+    assert not bench.accumulator.ready(bench.cluster, 0.0).leaderless
+    bench.batch()
+    assert bench.accumulator.ready(bench.cluster, 0.0).leaderless
+
+
+def test_lingering_batches_ride_along() -> None:
+    """(`client/ACC-20`, `client/ACC-21`)"""
+    bench = Bench([1, 1, 2])
+    full = bench.batch(0)
+    bench.close(0)
+    lingering = bench.batch(1)
+    elsewhere = bench.batch(2)
+    assert bench.ready(0.0) == [1]
+    assert bench.drain(0.0, 1) == {1: [full, lingering]}
+    assert not elsewhere.closed
+
+
+def test_drain_takes_one_batch_per_partition_in_order() -> None:
+    """(`client/ACC-8`, `client/ACC-22`)"""
+    bench = Bench()
+    batches = [bench.batch() for _ in range(3)]
+    assert [bench.drain(0.0)[1] for _ in range(3)] == [[batch] for batch in batches]
+
+
+def test_request_size_is_capped_but_one_batch_always_goes() -> None:
+    """(`client/ACC-23`)"""
+    bench = Bench([1, 1, 1], max_request_size=250)
+    batches = [bench.batch(p, size=80) for p in range(3)]
+    assert bench.drain(5.0) == {1: batches[:1]}
+    bench = Bench([1], max_request_size=100)
+    big = bench.batch(0, size=500)
+    assert bench.drain(5.0) == {1: [big]}
+
+
+def test_next_round_goes_on_where_the_cap_cut() -> None:
+    """(`client/ACC-24`)"""
+    bench = Bench([1, 1, 1], max_request_size=250)
+    for p in range(3):
+        for _ in range(3):
+            bench.batch(p, size=80)
+    order = [bench.drain(5.0)[1][0].topic_partition.partition for _ in range(9)]
+    assert order == [0, 1, 2, 0, 1, 2, 0, 1, 2]
+
+
+def test_rotation_is_kept_per_node() -> None:
+    """(`client/ACC-24`)"""
+    bench = Bench([1, 1, 2, 2], max_request_size=250)
+    for p in range(4):
+        for _ in range(2):
+            bench.batch(p, size=80)
+    first = bench.drain(5.0, 1)
+    second = bench.drain(5.0, 2)
+    assert [batch.topic_partition.partition for batch in (*first[1], *second[2])] == [0, 2]
+
+
+def test_drained_batch_is_closed_and_retried_with_the_same_bytes() -> None:
+    """(`client/ACC-26`)"""
+    bench = Bench(idempotent=True)
+    batch = bench.batch()
+    bench.drain(2.0)
+    assert batch.closed
+    assert batch.append(0, None, b"late") == -1
+    sent = bytes(batch.build())
+    bench.retry(batch, 3.0)
+    bench.drain(20.0)
+    assert bytes(batch.build()) == sent
+    assert batch.attempts == 2
+
+
+def test_retried_batches_go_back_to_their_places() -> None:
+    """Whatever the order of the answers (`client/ACC-25`, `client/NET-23`)."""
+    bench = Bench()
+    batches = [bench.batch() for _ in range(5)]
+    for _ in range(4):
+        bench.drain(0.0)
+    for position in (2, 0, 3, 1):
+        bench.retry(batches[position], 0.0)
+    assert list(bench.accumulator.queue(TopicPartition("t", 0)).batches) == batches
+
+
+def test_memory_is_held_until_the_batch_is_settled() -> None:
+    """(`client/ACC-27`, `client/ACC-28`)"""
+    bench = Bench()
+    batch = bench.batch()
+    pool = bench.accumulator.pool
+    bench.drain(2.0)
+    bench.retry(batch, 3.0)
+    assert pool.in_use == 200
+    assert bench.accumulator.incomplete() == [batch]
+    bench.drain(20.0)
+    bench.accumulator.off_wire(batch)
+    bench.accumulator.acknowledge(batch, 7, -1)
+    assert pool.in_use == 0
+    assert not bench.accumulator.has_incomplete
+
+
+def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay() -> None:
+    """(`client/ACC-29`, `client/ERR-10`)"""
+    bench = Bench([1, 1])
+    old = [bench.batch(0, now=0.0), bench.batch(1, now=1.0), bench.batch(0, now=2.0)]
+    young = bench.batch(0, now=50.0)
+    assert bench.accumulator.next_expiry(40.0) == 60.0
+    assert bench.accumulator.take_expired(102.0) == old
+    assert bench.failed == old
+    assert all(isinstance(batch.error, KafkaTimeoutError) for batch in old)
+    assert bench.accumulator.incomplete() == [young]
+    assert bench.drain(102.0) == {1: [young]}
+
+
+def test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer() -> None:
+    """Its bytes may still be on their way to the socket (`client/MOD-4`)."""
+    bench = Bench()
+    batch = bench.batch()
+    bench.drain(2.0)
+    bench.accumulator.take_expired(200.0)
+    assert batch.done
+    assert bench.accumulator.pool.in_use == 200
+    bench.accumulator.off_wire(batch)
+    bench.accumulator.late_answer(batch, written=True)
+    assert bench.accumulator.pool.in_use == 0
+
+
+def test_abort_fails_everything_once() -> None:
+    """(`client/PRD-19`)"""
+    bench = Bench([1, 1])
+    on_wire = bench.batch(0)
+    bench.drain(5.0)
+    queued = bench.batch(1)
+    bench.accumulator.abort(lambda batch: KafkaError("closed"))
+    assert bench.failed == [on_wire, queued]
+    assert not bench.accumulator.queued
+    bench.accumulator.off_wire(on_wire)
+    bench.accumulator.late_answer(on_wire, written=False)
+    assert bench.accumulator.pool.in_use == 0
+
+
+def test_unanswered_first_batch_holds_back_retries_of_later_ones() -> None:
+    """(`client/MOD-2`)"""
+    bench = Bench(idempotent=True)
+    first, second = bench.batch(), bench.batch()
+    bench.drain(2.0)
+    bench.drain(2.0)
+    bench.retry(second, 2.0)
+    assert bench.ready(60.0) == []
+    assert bench.drain(60.0) == {}
+    bench.accumulator.off_wire(first)
+    bench.accumulator.acknowledge(first, 0, -1)
+    assert bench.drain(60.0) == {1: [second]}

@@ -1,0 +1,190 @@
+"""The buffer pool: bounded, fair, and whole again after every cancellation."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.cancellation import cancelled_at_each_checkpoint
+from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.errors import BufferTimeoutError, MessageSizeTooLargeError
+
+FOREVER = 1e6
+
+
+def take(pool: BufferPool, size: int) -> bytearray:
+    buffer = pool.try_allocate(size)
+    assert buffer is not None
+    return buffer
+
+
+def test_pooled_buffers_are_lent_again_and_others_are_not() -> None:
+    """(`client/BUF-1`, `client/BUF-3`, `client/BUF-10`)"""
+    pool = BufferPool(100, 10)
+    small, large = take(pool, 10), take(pool, 30)
+    pool.release(small, 10)
+    pool.release(large, 30)
+    assert pool.pooled == 10
+    assert take(pool, 10) is small
+    assert take(pool, 30) is not large
+
+
+def test_grown_buffer_is_credited_with_what_was_lent() -> None:
+    """(`client/BUF-10`)"""
+    pool = BufferPool(100, 10)
+    take(pool, 10)
+    pool.release(bytearray(500), 10)
+    assert (pool.available, pool.pooled, pool.in_use) == (100, 0, 0)
+
+
+def test_memory_of_pooled_buffers_is_used_for_larger_ones() -> None:
+    """(`client/BUF-4`, `client/BUF-5`)"""
+    pool = BufferPool(100, 10)
+    for buffer in [take(pool, 10) for _ in range(10)]:
+        pool.release(buffer, 10)
+    assert (pool.available, pool.pooled) == (0, 100)
+    take(pool, 95)
+    assert (pool.available, pool.pooled, pool.in_use) == (5, 0, 95)
+
+
+def test_more_than_the_pool_will_ever_have_is_refused_at_once() -> None:
+    """(`client/BUF-2`)"""
+    with pytest.raises(MessageSizeTooLargeError, match="buffer_memory=100"):
+        BufferPool(100, 10).try_allocate(101)
+
+
+async def test_waiters_are_served_in_order_and_small_ones_do_not_overtake(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """(`client/BUF-6`, `client/BUF-7`, `client/BUF-8`)"""
+    pool = BufferPool(100, 10)
+    lent = [take(pool, 10) for _ in range(10)]
+    served: list[str] = []
+
+    async def wait(name: str, size: int) -> None:
+        await pool.allocate(size, FOREVER)
+        served.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name, size in (("large", 40), ("small", 10), ("last", 10)):
+            nursery.start_soon(wait, name, size)
+            await trio.testing.wait_all_tasks_blocked()
+        for buffer in lent[:3]:
+            pool.release(buffer, 10)
+            await trio.testing.wait_all_tasks_blocked()
+            assert served == []
+            assert pool.try_allocate(1) is None  # newcomers queue up
+        pool.release(lent[3], 10)
+        await trio.testing.wait_all_tasks_blocked()
+        assert served == ["large"]
+        pool.release(bytearray(5), 20)  # enough for both: the first passes the turn on
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(served) == ["large", "last", "small"]
+
+
+async def test_waiting_ends_with_a_sentence_after_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    """(`client/BUF-9`, `client/PRD-11`)"""
+    pool = BufferPool(100, 10)
+    take(pool, 95)
+    with pytest.raises(
+        BufferTimeoutError, match="no 10 bytes of buffer memory within 3000 ms: 95 of buffer_memory=100"
+    ):
+        await pool.allocate(10, 3)
+    assert (pool.available, pool.waiting) == (5, 0)
+
+
+async def test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """(`client/BUF-9`)"""
+    pool = BufferPool(100, 10)
+    take(pool, 60)
+    async with trio.open_nursery() as nursery:
+        with trio.move_on_after(1):
+            nursery.start_soon(_allocate_later, pool, 30)
+            await pool.allocate(90, FOREVER)
+        with trio.fail_after(1):
+            await _until(lambda: pool.in_use == 90)
+    assert (pool.available, pool.waiting) == (10, 0)
+
+
+async def _allocate_later(pool: BufferPool, size: int) -> None:
+    await trio.sleep(0.5)
+    await pool.allocate(size, FOREVER)
+
+
+async def _until(condition: object) -> None:
+    while not condition():  # type: ignore[operator]
+        await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_whole(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """(`client/BUF-9`, `client/TRI-2`)"""
+    pool = BufferPool(100, 10)
+    lent = take(pool, 100)
+
+    async def operation() -> bytearray:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_release_in_parts, pool, nursery)
+            buffer = await pool.allocate(60, FOREVER)
+        return buffer
+
+    async def check() -> None:
+        assert pool.waiting == 0
+        assert pool.available + pool.pooled + pool.in_use == 100
+        if pool.in_use < 100:
+            take(pool, 100 - pool.in_use)
+
+    assert len(lent) == 100
+    buffer, cancelled = await cancelled_at_each_checkpoint(operation, check)
+    assert len(buffer) == 60
+    assert cancelled >= 1
+    assert pool.in_use >= 60
+
+
+async def _release_in_parts(pool: BufferPool, nursery: trio.Nursery) -> None:
+    for _ in range(6):
+        await trio.sleep(0.01)
+        pool.release(None, 10)
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """Allocating and releasing in any order keeps the memory identity, and free memory is never refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = BufferPool(1000, 100)
+        self.lent: list[tuple[bytearray, int]] = []
+
+    @rule(size=st.sampled_from([1, 50, 100, 101, 333, 1000]))
+    def allocate(self, size: int) -> None:
+        """Succeeds exactly when the memory is there."""
+        free = self.pool.total - self.pool.in_use
+        buffer = self.pool.try_allocate(size)
+        assert (buffer is not None) == (size <= free)
+        if buffer is not None:
+            assert len(buffer) == size
+            self.lent.append((buffer, size))
+
+    @rule(pick=st.integers(0, 1000), grown=st.booleans())
+    def release(self, pick: int, grown: bool) -> None:
+        """Gives back what was lent, grown or not."""
+        if self.lent:
+            buffer, size = self.lent.pop(pick % len(self.lent))
+            self.pool.release(bytearray(size + 7) if grown else buffer, size)
+
+    @invariant()
+    def memory_adds_up(self) -> None:
+        """(`client/BUF-5`)"""
+        assert self.pool.in_use == sum(size for _, size in self.lent)
+        assert self.pool.available >= 0
+
+
+PoolMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestPoolMachine = PoolMachine.TestCase

@@ -1,0 +1,158 @@
+"""Sequence numbers of a partition: what is sent when, and what an answer means."""
+
+from __future__ import annotations
+
+import pytest
+
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.sequences import PartitionSequences, ProducerIdentity, add_sequence
+from triokafka.errors import NotEnoughReplicasError, OutOfOrderSequenceNumberError, UnknownProducerIdError
+from triokafka.records import BatchBuilder
+from triokafka.structs import TopicPartition
+
+IDENTITY = ProducerIdentity(9, 3)
+
+
+def batch(number: int, records: int = 2) -> ProducerBatch:
+    builder = BatchBuilder(1000)
+    made = ProducerBatch(TopicPartition("t", 0), (number,), builder, reserved=0, created_at=0.0)
+    for _ in range(records):
+        made.append(0, None, b"v")
+    return made
+
+
+def sent(sequences: PartitionSequences, *batches: ProducerBatch) -> None:
+    for one in batches:
+        sequences.assign(one, IDENTITY)
+        one.on_wire = True
+        one.attempts += 1
+
+
+def refused(one: ProducerBatch) -> None:
+    one.on_wire = False
+
+
+def test_numbers_count_records_and_are_kept_through_retries() -> None:
+    sequences = PartitionSequences()
+    batches = [batch(1, 3), batch(2, 1), batch(3, 2)]
+    sent(sequences, *batches)
+    assert [b.base_sequence for b in batches] == [0, 3, 4]
+    sent(sequences, batches[1])
+    assert batches[1].base_sequence == 3
+    assert (batches[1].producer_id, batches[1].producer_epoch) == IDENTITY
+
+
+def test_numbers_start_again_after_the_greatest() -> None:
+    assert add_sequence(2**31 - 1, 1) == 0
+    assert add_sequence(2**31 - 2, 5) == 3
+
+
+def test_only_the_first_unanswered_batch_may_be_sent_again() -> None:
+    sequences = PartitionSequences()
+    first, second, third = batch(1), batch(2), batch(3)
+    sent(sequences, first, second)
+    assert not sequences.may_send(second)
+    assert sequences.may_send(first)
+    assert sequences.may_send(third)
+    sequences.acknowledged(first)
+    assert sequences.may_send(second)
+
+
+def test_out_of_order_behind_a_missing_batch_is_tried_again_with_the_same_numbers() -> None:
+    sequences = PartitionSequences()
+    first, second = batch(1), batch(2)
+    sent(sequences, first, second)
+    assert sequences.should_retry(second, OutOfOrderSequenceNumberError())
+    assert not sequences.bump_wanted
+
+
+@pytest.mark.parametrize("error", [OutOfOrderSequenceNumberError, UnknownProducerIdError])
+def test_lost_state_starts_a_new_epoch_once_nothing_is_on_the_wire(error: type) -> None:
+    """KIP-360."""
+    sequences = PartitionSequences()
+    first, second, third = batch(1), batch(2, 3), batch(3)
+    sent(sequences, first)
+    sequences.acknowledged(first)
+    sent(sequences, second, third)
+    refused(second)
+    assert sequences.should_retry(second, error())
+    assert sequences.bump_wanted
+    assert not sequences.bump_due  # the third is still on the wire
+    assert not sequences.may_send(second)
+    refused(third)
+    assert sequences.bump_due
+    sequences.restart(IDENTITY.bumped())
+    assert [(b.producer_epoch, b.base_sequence) for b in (second, third)] == [(4, 0), (4, 3)]
+    assert sequences.may_send(second)
+    assert sequences.next == 5
+
+
+def test_batch_refused_for_good_leaves_a_gap_that_needs_a_new_epoch() -> None:
+    sequences = PartitionSequences()
+    first, second = batch(1), batch(2)
+    sent(sequences, first, second)
+    refused(first)
+    sequences.failed(first, fate_known=True)
+    assert sequences.bump_wanted
+    assert not sequences.bump_due
+    refused(second)
+    assert sequences.bump_due
+
+
+def test_batch_of_unknown_fate_stops_new_ones_until_the_others_are_answered() -> None:
+    sequences = PartitionSequences()
+    first, second, third = batch(1), batch(2), batch(3)
+    sent(sequences, first, second)
+    refused(first)
+    sequences.failed(first, fate_known=False)
+    assert not sequences.may_send(third)
+    sequences.resolve()
+    assert sequences.unresolved
+    refused(second)
+    sequences.acknowledged(second)  # so the broker had the first as well
+    sequences.resolve()
+    assert not sequences.unresolved
+    assert not sequences.bump_wanted
+    assert sequences.may_send(third)
+
+
+def test_unknown_fate_of_the_last_batch_needs_a_new_epoch() -> None:
+    sequences = PartitionSequences()
+    first = batch(1)
+    sent(sequences, first)
+    refused(first)
+    sequences.failed(first, fate_known=False)
+    sequences.resolve()
+    assert sequences.bump_due
+
+
+def test_batch_that_was_never_sent_leaves_no_gap() -> None:
+    sequences = PartitionSequences()
+    sequences.failed(batch(1), fate_known=False)
+    assert not sequences.unresolved
+    assert not sequences.bump_wanted
+
+
+def test_other_errors_are_retried_as_they_say() -> None:
+    sequences = PartitionSequences()
+    first = batch(1)
+    sent(sequences, first)
+    assert sequences.should_retry(first, NotEnoughReplicasError())
+    assert not sequences.bump_wanted
+
+
+def test_other_partitions_take_the_new_epoch_when_nothing_of_theirs_is_in_flight() -> None:
+    sequences = PartitionSequences()
+    first, second, third = batch(1), batch(2), batch(3)
+    sent(sequences, first)
+    newer = IDENTITY.bumped()
+    sequences.assign(second, newer)
+    assert (second.producer_epoch, second.base_sequence) == (3, 2)
+    sequences.acknowledged(first)
+    sequences.acknowledged(second)
+    sequences.assign(third, newer)
+    assert (third.producer_epoch, third.base_sequence) == (4, 0)
+
+
+def test_used_up_epochs_need_a_new_producer_id() -> None:
+    assert not ProducerIdentity(9, 32_767).bumped().known
