@@ -80,8 +80,6 @@ def topic_entries(overrides: Mapping[str, str], config: BrokerConfig, image: Met
         synonyms: list[ConfigSynonym] = []
         for broker_key, factor in definition.broker_keys:
             synonyms += _broker_synonyms(broker_key, config, image, factor)
-        # Within a source the first broker key wins; a weaker key set on purpose beats a stronger one's default.
-        synonyms.sort(key=lambda synonym: synonym.source)
         if name in overrides:
             synonyms.insert(0, ConfigSynonym(name, overrides[name], ConfigSource.TOPIC))
         if synonyms:

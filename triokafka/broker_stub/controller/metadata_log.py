@@ -39,7 +39,6 @@ class MetadataLog:
         self.directory = os.path.join(directory, str(PARTITION))
         self._storage = storage
         storage.make_dirs(self.directory)
-        storage.sync_dir(directory)
         self._log = PartitionLog.open(storage, self.directory, PARTITION, _KEEP_ALL, now_ms=now_ms)
 
     @property

@@ -4,7 +4,8 @@ import errno
 import itertools
 import random
 import uuid
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -37,7 +38,19 @@ from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 from triokafka.world_memory import DiskFault
 
 LOG = f"{DATA}/__cluster_metadata-0/00000000000000000000.log"
+T = TypeVar("T")
 DISK_FULL = DiskFault("write", "*.log", errno.ENOSPC, partial=40)
+
+
+class SlowDisk(MemoryWorld):
+    """Blocking work takes until ``gate`` is open, and can be cancelled."""
+
+    gate: trio.Event | None = None
+
+    async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        if self.gate is not None:
+            await self.gate.wait()
+        return function(*args)
 
 
 def same(left: MetadataImage, right: MetadataImage) -> bool:
@@ -276,8 +289,10 @@ class TestQueue:
     async def test_operation_whose_caller_gave_up_before_its_turn_is_left_out(self) -> None:
         controller = Controller(MemoryWorld(), CONFIG)
         await controller.start()
-        with trio.move_on_after(0):
-            await controller.create_topics(creation(wanted("t")))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(controller.create_topics, creation(wanted("t")))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(controller.run)
             await controller.register_broker([ENDPOINT])
@@ -291,6 +306,27 @@ class TestQueue:
                 await controller.create_topics(creation(wanted("t")))
             assert set(controller.image.topics) == {"t"}
             assert codes(await controller.create_topics(creation(wanted("u")))) == [0]
+
+    async def test_controller_that_is_cancelled_during_a_commit_still_answers_it(self) -> None:
+        """(`cluster/KRC-02`)"""
+        world = SlowDisk()
+        controller = Controller(world, CONFIG)
+        await controller.start()
+        answers: list[int] = []
+
+        async def create() -> None:
+            answers.extend(codes(await controller.create_topics(creation(wanted("t")))))
+
+        async with trio.open_nursery() as callers, trio.open_nursery() as runner:
+            runner.start_soon(controller.run)
+            await controller.register_broker([ENDPOINT])
+            world.gate = trio.Event()
+            callers.start_soon(create)
+            await trio.testing.wait_all_tasks_blocked()
+            runner.cancel_scope.cancel()
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            world.gate.set()
+        assert answers == [0] and set(controller.image.topics) == {"t"}
 
     async def test_everyone_who_waits_is_told_when_the_controller_stops(self) -> None:
         """(`cluster/CTL-06`: resignation fails pending calls)"""
