@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 
 import pytest
 
@@ -287,6 +288,34 @@ def test_truncation_gives_up_everything_from_the_offset_on() -> None:
     assert offsets(open_log(storage, recovery_point=17)) == list(range(18))
 
 
+def test_after_a_truncation_no_old_place_is_believed() -> None:
+    log = open_log(MemoryStorage(), config(segment_bytes=10**6))
+    fill(log, 20)
+    log.truncate_to(5, now_ms=NOW)
+    append(log, batch(*[b"%d" % i for i in range(20)]))
+    for offset in range(25):
+        assert offsets(log, offset) == list(range(offset, 25))
+
+
+def test_the_largest_time_is_forgotten_with_its_record() -> None:
+    log = open_log(MemoryStorage(), config(retention_ms=1000))
+    append(log, batch(b"a", timestamp=NOW))
+    append(log, batch(b"b", timestamp=NOW + 3_000_000))
+    log.truncate_to(1, now_ms=NOW)
+    assert log.offset_of_max_timestamp() == (0, NOW, 0)
+    assert log.apply_retention(NOW + 1001) == 1
+
+
+def test_an_epoch_that_began_at_the_cut_is_gone() -> None:
+    """(`broker-log/Z10`)"""
+    log = open_log(MemoryStorage())
+    append(log, batch(b"a"), epoch=1)
+    append(log, batch(b"b"), epoch=2)
+    log.truncate_to(1, now_ms=NOW)
+    assert log.leader_epochs.entries() == [(1, 0)]
+    assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
+
+
 def test_truncation_takes_back_what_producers_wrote() -> None:
     log = open_log(MemoryStorage())
     append(log, from_producer(b"a", sequence=0))
@@ -388,11 +417,12 @@ def test_a_disk_that_fails_to_take_back_half_a_write_is_asked_again() -> None:
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 2)
-    storage.inject(DiskFault("write", "*.log", errno.EIO, times=1, partial=40))
+    storage.inject(DiskFault("write", "*.log", errno.EIO, times=1, partial=200))
     storage.inject(DiskFault("truncate", "*.log", errno.EIO, times=1))
     with pytest.raises(KafkaStorageError):
-        append(log, batch(b"x"))
+        append(log, batch(b"x" * 300))
     append(log, batch(b"y"))
+    assert storage.open(f"{DIRECTORY}/{0:020d}.log").size() == log.size
     storage.kill()
     assert offsets(open_log(storage)) == [0, 1, 2]
 
@@ -421,6 +451,19 @@ def test_a_failed_sync_does_not_move_the_recovery_point() -> None:
     assert log.recovery_point == 0
     log.flush()
     assert log.recovery_point == 3
+
+
+def test_every_flush_makes_the_names_of_new_segments_durable() -> None:
+    """(`broker-log/Z15`)"""
+    storage = synced_storage()
+    log = open_log(storage)
+    fill(log, 3)
+    log.flush()
+    log.roll(now_ms=NOW)
+    fill(log, 3)
+    log.flush()
+    storage.crash(random.Random(0), tear=False)
+    assert offsets(open_log(storage, recovery_point=6)) == list(range(6))
 
 
 def test_flush_messages_syncs_by_count() -> None:

@@ -43,12 +43,13 @@ def damage(storage: MemoryStorage, file_path: str, position: int, content: bytes
     file.close()
 
 
-def test_the_log_ends_at_the_first_bad_batch() -> None:
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_the_log_ends_at_the_first_bad_batch(policy: str) -> None:
     """Whatever follows, in this segment and in later ones, is gone (`broker-log/I09`, `E08`)."""
     storage, bases = stored()
     size = storage.open(path(bases[1], ".log")).size()
     damage(storage, path(bases[1], ".log"), size // 2, b"\xff\xff")
-    log = open_log(storage)
+    log = open_log(storage, config(cleanup_policy=(policy,)))
     assert bases[1] < log.log_end_offset < bases[2]
     assert offsets(log) == list(range(log.log_end_offset))
     assert log.recovered_bytes > 0
@@ -140,6 +141,29 @@ def test_a_segment_that_was_lost_in_the_middle_ends_the_log() -> None:
     storage.remove(path(bases[1], ".log"))
     log = open_log(storage)
     assert offsets(log) == list(range(bases[1]))
+
+
+def test_offsets_that_go_back_end_the_log() -> None:
+    """Good batches behind the end, of an earlier life of the file."""
+    storage, bases = stored()
+    file = storage.open(path(bases[-1], ".log"))
+    file.write_at(file.size(), storage.read_file(path(bases[-1], ".log")))
+    assert offsets(open_log(storage)) == list(range(COUNT))
+
+
+def test_a_snapshot_of_what_was_lost_is_not_believed() -> None:
+    """(`broker-log/Z11`)"""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, from_producer(b"a", sequence=0))
+    position = log.size
+    append(log, from_producer(b"b", sequence=1))
+    log.roll(now_ms=NOW)
+    storage.kill()
+    storage.open(path(0, ".log")).truncate(position)
+    log = open_log(storage)
+    assert log.log_end_offset == 1
+    assert not append(log, from_producer(b"b", sequence=1)).duplicate
 
 
 def test_a_torn_snapshot_of_producers_is_replaced_by_an_older_one_and_the_log() -> None:
