@@ -152,6 +152,8 @@ class Fetcher:
             if offset is None or self.buffer.bytes_of(partition) >= enough:
                 crowded = True
                 continue
+            if state.stop_at is not None and offset >= state.stop_at:
+                continue
             topic = cluster.topics.get(partition.topic)
             targets[partition] = FetchTarget(
                 offset,

@@ -36,6 +36,7 @@ class PartitionState:
     ``position`` is the next offset to hand out, ``finished`` the offset up to which the user is done (what auto-commit
     may commit); both are None until resolved. ``version`` changes with every jump of the position, so that data asked
     for before the jump is known to be stale. ``reset_to`` is set while the position must be looked up by timestamp.
+    ``stop_at`` ends a bounded read: nothing is fetched from there on.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class PartitionState:
         "position",
         "position_epoch",
         "reset_to",
+        "stop_at",
         "validated_epoch",
         "validating",
         "version",
@@ -58,6 +60,7 @@ class PartitionState:
         self.finished: int | None = None
         self.paused = False
         self.reset_to: int | None = None
+        self.stop_at: int | None = None
         self.version = version
         self.validating = False
         self.validated_epoch = -1
