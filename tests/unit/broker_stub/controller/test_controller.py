@@ -289,14 +289,20 @@ class TestQueue:
     async def test_operation_whose_caller_gave_up_before_its_turn_is_left_out(self) -> None:
         controller = Controller(MemoryWorld(), CONFIG)
         await controller.start()
+        begun: list[MetadataImage] = []
+
+        def compute(image: MetadataImage) -> Outcome[None]:
+            begun.append(image)
+            return Outcome([], None)
+
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(controller.create_topics, creation(wanted("t")))
+            nursery.start_soon(controller._running().submit, "test", compute)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(controller.run)
             await controller.register_broker([ENDPOINT])
-            assert not controller.image.topics
+            assert not begun
             nursery.cancel_scope.cancel()
 
     async def test_caller_that_gives_up_during_the_commit_does_not_stop_it(self) -> None:
