@@ -84,10 +84,15 @@ def compress(codec: int | str, data: Buffer, level: int | None = None) -> bytes:
     if name == "snappy":
         return _compress_xerial(data)
     if name == "lz4":
-        # Java's reader refuses linked blocks.
         fast = level is None or level == _LZ4_FAST_LEVEL
         frame = _module("lz4.frame", name)
-        packed: bytes = frame.compress(data, 0 if fast else level, frame.BLOCKSIZE_MAX64KB, False, False, False)
+        packed: bytes = frame.compress(
+            data,
+            compression_level=0 if fast else level,
+            block_size=frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,  # Java's reader refuses linked blocks
+            store_size=False,
+        )
         return packed
     if name == "zstd":
         packed = _zstd().compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level)

@@ -83,7 +83,7 @@ def test_control_batches_are_not_handed_out(stack: Stack) -> None:
 def test_wrong_checksum_is_found_unless_nobody_asks(stack: Stack) -> None:
     batch = bytearray(stack.records.encode_batch([(5, None, b"value", [])]))
     batch[-2] ^= 1
-    with pytest.raises(CorruptRecordError, match="t-3 at offset 0.*checksum"):
+    with pytest.raises(CorruptRecordError, match=r"t-3 at offset 0.*checksum"):
         stack.records.decode_records(batch, topic="t", partition=3)
     assert stack.records.decode_records(batch, check_crc=False)[0].value == b"valud"
 

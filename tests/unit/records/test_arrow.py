@@ -1,0 +1,155 @@
+"""Records by column: what is in the columns is what is in the records."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.records.stacks import Stack
+from triokafka.errors import ConfigurationError, CorruptRecordError
+from triokafka.records import ARROW_COLUMNS, encode_batch
+
+RECORDS = [
+    (1_700_000_000_000 + n, b"k%d" % n if n % 3 else None, b"v" * (n % 30) if n % 5 else None, headers)
+    for n, headers in enumerate([[], [("a", b"x" * 20), ("é", None)], [], [("a", b"")], []] * 20)
+]
+PLAIN = encode_batch(RECORDS, base_offset=100, leader_epoch=2)
+PACKED = encode_batch(RECORDS, base_offset=200, compression="zstd", timestamp_type=1)
+
+
+def as_rows(stack: Stack, data: bytes, topic: str, partition: int, from_offset: int) -> list[dict]:
+    return [
+        {
+            "key": r.key,
+            "value": r.value,
+            "topic": r.topic,
+            "partition": r.partition,
+            "offset": r.offset,
+            "timestamp": datetime.datetime.fromtimestamp(r.timestamp / 1000, datetime.UTC),
+            "timestampType": r.timestamp_type,
+            "headers": [{"key": key, "value": value} for key, value in r.headers] or None,
+        }
+        for r in stack.records.decode_records(data, topic=topic, partition=partition, from_offset=from_offset)
+    ]
+
+
+@pytest.mark.parametrize("values", ["binary", "view"])
+def test_columns_hold_what_the_records_hold(stack: Stack, values: str) -> None:
+    fetched = [(PLAIN + PACKED, "t", 3, 150), (PACKED, "u", 0, 0), (b"", "u", 1, 0)]
+    batch = stack.records.to_arrow(fetched, values=values)
+    batch.validate(full=True)
+    assert batch.to_pylist() == [row for one in fetched for row in as_rows(stack, *one)]
+    assert batch.schema == stack.records.arrow_schema(values=values)
+
+
+def test_types_are_those_of_sparks_kafka_source(stack: Stack) -> None:
+    schema = stack.records.to_arrow([(PLAIN, "t", 0, 0)]).schema
+    assert tuple(schema.names) == ARROW_COLUMNS
+    header = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
+    assert schema.types == [
+        pa.binary(),
+        pa.binary(),
+        pa.string(),
+        pa.int32(),
+        pa.int64(),
+        pa.timestamp("us", "UTC"),
+        pa.int32(),
+        pa.list_(pa.field("element", header, nullable=False)),
+    ]
+
+
+def test_chosen_columns_come_in_the_order_asked_for(stack: Stack) -> None:
+    batch = stack.records.to_arrow([(PLAIN, "t", 0, 0)], columns=["offset", "value"])
+    assert batch.schema.names == ["offset", "value"]
+    assert batch.column("value").to_pylist() == [value for _, _, value, _ in RECORDS]
+
+
+def test_what_is_not_asked_for_is_not_looked_at(stack: Stack) -> None:
+    bad = bytearray(encode_batch([(1, None, b"v", [("ab", b"x")])]))
+    bad[bad.index(b"ab") - 1] = 0x7E  # the length of the header's name
+    with pytest.raises(CorruptRecordError):
+        stack.records.to_arrow([(bad, "t", 0, 0)], check_crc=False)
+    batch = stack.records.to_arrow([(bad, "t", 0, 0)], columns=["value"], check_crc=False)
+    assert batch.to_pydict() == {"value": [b"v"]}
+
+
+def test_no_records_make_an_empty_batch(stack: Stack) -> None:
+    for values in ("binary", "view"):
+        batch = stack.records.to_arrow([], values=values)
+        batch.validate(full=True)
+        assert (batch.num_rows, batch.schema) == (0, stack.records.arrow_schema(values=values))
+
+
+def test_views_point_into_the_fetched_bytes(stack: Stack) -> None:
+    """Zero copy: a view's data buffer is the fetch buffer itself, and it lives as long as the batch."""
+    fetched = bytearray(encode_batch([(1, None, b"a long value that does not fit a view", [])]))
+    batch = stack.records.to_arrow([(memoryview(fetched), "t", 0, 0)], columns=["value"], values="view")
+    fetched[fetched.index(b"long")] = ord("L")
+    assert batch.column("value").to_pylist() == [b"a Long value that does not fit a view"]
+    with pytest.raises(BufferError):
+        fetched.clear()
+
+
+def test_builder_takes_as_many_as_asked_for_and_goes_on_in_the_next_batch(stack: Stack) -> None:
+    decoder = stack.records.RecordDecoder(PLAIN + PACKED, topic="t", partition=3)
+    offsets = []
+    for limit, position in [(30, 130), (100, 230), (1000, 300)]:
+        builder = stack.records.ArrowBuilder(["offset", "timestampType"])
+        taken = builder.add(decoder, limit)
+        assert (taken, builder.rows, decoder.next_offset) == (min(limit, 300 - position + taken), taken, position)
+        batch = builder.finish()
+        offsets += batch.column("offset").to_pylist()
+    assert offsets == list(range(100, 300))
+    assert batch.column("timestampType").to_pylist() == [1] * 70
+
+
+def test_rows_and_columns_may_take_turns(stack: Stack) -> None:
+    decoder = stack.records.RecordDecoder(PLAIN)
+    assert len(decoder.take(10)) == 10
+    builder = stack.records.ArrowBuilder(["offset"])
+    builder.add(decoder, 10)
+    assert builder.finish().column("offset").to_pylist() == list(range(110, 120))
+    assert decoder.take(1)[0].offset == 120
+
+
+def test_aborted_transactions_are_left_out(stack: Stack) -> None:
+    data = encode_batch(RECORDS[:2], transactional=True, producer_id=5) + encode_batch(RECORDS[:1], base_offset=2)
+    builder = stack.records.ArrowBuilder(["offset"])
+    builder.add(stack.records.RecordDecoder(data, aborted=[(5, 0)]))
+    assert builder.finish().column("offset").to_pylist() == [2]
+
+
+def test_corrupt_batch_stops_behind_the_good_ones(stack: Stack) -> None:
+    bad = bytearray(PACKED)
+    bad[-1] ^= 1
+    decoder = stack.records.RecordDecoder(PLAIN + bad, topic="t", partition=3)
+    builder = stack.records.ArrowBuilder()
+    assert builder.add(decoder) == 100
+    with pytest.raises(CorruptRecordError, match="t-3 at offset 200"):
+        builder.add(decoder)
+    assert builder.finish().num_rows == 100
+    with pytest.raises(CorruptRecordError, match="t-3 at offset 200"):
+        stack.records.to_arrow([(PLAIN + bad, "t", 3, 0)])
+
+
+def test_header_names_are_valid_utf8_whatever_was_sent(stack: Stack) -> None:
+    data = bytearray(encode_batch([(1, None, None, [("abc", None)])]))
+    data[data.index(b"abc")] = 0xFF
+    batch = stack.records.to_arrow([(data, "t", 0, 0)], check_crc=False, columns=["headers"])
+    batch.validate(full=True)
+    assert batch.to_pylist() == [{"headers": [{"key": "\ufffdbc", "value": None}]}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"), [(["ofset"], "did you mean 'offset'"), (["xyz"], "key, value"), (["key", "key"], "twice")]
+)
+def test_wrong_columns_are_refused(stack: Stack, columns: list[str], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        stack.records.ArrowBuilder(columns)
+
+
+def test_wrong_kind_of_values_is_refused(stack: Stack) -> None:
+    with pytest.raises(ConfigurationError, match="'binary' or 'view'"):
+        stack.records.ArrowBuilder(values="text")
