@@ -184,7 +184,7 @@ def to_arrow(
             max_decompressed=max_decompressed,
         )
         builder.add(decoder)
-        if not decoder.exhausted:
+        if not decoder.exhausted and not builder.add(decoder):  # raises what ended the first call early
             raise OverflowError(f"{topic}-{partition}: at offset {decoder.next_offset} a column has reached 2 GiB")
     return builder.finish()
 

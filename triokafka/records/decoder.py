@@ -136,16 +136,18 @@ class RecordDecoder:
         how many records: 0 when there are no more, or ``columns`` has no more room.
 
         Raises:
-            CorruptRecordError: as ``take``; the records of the batch before the bad one are in ``columns``.
+            CorruptRecordError: as ``take``, but nothing of the bad batch is handed out.
         """
         before = columns.rows
-        info = self._current(rows=False)
-        if info is None:
-            return 0
         try:
-            if self._legacy is not None:
-                self._legacy_columns(info, columns, limit, number_of)
-            elif columns.has_room(self._end - self._position):
+            # A batch may have nothing at all from the position on: compaction took it.
+            while columns.rows == before and (info := self._current(rows=False)) is not None:
+                if self._legacy is not None:
+                    if not self._legacy_columns(info, columns, limit, number_of):
+                        break
+                    continue
+                if not columns.has_room(self._end - self._position):
+                    break
                 self._position, self._index, self._previous_delta = columns.append(
                     limit,
                     self._data,
@@ -171,15 +173,18 @@ class RecordDecoder:
 
     def _legacy_columns(
         self, info: BatchInfo, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int]
-    ) -> None:
-        """v0/v1 messages, each put into format v2 for the columnar kernel: old data is rare, and need not be fast."""
+    ) -> bool:
+        """v0/v1 messages, each put into format v2 for the columnar kernel: old data is rare, and need not be fast.
+
+        False when ``columns`` has no more room.
+        """
         assert self._legacy is not None
         for record in self._legacy[:limit]:
             encoded = RecordAppender(0)
             encoded.append(record.timestamp, record.key, record.value)
             data = encoded.buffer
             if not columns.has_room(encoded.size):
-                break
+                return False
             columns.append(
                 1,
                 data,
@@ -201,6 +206,7 @@ class RecordDecoder:
             del self._legacy[0]
         if not self._legacy:
             self._finish(info)
+        return True
 
     @property
     def exhausted(self) -> bool:
