@@ -1,8 +1,9 @@
 """Who leads a partition after brokers came or went: pure functions from an image to partition changes.
 
 The rules are Kafka's: a leader is kept while it is in sync and alive, else the first assigned replica that is in sync
-and alive leads; if there is none, and the topic allows it, the first one alive does, at the price of records; else
-nobody. The last member of an in-sync set always stays in it.
+and alive leads; if nobody is in sync, the first that is known to miss nothing (an eligible leader replica, which a log
+written by Kafka may have); if there is none, and the topic allows it, the first one alive, at the price of records;
+else nobody. The last member of an in-sync set always stays in it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def partition_change(
     recovering = False
     if leader not in isr or not change.acceptable(image, leader):
         candidates = [broker_id for broker_id in partition.replicas if change.acceptable(image, broker_id)]
-        leader = next((broker_id for broker_id in candidates if broker_id in isr), NO_LEADER)
+        eligible = isr or partition.eligible_leader_replicas
+        leader = next((broker_id for broker_id in candidates if broker_id in eligible), NO_LEADER)
+        if leader != NO_LEADER and not isr:
+            isr = (leader,)
         if leader == NO_LEADER and candidates and unclean(topic.name):
             # The new leader is all that is in sync: the others may have records that it does not.
             leader, recovering = candidates[0], True
@@ -67,6 +71,8 @@ def partition_change(
     if leader != partition.leader:
         record.leader = leader
         changed = True
+    if leader in partition.eligible_leader_replicas:
+        record.eligible_leader_replicas = [i for i in partition.eligible_leader_replicas if i != leader]
     if recovering:
         record.leader_recovery_state = 1
     return record if changed else None

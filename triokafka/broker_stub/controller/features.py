@@ -21,14 +21,18 @@ TRANSACTION_VERSION: Final = "transaction.version"
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 31),
     KRAFT_VERSION: (0, 1),
-    # Raised together with the APIs behind them: the consumer group protocol of KIP-848, transactions of KIP-890.
     GROUP_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
+    # Set by Kafka when it formats a directory; without an effect here.
+    "eligible.leader.replicas.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
 }
-"""Every level that a metadata log may have to be opened here."""
+"""Levels at which a metadata log can be opened, whoever wrote it."""
 
 SERVED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, 25), KRAFT_VERSION: (0, 1)}
-"""What clients are told: levels whose APIs this broker answers."""
+"""What clients are told. ``group.version`` and ``transaction.version`` come with the APIs behind them (KIP-848,
+KIP-890)."""
 
 INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25}
 """Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read."""
@@ -48,7 +52,7 @@ def check(image: MetadataImage) -> None:
         UnsupportedVersionError: a level, or a feature, that nobody here knows.
     """
     for name, level in image.features.items():
-        low, high = SUPPORTED.get(name, _IGNORED.get(name, (0, 0)))
+        low, high = SUPPORTED.get(name, (0, 0))
         if not low <= level <= high:
             raise UnsupportedVersionError(
                 f"the metadata log has {name} at level {level}; levels {low} to {high} are supported"
@@ -61,11 +65,3 @@ def finalized(image: MetadataImage, kraft_version: int) -> dict[str, int]:
     if kraft_version:
         levels[KRAFT_VERSION] = kraft_version
     return levels
-
-
-_IGNORED: Final[Mapping[str, tuple[int, int]]] = {
-    "eligible.leader.replicas.version": (0, 1),
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
-}
-"""Features that a log written by Kafka may have, without an effect here."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tests.unit.broker_stub.controller.clusters import broker, cluster, replayed, topic
 from triokafka.broker_stub.controller import MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.elections import broker_fenced, broker_unfenced
+from triokafka.protocol.stored.cluster_metadata import PartitionRecord
 
 Unclean = Callable[[str], bool]
 
@@ -49,6 +50,18 @@ def test_unclean_leader_is_all_that_is_in_sync() -> None:
     image = cluster(topic("t", [1, 2, 3], isr=[1]), broker(2, fenced=True), brokers=(1, 3))
     partition = after_fencing(image, 1, unclean=lambda name: name == "t")
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (3, (3,), 1)
+
+
+def test_eligible_leader_leads_when_nobody_is_in_sync_and_is_then_in_sync_alone() -> None:
+    """Kafka 4 empties the in-sync set of a stopped cluster (KIP-966; `cluster/` section 19, ELR)."""
+    records = topic("t", [1, 2], isr=[], leader=-1)
+    partition = records[-1]
+    assert isinstance(partition, PartitionRecord)
+    partition.eligible_leader_replicas = [2, 1]
+    image = cluster(records, broker(2, fenced=True), brokers=(1,))
+    after = after_unfencing(image, 2)
+    assert (after.leader, after.isr, after.eligible_leader_replicas) == (1, (1,), (2,))
+    assert (after.leader_recovery_state, after.leader_epoch) == (0, 1)
 
 
 def test_fenced_replica_in_sync_is_no_candidate() -> None:
