@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
-from uuid import UUID
 
 from triokafka import errors
 
@@ -78,13 +77,14 @@ def denial(resource_type: ResourceType) -> type[errors.BrokerResponseError]:
 class Access:
     """One kind of resource that a request touches.
 
-    ``names`` lists the resources of a request; topics may be named by their id. ``per_item`` says that the API answers
-    per resource, so that a denied one does not fail the others.
+    ``names`` lists the resources of a request. ``per_item`` says that the API answers per resource, so that a denied
+    one does not fail the others: then the handler asks `RequestContext.denied` for each, also for those that the
+    request names by an id or not at all (fetch sessions), and ``names`` is for the reader.
     """
 
     operation: Operation
     resource_type: ResourceType
-    names: Callable[[Any], Iterable[str | UUID | None]]
+    names: Callable[[Any], Iterable[str]]
     per_item: bool = True
 
 

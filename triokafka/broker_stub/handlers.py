@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
-from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, AllowAll, Authorizer, Operation, ResourceType, denial
@@ -63,7 +62,6 @@ class RequestContext:
     peer: tuple[str, int]
     now: float
     slot: Slot | None = None
-    denied_names: frozenset[tuple[Operation, ResourceType, str]] = frozenset()
 
     @property
     def version(self) -> int:
@@ -86,8 +84,11 @@ class RequestContext:
         return f"/{self.peer[0]}"
 
     def denied(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the authorizer refused this item; the answer for it is then `authorizer.denial`'s error."""
-        return bool(self.denied_names) and (operation, resource_type, name) in self.denied_names
+        """Whether the client may not do this; the answer for the item is then `authorizer.denial`'s error."""
+        dispatcher = self.broker.dispatcher
+        return not dispatcher.allows_all and not dispatcher.authorizer.allows(
+            self.principal, self.peer[0], operation, resource_type, name
+        )
 
     def allowed_operations(self, resource_type: ResourceType, name: str) -> int:
         """What the client may do to a resource, as the bit field that responses carry."""
@@ -216,7 +217,7 @@ class Dispatcher:
         self.handlers = handlers
         self.quota = quota
         self.authorizer = authorizer if authorizer is not None else AllowAll()
-        self._allow_all = isinstance(self.authorizer, AllowAll)
+        self.allows_all = isinstance(self.authorizer, AllowAll)
         self.requests_served = 0
 
     async def dispatch(
@@ -284,8 +285,8 @@ class Dispatcher:
 
     async def _answer(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Response | None:
         try:
-            if not self._allow_all:
-                self._authorize(handler, request, context)
+            if not self.allows_all:
+                _authorize(handler, request, context)
             response: Response | None = await handler.function(request, context)
             return response
         except BrokerResponseError as error:
@@ -296,25 +297,15 @@ class Dispatcher:
             logger.exception("%s from %s:%d failed", type(request).__name__, *context.peer)
             return _error_response(handler, request, context, UNKNOWN_SERVER_ERROR, str(error))
 
-    def _authorize(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> None:
-        denied: set[tuple[Operation, ResourceType, str]] = set()
-        for access in handler.accesses:
-            for named in access.names(request):
-                name = self._resource_name(named)
-                if name is None or self.authorizer.allows(
-                    context.principal, context.peer[0], access.operation, access.resource_type, name
-                ):
-                    continue
-                if not access.per_item:
-                    raise denial(access.resource_type)(f"{context.principal} may not {access.operation.name} {name}")
-                denied.add((access.operation, access.resource_type, name))
-        context.denied_names = frozenset(denied)
 
-    def _resource_name(self, named: str | UUID | None) -> str | None:
-        if isinstance(named, UUID):
-            topic = self.broker.image.topics_by_id.get(named)
-            return None if topic is None else topic.name  # an id that nobody has is answered as such
-        return named
+def _authorize(handler: Handler[Any, Any], request: Any, context: RequestContext) -> None:
+    """Refuse the request as a whole where one denial does; items are the handler's to ask about."""
+    for access in handler.accesses:
+        if access.per_item:
+            continue
+        for name in access.names(request):
+            if context.denied(access.operation, access.resource_type, name):
+                raise denial(access.resource_type)(f"{context.principal} may not {access.operation.name} {name}")
 
 
 def _error_response(

@@ -331,4 +331,5 @@ def _socket_limits(config: BrokerConfig) -> SocketLimits:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=overrides,
         handler_slots=config.num_io_threads,
+        queued_max_requests=config.queued_max_requests,
     )

@@ -5,8 +5,6 @@ Version 0. Topics are answered in the order of their names; a cursor says where 
 
 from __future__ import annotations
 
-from typing import Final
-
 from triokafka import errors
 from triokafka.broker_stub.api.metadata import offline_replicas
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
@@ -20,8 +18,6 @@ from triokafka.protocol.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-MAX_PARTITIONS: Final = 2000  # max.request.partition.size.limit
 
 
 def _failed(
@@ -43,7 +39,9 @@ async def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Answer one page from the image. No topics in the request means all."""
     image = context.broker.image
-    names = sorted({topic.name for topic in request.topics} or image.topics)
+    names = sorted({topic.name for topic in request.topics}) or [
+        name for name in sorted(image.topics) if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    ]
     first_partition = 0
     if request.cursor is not None:
         if request.cursor.partition_index < 0:
@@ -51,7 +49,7 @@ async def describe_topic_partitions(
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index
-    room = min(max(request.response_partition_limit, 1), MAX_PARTITIONS)
+    room = min(max(request.response_partition_limit, 1), context.broker.config.max_request_partition_size_limit)
     response = DescribeTopicPartitionsResponse()
     for name in names:
         topic = image.topics.get(name)

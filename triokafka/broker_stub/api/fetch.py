@@ -7,7 +7,7 @@ epoch. v16: leaders' addresses in errors. v17: directory ids. v18: the follower'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
@@ -32,11 +32,11 @@ _TOPIC_IDS_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
 
 
-def _topics(request: FetchRequest) -> Iterable[str | UUID | None]:
-    return [topic.topic or topic.topic_id for topic in request.topics]
-
-
-@handles(FetchRequest, versions=range(4, 19), accesses=[Access(Operation.READ, ResourceType.TOPIC, _topics)])
+@handles(
+    FetchRequest,
+    versions=range(4, 19),
+    accesses=[Access(Operation.READ, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics])],
+)
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Read what the session asks for; park until there is enough, time is up, or something is wrong."""
     broker = context.broker

@@ -28,8 +28,8 @@ from triokafka.protocol.api.metadata import (
 _NO_ID = UUID(int=0)
 
 
-def _asked(request: MetadataRequest) -> Iterable[str | UUID | None]:
-    return [topic.name if topic.name is not None else topic.topic_id for topic in request.topics or ()]
+def _asked(request: MetadataRequest) -> Iterable[str]:
+    return [topic.name for topic in request.topics or () if topic.name is not None]
 
 
 def _failed(request: MetadataRequest, context: RequestContext, code: int, message: str) -> MetadataResponse | None:
@@ -57,7 +57,8 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     if every_topic:
         image = broker.image
         for name in sorted(image.topics):
-            topics.append(_topic(image.topics[name], image, request, context))
+            if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                topics.append(_topic(image.topics[name], image, request, context))
     else:
         refused = await _create_missing(request, context)
         image = broker.image
@@ -91,7 +92,16 @@ async def _create_missing(request: MetadataRequest, context: RequestContext) -> 
     ]
     if not missing or not request.allow_auto_topic_creation:
         return {}
-    return await context.broker.topic_creation.create_missing(missing)
+    code = errors.TopicAuthorizationFailedError.code
+    refused = {name: code for name in missing if _may_not_create(name, context)}
+    created = await context.broker.topic_creation.create_missing([name for name in missing if name not in refused])
+    return {**refused, **created}
+
+
+def _may_not_create(name: str, context: RequestContext) -> bool:
+    return context.denied(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) and context.denied(
+        Operation.CREATE, ResourceType.TOPIC, name
+    )
 
 
 def _one(

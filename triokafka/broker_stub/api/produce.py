@@ -9,9 +9,7 @@ With acks=0 there is no answer; the only sign of an error is that the connection
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
-from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
@@ -32,10 +30,6 @@ from triokafka.structs import Buffer, TopicPartition
 _TOPIC_IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
 _NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
-
-
-def _topics(request: ProduceRequest) -> Iterable[str | UUID | None]:
-    return [topic.name or topic.topic_id for topic in request.topic_data]
 
 
 def _failed(request: ProduceRequest, context: RequestContext, code: int, message: str) -> ProduceResponse | None:
@@ -62,7 +56,7 @@ def _failed(request: ProduceRequest, context: RequestContext, code: int, message
     ProduceRequest,
     versions=range(3, 14),
     advertised=range(0, 14),
-    accesses=[Access(Operation.WRITE, ResourceType.TOPIC, _topics)],
+    accesses=[Access(Operation.WRITE, ResourceType.TOPIC, lambda request: [t.name for t in request.topic_data])],
     on_error=_failed,
 )
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:

@@ -11,11 +11,23 @@ import trio
 
 
 class HandlerSlots:
-    """Slots for running requests."""
+    """Slots for running requests.
 
-    def __init__(self, slots: int) -> None:
+    Args:
+        slots: requests that are worked on at a time.
+        max_queued: requests that may wait for a slot before no connection is read from (``queued.max.requests``).
+    """
+
+    def __init__(self, slots: int, *, max_queued: int = 500) -> None:
         self._free = slots
+        self._max_queued = max_queued
         self._waiting = trio.lowlevel.ParkingLot()
+        self._readers = trio.lowlevel.ParkingLot()
+
+    async def wait_for_room(self) -> None:
+        """Wait while the queue is full: called before a request is read, so that nothing read is ever dropped."""
+        while len(self._waiting) >= self._max_queued:
+            await self._readers.park()
 
     @property
     def queued(self) -> int:
@@ -39,6 +51,7 @@ class HandlerSlots:
         """Called by `Slot.release`: pass the slot on, or put it back."""
         if self._waiting:
             self._waiting.unpark()
+            self._readers.unpark_all()
         else:
             self._free += 1
 

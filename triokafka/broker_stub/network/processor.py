@@ -84,6 +84,7 @@ class ConnectionProcessor:
         stream, world = self._stream, self._world
         peer = stream.peer_address
         while not self._closing:
+            await self._slots.wait_for_room()
             frame = await self._reader.read()
             if frame is None:
                 return

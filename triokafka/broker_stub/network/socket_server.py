@@ -41,6 +41,7 @@ class SocketLimits:
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     handler_slots: int = 8
+    queued_max_requests: int = 500
 
 
 class SocketServer:
@@ -57,7 +58,7 @@ class SocketServer:
             max_per_ip=limits.max_connections_per_ip,
             per_ip_overrides=limits.max_connections_per_ip_overrides,
         )
-        self.slots = HandlerSlots(limits.handler_slots)
+        self.slots = HandlerSlots(limits.handler_slots, max_queued=limits.queued_max_requests)
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[ConnectionProcessor, None] = {}
         self._room = trio.lowlevel.ParkingLot()  # those who wait for a connection to end

@@ -120,9 +120,9 @@ class ReplicaManager:
             self._drop(topic_partition)
             changes.append(LeadershipChange(topic_partition, leads=False, leader_epoch=-1))
         for leads, states in ((True, local.leaders), (False, local.followers)):
-            for topic_partition, (topic_id, state) in states.items():
+            for topic_partition, (_, state) in states.items():
                 try:
-                    partition = self._open(topic_partition, topic_id, image)
+                    partition = self._open(topic_partition, image)
                 except (OSError, errors.KafkaError) as error:
                     logger.error("%s is offline: its log cannot be opened: %s", topic_partition, error)
                     self._failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
@@ -135,7 +135,7 @@ class ReplicaManager:
                 self._reconfigure(image.topics[name], image)
         return changes
 
-    def _open(self, topic_partition: TopicPartition, topic_id: object, image: MetadataImage) -> Partition:
+    def _open(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             return partition

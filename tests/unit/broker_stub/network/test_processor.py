@@ -60,7 +60,7 @@ class Bench:
 
         handlers: dict[int, Handler[Any, Any]] = {12: heartbeat, 18: api_versions}
         broker = SimpleNamespace(world=self.world)
-        self.dispatcher = Dispatcher(cast(Any, broker), handlers, authorizer=authorizer)
+        self.dispatcher = broker.dispatcher = Dispatcher(cast(Any, broker), handlers, authorizer=authorizer)
 
     def processor(self, stream: ScriptedStream) -> ConnectionProcessor:
         """A connection over ``stream``."""
