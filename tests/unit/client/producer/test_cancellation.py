@@ -41,7 +41,7 @@ async def test_send_cancelled_at_any_checkpoint_accepts_nothing() -> None:
             assert metrics["waiting_threads"] == 0
 
         sent = 0
-        for _ in range(3):
+        while sent < 3:
             _, times = await cancelled_at_each_checkpoint(lambda: producer.send("orders", b"x" * 150), check)
             cancelled += times
             sent += 1
@@ -81,7 +81,7 @@ async def test_send_cancelled_while_it_waits_for_memory_gives_it_back() -> None:
 
 @simulated
 async def test_flush_cancelled_at_any_checkpoint_leaves_linger_as_it_was() -> None:
-    async with cluster_and_producer(linger_ms=5_000) as (cluster, producer):
+    async with cluster_and_producer(linger_ms=5_000) as (_, producer):
         await producer.send("orders", b"warm")
         await producer.flush()
 

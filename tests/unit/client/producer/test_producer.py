@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 import triokafka
 from tests.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE, Raw, ScriptedBroker, ScriptedCluster
@@ -27,6 +28,7 @@ from triokafka.errors import (
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.api.produce import ProduceRequest
+from triokafka.records import iter_batches
 from triokafka.structs import TopicPartition
 
 
@@ -39,6 +41,10 @@ class Setup:
     @property
     def broker(self) -> ScriptedBroker:
         return self.cluster.brokers[1]
+
+    @property
+    def produced(self) -> list[Any]:
+        return self.broker.seen(ProduceRequest)
 
     def producer(self, **options: Any) -> triokafka.Producer:
         return triokafka.Producer(bootstrap_servers=self.address, world=self.world, **options)
@@ -660,3 +666,50 @@ async def test_keyless_records_stick_to_a_partition_per_batch_and_reach_all() ->
         assert sum(counts) == 400
         assert min(counts) >= 50
         assert len(s.broker.seen(ProduceRequest)) < 40
+
+
+async def _send_from_two_tasks(producer: triokafka.Producer) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(producer.send, "orders", b"x" * 20)
+
+
+@simulated
+async def test_two_tasks_that_find_the_batch_full_share_the_next_one() -> None:
+    """(`client/ACC-4`)"""
+    async with scripted() as s, s.producer(batch_size=200, linger_ms=100) as producer:
+        await producer.send("orders", b"x" * 100)
+        await _send_from_two_tasks(producer)
+        await producer.flush()
+        assert len(s.broker.seen(ProduceRequest)) == 2
+
+
+@simulated
+async def test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_rest() -> None:
+    """(`client/ACC-4`, `client/ACC-13`)"""
+    async with scripted() as s, s.producer(batch_size=200, buffer_memory=400, linger_ms=10_000) as producer:
+        for _ in range(2):
+            await producer.send("orders", b"x" * 130)
+        await _send_from_two_tasks(producer)
+        await producer.flush()
+        assert [len(list(iter_batches(r.topic_data[0].partition_data[0].records))) for r in s.produced] == [1, 1, 1]
+        assert producer.metrics()["buffer_available_bytes"] == 400
+
+
+@simulated
+async def test_open_batch_takes_records_while_another_send_waits_for_memory() -> None:
+    """(`client/ACC-3`)"""
+    async with scripted(orders=2) as s, s.producer(batch_size=200, buffer_memory=500, linger_ms=10_000) as producer:
+        s.broker.script(ProduceRequest, SILENCE)
+        await producer.send("orders", b"small", partition=0)
+        async with trio.open_nursery() as nursery:
+
+            async def large() -> None:
+                await producer.send("orders", b"x" * 400, partition=1)
+
+            nursery.start_soon(large)
+            await trio.testing.wait_all_tasks_blocked()
+            with trio.fail_after(0.001):
+                await producer.send("orders", b"small too", partition=0)
+        await producer.flush()
+        assert s.cluster.values("orders", 0) == [b"small", b"small too"]
