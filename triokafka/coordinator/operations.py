@@ -24,9 +24,9 @@ def join(shard: GroupShard, joiner: Joiner, reply: Reply[JoinGroupResponse], tur
     """A member joins; one without an id makes the group if need be (cluster/GJN-02)."""
     request = joiner.request
     group = shard.groups.get(request.group_id)
-    if group is None:
-        if request.member_id:
-            raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
+    if group is None and request.member_id:
+        raise UnknownMemberIdError(f"there is no group {request.group_id!r}")
+    if group is None or not shard.is_stored(request.group_id):
         group = shard.create(request.group_id, turn)
     joins.join(group, joiner, reply, config=shard.config, new_id=shard.new_id, turn=turn)
 

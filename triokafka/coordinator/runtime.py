@@ -345,6 +345,7 @@ class CoordinatorRuntime(Generic[S, C]):
                 return
             finally:
                 context.appending = False
+            turn.appended = True
             first = end - len(records)
             for i, change in enumerate(turn.records):
                 context.shard.replay(change, first + i, committed=False)

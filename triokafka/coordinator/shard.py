@@ -14,7 +14,7 @@ from triokafka.coordinator.group import liveness, rounds
 from triokafka.coordinator.group.append_errors import group_append_error
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.group.stored import new_group_change, restore_group
+from triokafka.coordinator.group.stored import group_change, restore_group
 from triokafka.coordinator.journal import Journal
 from triokafka.coordinator.offsets import expiry
 from triokafka.coordinator.offsets.store import OffsetStore
@@ -129,12 +129,17 @@ class GroupShard:
     # --- groups ---
 
     def create(self, group_id: str, turn: GroupTurn) -> ClassicGroup:
-        """Make a group that is not there, and store it. If it cannot be stored, it is gone again with all who wait."""
-        group = self.groups[group_id] = ClassicGroup(group_id, state_timestamp_ms=turn.at.wall_ms)
-        turn.write(new_group_change(group_id, turn.at.wall_ms))
+        """Make and store a group of which the log has no metadata; it may have been committed to already.
+
+        If it cannot be stored, nobody is in it, and those who wait are told.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id, state_timestamp_ms=turn.at.wall_ms)
+        turn.write(group_change(group, {}))
 
         def not_stored(error: KafkaError, later: GroupTurn) -> None:
-            if group_id not in self._stored and self.groups.get(group_id) is group:
+            if not turn.appended and self.groups.get(group_id) is group:
                 self._discard(group, error, later)
 
         turn.on_failed = not_stored
@@ -167,6 +172,8 @@ class GroupShard:
         turn.timers.cancel(rounds.join_timer(group))
         turn.timers.cancel(rounds.sync_timer(group))
         del self.groups[group.group_id]
+        if self.offsets.has(group.group_id):
+            self.groups[group.group_id] = ClassicGroup(group.group_id)
 
     def _drop_if_hollow(self, group_id: str) -> None:
         """Forget a group of which neither the log nor anybody alive knows any more."""

@@ -78,8 +78,8 @@ class Turn(Generic[C]):
     """The time, the deadlines, and what one operation decided. ``C`` is the coordinator's kind of change.
 
     With records, the answers are held until those are committed. ``on_committed`` runs then; ``on_failed`` runs when
-    the append raised or the commit took too long. Both get a turn of their own. After a failed append the answers of
-    this turn are replaced by the error.
+    the append raised, or when the commit took too long: then ``appended`` is True, and the records may be committed
+    later. Both get a turn of their own. The answers of a turn that failed are replaced by the error.
     """
 
     at: Moment
@@ -87,6 +87,7 @@ class Turn(Generic[C]):
     records: list[C] = field(default_factory=list)
     answers: list[tuple[Reply[Any], Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    appended: bool = False
     on_committed: Callable[[Turn[C]], None] | None = None
     on_failed: Callable[[KafkaError, Turn[C]], None] | None = None
 

@@ -89,17 +89,23 @@ class StillWorld(World):
 
 
 class ScriptedLog:
-    """A log in memory. ``fails_with`` makes appends raise; without ``commits_at_once`` the high watermark waits."""
+    """A log in memory. Without ``commits_at_once`` the high watermark waits.
+
+    ``fails_with`` makes appends raise: the next ``failures_left`` of them, or (None) all.
+    """
 
     def __init__(self) -> None:
         self.records: dict[int, list[CoordinatorRecord]] = {}
         self.high_watermarks: dict[int, int] = {}
         self.fails_with: Exception | None = None
+        self.failures_left: int | None = None
         self.commits_at_once = True
         self.appends = 0
 
     def append(self, partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
-        if self.fails_with is not None:
+        if self.fails_with is not None and self.failures_left != 0:
+            if self.failures_left is not None:
+                self.failures_left -= 1
             raise self.fails_with
         self.appends += 1
         kept = self.records.setdefault(partition, [])
@@ -316,13 +322,9 @@ class Rig:
             ],
         )
         known, response = commits.resolve_topics(request, version, self.topics)
-        return self.ask(
-            commits.commit, Reply(), request=request, known=known, response=response, version=version
-        )
+        return self.ask(commits.commit, Reply(), request=request, known=known, response=response, version=version)
 
-    def delete_offsets(
-        self, *keys: tuple[str, int], group_id: str = "g"
-    ) -> Reply[OffsetDeleteResponse]:
+    def delete_offsets(self, *keys: tuple[str, int], group_id: str = "g") -> Reply[OffsetDeleteResponse]:
         """OffsetDelete."""
         request = OffsetDeleteRequest(
             group_id=group_id,
@@ -339,9 +341,7 @@ class Rig:
         """DeleteGroups, of one."""
         return self.ask(admin.delete, Reply(), group_id=group_id)
 
-    def fetch(
-        self, *keys: tuple[str, int], group_id: str = "g", version: int = 8
-    ) -> OffsetFetchResponseGroup:
+    def fetch(self, *keys: tuple[str, int], group_id: str = "g", version: int = 8) -> OffsetFetchResponseGroup:
         """OffsetFetch of some partitions, or without any of all."""
         topics = [
             OffsetFetchRequestTopics(
@@ -350,9 +350,7 @@ class Rig:
             for topic, partition in keys
         ]
         asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics or None)
-        return self.runtime.read(
-            PARTITION, lambda shard: fetches.fetch_group(shard, asked, version, self.topics)
-        )
+        return self.runtime.read(PARTITION, lambda shard: fetches.fetch_group(shard, asked, version, self.topics))
 
     def offset(self, topic: str = "orders", partition: int = 0, *, group_id: str = "g") -> int:
         """One committed offset; -1 when there is none."""
@@ -364,9 +362,7 @@ class Rig:
 
     # --- whole stories ---
 
-    def joined_group(
-        self, size: int = 2, *, group_id: str = "g", **arguments: Any
-    ) -> tuple[list[str], int]:
+    def joined_group(self, size: int = 2, *, group_id: str = "g", **arguments: Any) -> tuple[list[str], int]:
         """A group in CompletingRebalance: its members, leader first, and its generation."""
         replies = [self.join(group_id=group_id, **arguments) for _ in range(size)]
         for _ in range(size + 1):
@@ -376,9 +372,7 @@ class Rig:
         answers.sort(key=lambda answer: answer.member_id != answer.leader)
         return [answer.member_id for answer in answers], answers[0].generation_id
 
-    def stable_group(
-        self, size: int = 2, *, group_id: str = "g", **arguments: Any
-    ) -> tuple[list[str], int]:
+    def stable_group(self, size: int = 2, *, group_id: str = "g", **arguments: Any) -> tuple[list[str], int]:
         """A group in Stable: its members, leader first, and its generation. Each is assigned its own id, as bytes."""
         members, generation = self.joined_group(size, group_id=group_id, **arguments)
         leader = members[0]

@@ -92,11 +92,16 @@ def join(
 
 
 def _has_room(group: ClassicGroup, request: JoinGroupRequest, config: GroupCoordinatorConfig) -> bool:
-    member = group.members.get(request.member_id)
-    if request.group_instance_id is not None and request.group_instance_id in group.static_members:
-        return True  # it takes its own place
+    """Whether the member may come in.
+
+    While members are joining, the places go to those who come first. Static members have theirs, under whatever id.
+    """
+    member = group.members.get(group.static_members.get(request.group_instance_id or "", request.member_id))
     if group.state is GroupState.PREPARING_REBALANCE:
-        return (member is not None and member.awaits_join) or group.joins_waiting < config.group_max_size
+        if member is not None and (member.awaits_join or member.is_static):
+            return True
+        absent = [m for m in group.static_members.values() if not group.members[m].awaits_join]
+        return group.joins_waiting + len(absent) < config.group_max_size
     if group.state is GroupState.EMPTY:
         return True
     return member is not None or len(group.members) < config.group_max_size
@@ -238,9 +243,10 @@ def _replace_static(
             if group.members.get(member_id) is not member or group.generation != generation:
                 return
             waiting = group.take_join(member)
-            later.timers.cancel(rounds.session_timer(group, member_id))
-            group.rename_static(member, old_id)
-            before.restore(group, member)
+            if not turn.appended:
+                later.timers.cancel(rounds.session_timer(group, member_id))
+                group.rename_static(member, old_id)
+                before.restore(group, member)
             rounds.start_session(group, member, later)
             if waiting is not None:
                 later.answer(waiting, JoinGroupResponse(error_code=group_append_error(error)))

@@ -41,14 +41,6 @@ def group_change(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
     return GroupChange(group.group_id, value)
 
 
-def new_group_change(group_id: str, wall_ms: int) -> GroupChange:
-    """The record of a group that was just created and has nobody in it."""
-    value = GroupMetadataValue(
-        protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=wall_ms, members=[]
-    )
-    return GroupChange(group_id, value)
-
-
 def group_removal(group_id: str) -> GroupChange:
     """The record that removes a group."""
     return GroupChange(group_id, None)

@@ -1,7 +1,7 @@
 """When committed offsets, and groups without any, are forgotten (KIP-211; cluster/GMD-17).
 
-Offsets of a group count from the moment it became empty, or from their commit while it lives but nobody wants the
-topic; those of a position that belongs to no group protocol count from their commit. A commit that asked for a
+Offsets of a group count from the moment it became empty, or from their commit if that is later; and from their commit
+while the group lives but nobody wants the topic, or when they belong to no group protocol. A commit that asked for a
 retention time of its own keeps it. An empty group whose offsets are all gone goes too.
 """
 
@@ -69,8 +69,9 @@ def _age_counts_from(group: ClassicGroup) -> Callable[[CommittedOffset], int] | 
     if group.protocol_type is None:
         return lambda committed: committed.commit_timestamp
     if group.state is GroupState.EMPTY:
+        # Not only from the state: a position that was set for a group long empty would be gone within minutes.
         since = group.state_timestamp_ms
-        return lambda committed: since if since >= 0 else committed.commit_timestamp
+        return lambda committed: max(since, committed.commit_timestamp)
     if group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscription is not None:
         return lambda committed: committed.commit_timestamp
     return None
