@@ -11,7 +11,7 @@ message uses: compact where the version is flexible, nullable where it allows nu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Self
 from uuid import UUID
 
 from construct import (
@@ -38,7 +38,15 @@ def remaining(stream: BinaryIO) -> int:
     return end - here
 
 
-class Number(FormatField):  # type: ignore[misc]  # construct has no types
+class _OneForm:
+    """A type that looks the same in every version."""
+
+    def variant(self, *, compact: bool, nullable: bool) -> Self:
+        """The form for one version: itself."""
+        return self
+
+
+class Number(_OneForm, FormatField):  # type: ignore[misc]  # construct has no types
     """A big-endian number of fixed size; ``code`` is its letter in the ``struct`` module."""
 
     def __init__(self, code: str, zero: object = 0) -> None:
@@ -48,20 +56,12 @@ class Number(FormatField):  # type: ignore[misc]  # construct has no types
         self.zero = zero
         self.min_size: int = self.length
 
-    def variant(self, *, compact: bool, nullable: bool) -> Construct:
-        """The form for one version: numbers have only one."""
-        return self
 
-
-class UuidType(Construct):  # type: ignore[misc]
+class UuidType(_OneForm, Construct):  # type: ignore[misc]
     """Sixteen bytes, most significant first. Null does not exist: ``NIL_UUID`` stands for it."""
 
     zero: Final = NIL_UUID
     min_size: Final = 16
-
-    def variant(self, *, compact: bool, nullable: bool) -> Construct:
-        """The form for one version: ids have only one."""
-        return self
 
     def _parse(self, stream: BinaryIO, context: Any, path: str) -> UUID:
         return UUID(bytes=stream_read(stream, 16, path))
@@ -74,7 +74,7 @@ class UuidType(Construct):  # type: ignore[misc]
         return 16
 
 
-class UVarIntType(Construct):  # type: ignore[misc]
+class UVarIntType(_OneForm, Construct):  # type: ignore[misc]
     """Unsigned LEB128 of at most 32 bits: seven bits a byte, low bits first, at most five bytes."""
 
     zero: Final = 0
@@ -102,7 +102,7 @@ class UVarIntType(Construct):  # type: ignore[misc]
         return obj
 
 
-class VarIntType(Construct):  # type: ignore[misc]
+class VarIntType(_OneForm, Construct):  # type: ignore[misc]
     """Signed varint: zigzag over LEB128, as in records. ``bits`` is 32 or 64."""
 
     zero: Final = 0

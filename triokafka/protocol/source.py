@@ -98,7 +98,7 @@ class SourceWriter:
 
 
 _RUNTIME = (
-    "ARRAYS", "Malformed", "NotInVersion", "ONE_BYTE", "check_size", "read_unknown_tags", "read_uvarint",
+    "Malformed", "NotInVersion", "ONE_BYTE", "check_size", "read_unknown_tags", "read_uvarint",
     "read_zigzag", "tag_section", "uuid_of", "write_uvarint", "write_zigzag",
 )  # fmt: skip
 
