@@ -187,8 +187,8 @@ class Broker:
         await manager.__aexit__(None, None, None)
         with trio.CancelScope(shield=True):
             self._write_high_watermarks()
-            await self.world.run_in_thread(self.logs.close)
             await self.controller.close()
+            await self.logs.close()  # last: with it go the locks of the directories
         self._stopped.set()
 
     async def _sign_off(self) -> None:

@@ -2,9 +2,9 @@
 
 Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
 ``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``) hold an offset per partition of one data directory;
-``leader-epoch-checkpoint`` the first offset of every leader epoch of one log; ``partition.metadata`` the topic id. All
-are replaced atomically: a crash leaves the old content or the new one (G09, G10). Text that is not what a writer would
-have written raises `CorruptCheckpointError`.
+``leader-epoch-checkpoint`` the first offset of every leader epoch of one log; ``partition.metadata`` the topic id.
+Offset checkpoints are replaced atomically: a crash leaves the old content or the new one (G09, G10). Text that is not
+what a writer would have written raises `CorruptCheckpointError`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, int]:
 
 def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace a checkpoint file by ``offsets``."""
-    _write_entries(storage, path, [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())])
+    lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
+    storage.replace_file(path, _format_entries(lines))
 
 
 def read_leader_epochs(storage: Storage, path: str) -> list[tuple[int, int]]:
@@ -58,8 +59,8 @@ def read_leader_epochs(storage: Storage, path: str) -> list[tuple[int, int]]:
 
 
 def write_leader_epochs(storage: Storage, path: str, entries: Sequence[tuple[int, int]]) -> None:
-    """Replace a leader epoch file."""
-    _write_entries(storage, path, [f"{epoch} {offset}" for epoch, offset in entries])
+    """Replace a leader epoch file. Not synced."""
+    replace_unsynced(storage, path, _format_entries([f"{epoch} {offset}" for epoch, offset in entries]))
 
 
 def read_topic_id(storage: Storage, path: str) -> uuid.UUID | None:
@@ -107,6 +108,15 @@ def parse_uuid(text: str) -> uuid.UUID:
         raise ValueError(f"{text!r} is not an id: 22 characters of URL-safe base64 are wanted") from None
 
 
+def sync_path(storage: Storage, path: str) -> None:
+    """Make the content of a file durable that is there already. Raises `OSError`."""
+    file = storage.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
 def _read_entries(storage: Storage, path: str) -> list[str]:
     try:
         text = storage.read_file(path).decode("utf-8", "replace")
@@ -122,8 +132,8 @@ def _read_entries(storage: Storage, path: str) -> list[str]:
     return lines[2:]
 
 
-def _write_entries(storage: Storage, path: str, lines: Sequence[str]) -> None:
-    storage.replace_file(path, ("\n".join(["0", str(len(lines)), *lines]) + "\n").encode())
+def _format_entries(lines: Sequence[str]) -> bytes:
+    return ("\n".join(["0", str(len(lines)), *lines]) + "\n").encode()
 
 
 def _number(path: str, text: str) -> int:

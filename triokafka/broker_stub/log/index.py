@@ -43,6 +43,7 @@ class _Index(ABC):
         self._loaded = new
         self._written = 0  # entries that the file holds
         self._stale_file = new  # the file may hold more than `_written`
+        self.unsynced = False  # the file was changed since it was synced last
 
     @abstractmethod
     def _parse(self, data: bytes) -> None:
@@ -104,7 +105,10 @@ class _Index(ABC):
         try:
             if self._stale_file:
                 file.truncate(self._written * self.ENTRY_SIZE)
-            file.write_at(self._written * self.ENTRY_SIZE, self._pack(self._written))
+                self.unsynced = self.unsynced or self._written > 0
+            if self._written < self._count():
+                file.write_at(self._written * self.ENTRY_SIZE, self._pack(self._written))
+                self.unsynced = True
             self._written = self._count()
             self._stale_file = False
         finally:

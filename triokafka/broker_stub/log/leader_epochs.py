@@ -1,7 +1,7 @@
 """Which leader epoch began at which offset, for one log (KIP-101, KIP-320; Z10).
 
 Kept in ``leader-epoch-checkpoint``. The file is written with the next flush of the log; what a crash takes from it is
-found again in the batches that recovery reads.
+found again in the batches: those that recovery reads, or all of them when the file is torn (`LeaderEpochs.lost`).
 """
 
 from __future__ import annotations
@@ -22,24 +22,30 @@ UNDEFINED_EPOCH_OFFSET: Final = -1
 
 
 class LeaderEpochs:
-    """Epochs and their first offsets, both strictly increasing."""
+    """Epochs and their first offsets, both strictly increasing.
+
+    ``lost``: the file could not be read. ``unsynced``: it was written, and is to be synced.
+    """
 
     def __init__(self, storage: Storage, directory: str) -> None:
         self._storage = storage
         self._directory = directory
         self._dirty = False
+        self.unsynced = False
+        self.lost = False
         self._epochs: list[int] = []
         self._starts: list[int] = []
         try:
-            for epoch, start in read_leader_epochs(storage, self._path):
+            for epoch, start in read_leader_epochs(storage, self.path):
                 self.assign(epoch, start)
             self._dirty = False
         except CorruptCheckpointError:
             self._epochs, self._starts = [], []
-            self._dirty = True
+            self._dirty = self.lost = True
 
     @property
-    def _path(self) -> str:
+    def path(self) -> str:
+        """The file."""
         return f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def moved_to(self, directory: str) -> None:
@@ -105,7 +111,8 @@ class LeaderEpochs:
         self._epochs, self._starts = [], []
 
     def write(self) -> None:
-        """Make the file durable if anything changed. Raises `OSError`."""
+        """Bring the file up to date. Raises `OSError`."""
         if self._dirty:
-            write_leader_epochs(self._storage, self._path, self.entries())
+            write_leader_epochs(self._storage, self.path, self.entries())
             self._dirty = False
+            self.unsynced = True

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from triokafka.broker_stub.log import timestamps
-from triokafka.broker_stub.log.checkpoints import replace_unsynced
+from triokafka.broker_stub.log.checkpoints import replace_unsynced, sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, snapshot_offsets
@@ -363,10 +363,16 @@ class PartitionLog:
             return None
         with self._disk("flush"):
             segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active_segment)]
-            syncs = [segment.begin_sync() for segment in segments]
             self.leader_epochs.write()
-        directory, names_unsynced = self.directory, self._names_unsynced
-        self._names_unsynced = False
+            syncs = [segment.begin_sync() for segment in segments]
+        if self.leader_epochs.unsynced:
+            syncs.append(partial(sync_path, self._storage, self.leader_epochs.path))
+            self._names_unsynced = True
+            self.leader_epochs.unsynced = False
+        if self._names_unsynced:
+            syncs.append(partial(self._storage.sync_dir, self.directory))
+            syncs.append(partial(self._storage.sync_dir, os.path.dirname(self.directory)))
+            self._names_unsynced = False
         if not sealed_only:
             self._unflushed_since_ms = None
 
@@ -374,13 +380,10 @@ class PartitionLog:
             try:
                 for sync in syncs:
                     sync()
-                if names_unsynced:
-                    self._storage.sync_dir(directory)
-                    self._storage.sync_dir(os.path.dirname(directory))
             except OSError:
-                self._names_unsynced = self._names_unsynced or names_unsynced
+                self._names_unsynced = self.leader_epochs.unsynced = True
                 for segment in segments:
-                    segment.unsynced = True
+                    segment.sync_failed()
                 raise
 
         return FlushJob(end, self._cuts, run)
@@ -555,10 +558,13 @@ class PartitionLog:
         for offset in snapshot_offsets(self._storage, self.directory):
             if offset > self.log_end_offset:
                 self._storage.remove(f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}")
-        self._storage.sync_dir(self.directory)
         self._snapshot_offset = -1
         self.leader_epochs.truncate_to(self.log_end_offset)
         self.leader_epochs.write()
+        if self.leader_epochs.unsynced:
+            sync_path(self._storage, self.leader_epochs.path)
+            self.leader_epochs.unsynced = False
+        self._storage.sync_dir(self.directory)
         self.producers = load_producers(
             self._storage,
             self.directory,
@@ -647,13 +653,26 @@ class PartitionLog:
         if self._closed:
             return
         try:
-            with self._disk("close"):
-                self.active_segment.seal()
-                if self._snapshot_offset != self.log_end_offset:
-                    self._take_snapshot()
-            self.flush()
+            job = self.begin_close()
+            if job is not None:
+                with self._disk("close"):
+                    job.run()
+                self.flushed(job)
         finally:
             self.abandon()
+
+    def begin_close(self) -> FlushJob | None:
+        """Prepare a `close` whose slow part may run in a thread; `abandon` the log afterwards.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._check_open()
+        with self._disk("close"):
+            self.active_segment.seal()
+            if self._snapshot_offset != self.log_end_offset:
+                self._take_snapshot()
+        return self.begin_flush()
 
     def abandon(self) -> None:
         """Close the files without writing anything."""

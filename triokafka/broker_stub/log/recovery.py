@@ -67,6 +67,8 @@ def load_segments(
         if name not in known and any(_is_segment_file(name, suffix) for suffix in SEGMENT_SUFFIXES):
             storage.remove(f"{directory}/{name}")  # an index without its log (I05)
     segments = [LogSegment(storage, directory, base, config, new=False, now_ms=now_ms) for base in bases]
+    if epochs.lost:
+        recovery_point, clean = (segments[0].base_offset if segments else 0), False
     dropped = 0
     if segments and not clean:
         dropped = _recover(storage, topic_partition, segments, epochs, recovery_point, gaps=config.compacts)

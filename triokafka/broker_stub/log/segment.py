@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from triokafka.errors import CorruptRecordError
@@ -191,21 +192,20 @@ class LogSegment:
     def begin_sync(self) -> Callable[[], None]:
         """Prepare a `sync`; the function returned does the slow part, and may run in another thread."""
         self.write_indexes()
-        self.unsynced = False
         file, storage = self.file, self._storage
-        paths = [self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
+        paths = [index.path for index in (self.offset_index, self.time_index) if index.unsynced]
+        self.unsynced = self.offset_index.unsynced = self.time_index.unsynced = False
 
         def run() -> None:
             file.sync()
             for path in paths:
-                if storage.exists(path):
-                    index = storage.open(path)
-                    try:
-                        index.sync()
-                    finally:
-                        index.close()
+                sync_path(storage, path)
 
         return run
+
+    def sync_failed(self) -> None:
+        """What `begin_sync` returned has failed, or was not called: all of it is still to be done."""
+        self.unsynced = self.offset_index.unsynced = self.time_index.unsynced = True
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped (E09)."""

@@ -58,13 +58,13 @@ def started(world: DiskWorld, *directories: str, **intervals: int) -> LogManager
 # Start and stop
 
 
-def test_logs_are_there_again_after_a_clean_stop() -> None:
+async def test_logs_are_there_again_after_a_clean_stop() -> None:
     """Without recovery, and the marker is gone once they are open (`broker-log/I02`, `G13`)."""
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0, TOPIC_ID), 50)
     logs.create(B0)
-    logs.close()
+    await logs.close()
     assert world.storage.exists("/data/.kafka_cleanshutdown")
     again = started(world)
     assert set(again.all()) == {A0, B0}
@@ -110,16 +110,16 @@ def test_a_power_cut_takes_nothing_that_was_flushed() -> None:
         assert offsets(again) == list(range(again.log_end_offset))
 
 
-def test_a_directory_in_use_by_another_broker_is_refused_in_a_sentence() -> None:
+async def test_a_directory_in_use_by_another_broker_is_refused_in_a_sentence() -> None:
     """And what was locked before is free again (`broker-log/G03`)."""
     storage = MemoryStorage()
     first = started(DiskWorld(storage), "/one")
     with pytest.raises(ConfigurationError, match=r"/one is in use by another broker"):
         started(DiskWorld(storage), "/two", "/one")
     third = started(DiskWorld(storage), "/two")
-    third.close()
-    first.close()
-    started(DiskWorld(storage), "/two", "/one").close()
+    await third.close()
+    await first.close()
+    await started(DiskWorld(storage), "/two", "/one").close()
 
 
 def test_an_unreadable_directory_is_refused_in_a_sentence() -> None:
@@ -156,13 +156,13 @@ def test_what_is_not_a_log_is_left_alone() -> None:
     assert logs.all() == {}
 
 
-def test_a_log_that_cannot_be_closed_leaves_no_mark_of_a_clean_stop() -> None:
+async def test_a_log_that_cannot_be_closed_leaves_no_mark_of_a_clean_stop() -> None:
     """(`broker-log/G13`)"""
     world = DiskWorld()
     logs = started(world)
     fill(logs.create(A0), 3)
     world.storage.inject(DiskFault("sync", "*/a-b-0/*.log"))
-    logs.close()
+    await logs.close()
     assert not world.storage.exists("/data/.kafka_cleanshutdown")
     world.storage.faults.clear()
     again = started(world).get(A0)
@@ -170,12 +170,12 @@ def test_a_log_that_cannot_be_closed_leaves_no_mark_of_a_clean_stop() -> None:
     assert again.log_end_offset == 3
 
 
-def test_topics_have_their_own_configuration_from_the_start() -> None:
+async def test_topics_have_their_own_configuration_from_the_start() -> None:
     """(`broker-log/G12`)"""
     world = DiskWorld()
     logs = started(world)
     logs.create(A0)
-    logs.close()
+    await logs.close()
     again = manager(world)
     again.start(lambda topic: {"retention.ms": "9"})
     log = again.get(A0)
@@ -247,11 +247,11 @@ def test_a_log_of_an_earlier_topic_of_the_name_is_put_aside() -> None:
     assert [name for name in world.storage.list_dir("/data") if name.endswith("-stray")]
 
 
-def test_a_topic_id_that_was_lost_is_written_again() -> None:
+async def test_a_topic_id_that_was_lost_is_written_again() -> None:
     world = DiskWorld()
     logs = started(world)
     logs.create(A0, TOPIC_ID)
-    logs.close()
+    await logs.close()
     world.storage.replace_file("/data/a-b-0/partition.metadata", b"")
     logs = started(world)
     assert logs.topic_id(A0) is None
@@ -368,13 +368,13 @@ def test_retention_asks_what_is_committed() -> None:
     assert log.log_start_offset == 60
 
 
-def test_closing_twice_or_before_the_start_does_nothing() -> None:
+async def test_closing_twice_or_before_the_start_does_nothing() -> None:
     world = DiskWorld()
     logs = manager(world)
-    logs.close()
+    await logs.close()
     logs.start()
-    logs.close()
-    logs.close()
+    await logs.close()
+    await logs.close()
 
 
 def test_a_failed_disk_fails_the_creation_alone() -> None:
