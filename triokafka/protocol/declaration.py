@@ -42,18 +42,15 @@ class VersionRange(NamedTuple):
         return range(self.min, self.max + 1)
 
 
-def version_range(text: str, _known: dict[str, VersionRange] = {}) -> VersionRange:  # noqa: B006  # a cache
+@cache
+def version_range(text: str) -> VersionRange:
     """Read ``"3"``, ``"0-4"``, ``"3+"`` or ``"none"``."""
-    if found := _known.get(text):
-        return found
     if text == "none":
-        parsed = VersionRange(0, -1)
-    elif text.endswith("+"):
-        parsed = VersionRange(int(text[:-1]), _ANY_VERSION)
-    else:
-        first, _, last = text.partition("-")
-        parsed = VersionRange(int(first), int(last or first))
-    return _known.setdefault(text, parsed)
+        return VersionRange(0, -1)
+    if text.endswith("+"):
+        return VersionRange(int(text[:-1]), _ANY_VERSION)
+    first, _, last = text.partition("-")
+    return VersionRange(int(first), int(last or first))
 
 
 class Field:
@@ -102,6 +99,11 @@ class Field:
         if isinstance(self.type, ArrayType):
             return []
         return self.type() if isinstance(self.type, StructMeta) else self.type.zero
+
+    def plain_default(self) -> Any:
+        """The default with a structure as a dict, as constructs see it."""
+        default = self.default()
+        return default.to_dict() if isinstance(default, Struct) else default
 
     @property
     def default_is_shared(self) -> bool:
@@ -192,9 +194,7 @@ class Struct(metaclass=StructMeta):
         subcons = []
         tagged = []
         for f in cls.__fields__:
-            default = f.default()
-            if isinstance(default, Struct):
-                default = default.to_dict()
+            default = f.plain_default()
             if version not in f.versions:
                 subcons.append(f.name / Absent(default, ignorable=f.ignorable))
             elif f.tag is not None and version in f.tagged:

@@ -172,13 +172,13 @@ class EncoderWriter(SourceWriter):
         for subcon in structure.subcons:
             if isinstance(subcon.subcon, Absent) and not subcon.subcon.ignorable:
                 inner = f"{path}.{subcon.name}"
-                condition = self.differs(structure, subcon.name, subcon.subcon.default, o)
+                condition = self.differs(structure.factory, subcon.name, subcon.subcon.default, o)
                 self.line(f"if {condition}: raise NotInVersion({inner!r})", inner)
         for subcon in structure.subcons:
             self.value(subcon, f"{o}.{subcon.name}", f"{path}.{subcon.name}")
         if structure.tagged is None:
             return
-        conditions = [self.differs(structure, f.name, f.default, o) for f in structure.tagged.fields.values()]
+        conditions = [self.differs(structure.factory, f.name, f.default, o) for f in structure.tagged.fields.values()]
         self.line(f"if {' or '.join([*conditions, f'{o}._unknown_tags'])}:", path)
         with self.indented():
             self.flush(keep=True)
@@ -200,7 +200,7 @@ class EncoderWriter(SourceWriter):
             self.line("marks = []; known = {}", path)
             for f in fields:
                 inner = f"{path}.{f.name}"
-                self.line(f"if {self.differs(structure, f.name, f.default, 'o')}:", inner)
+                self.line(f"if {self.differs(structure.factory, f.name, f.default, 'o')}:", inner)
                 with self.indented():
                     self.line("out = []; w = out.append", inner)
                     self.value(f.subcon, f"o.{f.name}", inner)
@@ -208,27 +208,22 @@ class EncoderWriter(SourceWriter):
                     self.line(f"known[{f.tag}] = b''.join(out)", inner)
             self.line("return tag_section(o.unknown_tags, known)", path)
 
-    def differs(self, structure: Structure, name: str, default: Any, o: str) -> str:
-        """The condition under which a field is not its default."""
+    def differs(self, factory: Any, name: str, default: Any, o: str) -> str:
+        """The condition under which a field of a declared class is not its default."""
         value = f"{o}.{name}"
         if default is None:
             return f"{value} is not None"
         if isinstance(default, (list, tuple)):
             return f"({value} or {value} is None)"
         if isinstance(default, UUID):
-            return f"{value} != NIL" if default == NIL_UUID else f"{value}.int != {default.int}"
+            assert default == NIL_UUID
+            # Comparing ids is a Python call; most are the shared nil.
+            return f"({value} is not NIL and {value} != NIL)"
         if isinstance(default, dict):
-            declared = next(f for f in structure.factory.__fields__ if f.name == name)
+            declared = next(f for f in factory.__fields__ if f.name == name)
             alias = self.name("c")
             parts = [f"({alias} := {value}) is None"]
             for f in declared.struct.__fields__:
-                inner = f.default()
-                if hasattr(inner, "to_dict"):
-                    inner = inner.to_dict()
-                parts.append(self.differs_in(declared.struct, f.name, inner, alias))
+                parts.append(self.differs(declared.struct, f.name, f.plain_default(), alias))
             return f"({' or '.join([*parts, f'{alias}._unknown_tags'])})"
         return f"{value} != {default!r}"
-
-    def differs_in(self, factory: Any, name: str, default: Any, o: str) -> str:
-        """The same for a field of a structure inside a field."""
-        return self.differs(Structure(factory, (), None), name, default, o)

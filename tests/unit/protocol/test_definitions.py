@@ -55,7 +55,6 @@ def type_name(f: Field) -> str:
 
 def declared(f: Field) -> dict[str, Any]:
     """What our declaration says of a field."""
-    default = f.default()
     return {
         "name": f.name,
         "type": type_name(f),
@@ -64,7 +63,7 @@ def declared(f: Field) -> dict[str, Any]:
         "tag": f.tag,
         "tagged": f.tagged,
         "ignorable": f.ignorable,
-        "default": default.to_dict() if isinstance(default, Struct) else default,
+        "default": f.plain_default(),
     }
 
 
