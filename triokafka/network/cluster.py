@@ -357,7 +357,9 @@ class NetworkClient:
                     if channel.may_connect(now):
                         self._start_connecting(channel)
                         attempt = channel.attempts
-                if connection is not None and channel.throttled_until <= now and not connection.can_send:
+                # One that has just ended is not waited for: its channel says so in a moment.
+                full = connection is not None and connection.error is None and not connection.can_send
+                if connection is not None and full and channel.throttled_until <= now:
                     await connection.wait_for_slot()
                     continue
                 changed = channel.changed
