@@ -66,11 +66,11 @@ class Member:
         process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._process = process
         assert process.stdout is not None and process.stderr is not None
-        complaints: list[bytes] = []
+        complaints = bytearray()
 
         async def read_complaints(stream: trio.abc.ReceiveStream) -> None:
             async for chunk in stream:
-                complaints.append(chunk)
+                complaints.extend(chunk)
 
         try:
             async with trio.open_nursery() as nursery:
@@ -86,7 +86,7 @@ class Member:
             if process.returncode is None:
                 process.kill()
         if not self._ending and status != 0:
-            said = b"".join(complaints).decode(errors="replace").strip().splitlines()
+            said = complaints.decode(errors="replace").strip().splitlines()
             raise MemberFailedError(f"member {self.name} ended with status {status}: {said[-1] if said else 'silent'}")
 
     def _note(self, event: dict[str, object], log: GroupLog, on_assigned: Callable[[Rebalance], None]) -> None:

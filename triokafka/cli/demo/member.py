@@ -11,6 +11,7 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Sequence
 
 import trio
 
@@ -34,11 +35,13 @@ async def _consume(arguments: argparse.Namespace) -> None:
         enable_auto_commit=False,
     )
 
-    async def assigned(partitions: list[TopicPartition]) -> None:
-        _tell(event="assigned", generation=consumer.generation, partitions=sorted(tp.partition for tp in partitions))
+    class Listener(triokafka.ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+            partitions = sorted(one.partition for one in consumer.assignment())
+            _tell(event="assigned", generation=consumer.health().generation, partitions=partitions)
 
     async with consumer:
-        consumer.subscribe([arguments.topic], on_assigned=assigned)
+        consumer.subscribe([arguments.topic], listener=Listener())
         pause = arguments.batch / arguments.pace
         while True:
             polled = await consumer.poll(timeout_ms=1_000, max_records=arguments.batch)
