@@ -10,6 +10,7 @@ records and bytes of a payload before its loop starts.
 from __future__ import annotations
 
 import cython
+from crc32c import crc32c
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytearray import (
     PyByteArray_AS_STRING,
@@ -288,6 +289,59 @@ def _find_fields(
         place[0] = p
     previous_place[0] = previous_delta
     return index
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int32(p: cython.p_const_uchar) -> cython.int:
+    return cython.cast(
+        cython.int,
+        (cython.cast(cython.uint, p[0]) << 24)
+        | (cython.cast(cython.uint, p[1]) << 16)
+        | (cython.cast(cython.uint, p[2]) << 8)
+        | p[3],
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int64(p: cython.p_const_uchar) -> cython.longlong:
+    return cython.cast(
+        cython.longlong,
+        (cython.cast(cython.ulonglong, cython.cast(cython.uint, _int32(p))) << 32)
+        | cython.cast(cython.uint, _int32(p + 4)),
+    )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _ordinary_batch(
+    p: cython.p_const_uchar, available: cython.Py_ssize_t, limit: cython.longlong, from_offset: cython.longlong
+) -> cython.Py_ssize_t:
+    """The size of the batch at ``p`` if it is one like most, else 0.
+
+    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be, and
+    all its records are wanted.
+    """
+    if available < 61 or p[16] != 2:
+        return 0
+    size: cython.longlong = _int32(p + 8)
+    size += 12
+    base_offset: cython.longlong = _int64(p)
+    last_delta: cython.longlong = _int32(p + 23)
+    count: cython.longlong = _int32(p + 57)
+    if size < 61 or size > available or p[21] != 0 or (p[22] & 0xF7) != 0:
+        return 0
+    if count < 1 or count > limit or last_delta < count - 1:
+        return 0
+    if base_offset < from_offset or base_offset >> 62:
+        return 0
+    return size
 
 
 @cython.final
@@ -591,12 +645,101 @@ class ColumnAppender:
             if index == count and p != stop:
                 raise corrupt_batch("", 0, base_offset, f"{stop - p} bytes follow its {count} records")
             if timestamp_type == 1:
-                for walked in range(records):
-                    timestamps[walked] = cython.cast(cython.longlong, cython.cast(cython.ulonglong, append_time) * 1000)
+                _set_all(timestamps, records, append_time)
             self._fill(records, base, fields, ends, number, cython.cast(cython.uint, shift + position))
             return position + (p - base), index, previous_delta
         finally:
             PyBuffer_Release(cython.address(view))
+
+    def append_batches(
+        self,
+        limit: cython.Py_ssize_t,
+        data,
+        position: cython.Py_ssize_t,
+        next_offset: cython.longlong,
+        check_crc: cython.bint,
+        number: cython.uint,
+    ):
+        """Add whole batches as long as they are ordinary and of one kind; returns where and why it stopped."""
+        view = cython.declare(Py_buffer)
+        PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+        leader_epoch: cython.int = -1
+        timestamp_type: cython.int = -1
+        try:
+            start: cython.p_const_uchar = cython.cast(cython.p_const_uchar, view.buf)
+            if position < 0 or view.len > _LARGEST:
+                return position, next_offset, leader_epoch, timestamp_type
+            while position < view.len:
+                p: cython.p_const_uchar = start + position
+                size: cython.Py_ssize_t = _ordinary_batch(p, view.len - position, limit, next_offset)
+                if size == 0 or not self.has_room(size):
+                    break
+                appended: cython.int = (p[22] >> 3) & 1
+                if timestamp_type >= 0 and appended != timestamp_type:
+                    break
+                if check_crc:
+                    checksum: cython.uint = crc32c(data[position + 21 : position + size])
+                    if checksum != cython.cast(cython.uint, _int32(p + 17)):
+                        break
+                if not self._append_ordinary(p, size, number, position, appended):
+                    break
+                timestamp_type = appended
+                leader_epoch = _int32(p + 12)
+                limit -= _int32(p + 57)
+                next_offset = _int64(p) + _int32(p + 23) + 1
+                position += size
+            return position, next_offset, leader_epoch, timestamp_type
+        finally:
+            PyBuffer_Release(cython.address(view))
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _append_ordinary(
+        self,
+        batch: cython.p_const_uchar,
+        size: cython.Py_ssize_t,
+        number: cython.uint,
+        shift: cython.Py_ssize_t,
+        appended: cython.bint,
+    ) -> cython.int:
+        """Add all records of one batch and return 1; add none and return 0 when anything is wrong with them."""
+        base: cython.p_const_uchar = batch + 61
+        p: cython.p_const_uchar = base
+        stop: cython.p_const_uchar = batch + size
+        records: cython.Py_ssize_t = _int32(batch + 57)
+        if records > (size - 61) // _SMALLEST_RECORD:
+            return 0
+        previous_delta: cython.longlong = -1
+        failure: cython.int = 0
+        offsets = cython.cast(cython.p_longlong, self._offset.reserve(8 * records))
+        timestamps = cython.cast(cython.p_longlong, self._timestamp.reserve(8 * records))
+        fields = cython.cast(cython.p_uint, self._fields.reserve(4 * _FIELDS * records))
+        ends: cython.p_uint = cython.NULL
+        if self._columns & _HEADERS:
+            ends = cython.cast(cython.p_uint, self._ends.reserve(4 * records))
+        _find_fields(
+            cython.address(p),
+            base,
+            stop,
+            records,
+            cython.address(previous_delta),
+            _int32(batch + 23),
+            _int64(batch),
+            cython.cast(cython.ulonglong, _int64(batch + 27)),
+            offsets,
+            timestamps,
+            fields,
+            ends,
+            cython.address(failure),
+        )
+        if failure == 0 and ends != cython.NULL:
+            failure = _check_all_headers(base, fields, ends, records)
+        if failure or p != stop:
+            return 0
+        if appended:
+            _set_all(timestamps, records, _int64(batch + 35))
+        self._fill(records, base, fields, ends, number, cython.cast(cython.uint, shift + 61))
+        return 1
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -700,6 +843,15 @@ class ColumnAppender:
             self._value.finish() if columns & _VALUE else None,
             headers,
         )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _set_all(timestamps: cython.p_longlong, records: cython.Py_ssize_t, milliseconds: cython.longlong) -> cython.void:
+    index: cython.Py_ssize_t
+    for index in range(records):
+        timestamps[index] = cython.cast(cython.longlong, cython.cast(cython.ulonglong, milliseconds) * 1000)
 
 
 @cython.cfunc

@@ -9,6 +9,7 @@ would check: every read is preceded by a comparison with the end of the record o
 from __future__ import annotations
 
 import cython
+from crc32c import crc32c
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
@@ -295,6 +296,126 @@ def _read_headers(
         count -= 1
     place[0] = p
     return tuple(headers)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int32(p: cython.p_const_uchar) -> cython.int:
+    return cython.cast(
+        cython.int,
+        (cython.cast(cython.uint, p[0]) << 24)
+        | (cython.cast(cython.uint, p[1]) << 16)
+        | (cython.cast(cython.uint, p[2]) << 8)
+        | p[3],
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int64(p: cython.p_const_uchar) -> cython.longlong:
+    return cython.cast(
+        cython.longlong,
+        (cython.cast(cython.ulonglong, cython.cast(cython.uint, _int32(p))) << 32)
+        | cython.cast(cython.uint, _int32(p + 4)),
+    )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _ordinary_batch(
+    p: cython.p_const_uchar, available: cython.Py_ssize_t, limit: cython.longlong, from_offset: cython.longlong
+) -> cython.Py_ssize_t:
+    """The size of the batch at ``p`` if it is one like most, else 0.
+
+    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be, and
+    all its records are wanted.
+    """
+    if available < 61 or p[16] != 2:
+        return 0
+    size: cython.longlong = _int32(p + 8)
+    size += 12
+    base_offset: cython.longlong = _int64(p)
+    last_delta: cython.longlong = _int32(p + 23)
+    count: cython.longlong = _int32(p + 57)
+    if size < 61 or size > available or p[21] != 0 or (p[22] & 0xF7) != 0:
+        return 0
+    if count < 1 or count > limit or last_delta < count - 1:
+        return 0
+    if base_offset < from_offset or base_offset >> 62:
+        return 0
+    return size
+
+
+def decode_batches(
+    out: list,
+    limit: cython.Py_ssize_t,
+    data,
+    position: cython.Py_ssize_t,
+    next_offset: cython.longlong,
+    check_crc: cython.bint,
+    topic,
+    partition: cython.int,
+):
+    """Decode whole batches as long as they are ordinary; returns where it stopped."""
+    view = cython.declare(Py_buffer)
+    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+    origin: RecordOrigin | None = None
+    before: cython.Py_ssize_t
+    leader_epoch: cython.int = -1
+    timestamp_type: cython.int = -1
+    try:
+        start: cython.p_const_uchar = cython.cast(cython.p_const_uchar, view.buf)
+        while 0 <= position < view.len:
+            batch: cython.p_const_uchar = start + position
+            size: cython.Py_ssize_t = _ordinary_batch(batch, view.len - position, limit - len(out), next_offset)
+            if size == 0:
+                break
+            if check_crc:
+                checksum: cython.uint = crc32c(data[position + 21 : position + size])
+                if checksum != cython.cast(cython.uint, _int32(batch + 17)):
+                    break
+            if origin is None or leader_epoch != _int32(batch + 12) or timestamp_type != (batch[22] >> 3) & 1:
+                leader_epoch = _int32(batch + 12)
+                timestamp_type = (batch[22] >> 3) & 1
+                origin = RecordOrigin.__new__(RecordOrigin)
+                origin.topic = topic
+                origin.partition = partition
+                origin.leader_epoch = leader_epoch
+                origin.timestamp_type = timestamp_type
+            before = len(out)
+            p: cython.p_const_uchar = batch + 61
+            index: cython.longlong = 0
+            previous_delta: cython.longlong = -1
+            if (
+                _decode(
+                    out,
+                    limit - before,
+                    cython.address(p),
+                    batch + size,
+                    cython.address(index),
+                    _int32(batch + 57),
+                    cython.address(previous_delta),
+                    _int64(batch),
+                    _int32(batch + 23),
+                    _int64(batch + 27),
+                    _int64(batch + 35),
+                    origin,
+                    next_offset,
+                )
+                or p != batch + size
+            ):
+                del out[before:]  # the caller looks closer, and says what is wrong
+                break
+            next_offset = _int64(batch) + _int32(batch + 23) + 1
+            position += size
+        return position, next_offset, leader_epoch, timestamp_type
+    finally:
+        PyBuffer_Release(cython.address(view))
 
 
 def open_payload(data, position, end):

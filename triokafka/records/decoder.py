@@ -15,6 +15,7 @@ from triokafka.records.kernel import (
     ConsumerRecord,
     RecordAppender,
     RecordOrigin,
+    decode_batches,
     decode_payload,
     open_payload,
 )
@@ -100,6 +101,19 @@ class RecordDecoder:
                 it were handed out by earlier calls, and ``next_offset`` stands at the bad batch or record.
         """
         out: list[ConsumerRecord] = []
+        if self._batch is None and self._failure is None:
+            self._walk(
+                decode_batches(
+                    out,
+                    limit,
+                    self._view,
+                    self._walked,
+                    self.next_offset,
+                    self._check_crc,
+                    self.topic,
+                    self.partition,
+                )
+            )
         try:
             while len(out) < limit and (info := self._current(rows=True)) is not None:
                 if self._legacy is not None:
@@ -130,7 +144,7 @@ class RecordDecoder:
         return out
 
     def take_columns(self, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int]) -> int:
-        """Put the next records of *one* batch, at most ``limit``, into ``columns``.
+        """Put the next records, at most ``limit``, into ``columns``: of one batch, or of several of one timestamp type.
 
         ``number_of`` numbers the data buffers that views point into: it is given each one, and keeps it alive. Returns
         how many records: 0 when there are no more, or ``columns`` has no more room.
@@ -139,6 +153,12 @@ class RecordDecoder:
             CorruptRecordError: as ``take``, but nothing of the bad batch is handed out.
         """
         before = columns.rows
+        if self._batch is None and self._failure is None:
+            self._walk(
+                columns.append_batches(
+                    limit, self._view, self._walked, self.next_offset, self._check_crc, number_of(self._view)
+                )
+            )
         try:
             # A batch may have nothing at all from the position on: compaction took it.
             while columns.rows == before and (info := self._current(rows=False)) is not None:
@@ -217,6 +237,13 @@ class RecordDecoder:
         if self._failure is not None:
             raise self._failure
         return self._batch or self._open_batch(rows)
+
+    def _walk(self, stopped: tuple[int, int, int, int]) -> None:
+        """Go on where a kernel that took whole batches stopped."""
+        walked, next_offset, leader_epoch, timestamp_type = stopped
+        if walked != self._walked:
+            self._walked, self.next_offset = walked, next_offset
+            self.leader_epoch, self.timestamp_type = leader_epoch, timestamp_type
 
     def _advance(self, info: BatchInfo) -> None:
         if self._index == info.record_count:

@@ -9,14 +9,29 @@ from triokafka import kernels
 if TYPE_CHECKING:
     from triokafka.records.plain_appender import RecordAppender
     from triokafka.records.plain_columns import ColumnAppender
-    from triokafka.records.plain_kernel import ConsumerRecord, RecordOrigin, decode_payload, open_payload
+    from triokafka.records.plain_kernel import (
+        ConsumerRecord,
+        RecordOrigin,
+        decode_batches,
+        decode_payload,
+        open_payload,
+    )
 else:
     _rows = kernels.load("triokafka.records._kernel")
     ConsumerRecord = _rows.ConsumerRecord
     RecordOrigin = _rows.RecordOrigin
+    decode_batches = _rows.decode_batches
     decode_payload = _rows.decode_payload
     open_payload = _rows.open_payload
     ColumnAppender = kernels.load("triokafka.records._columns").ColumnAppender
     RecordAppender = kernels.load("triokafka.records._appender").RecordAppender
 
-__all__ = ["ColumnAppender", "ConsumerRecord", "RecordAppender", "RecordOrigin", "decode_payload", "open_payload"]
+__all__ = [
+    "ColumnAppender",
+    "ConsumerRecord",
+    "RecordAppender",
+    "RecordOrigin",
+    "decode_batches",
+    "decode_payload",
+    "open_payload",
+]
