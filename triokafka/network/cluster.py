@@ -343,7 +343,10 @@ class NetworkClient:
         connection = channel.connection
         if connection is not None and channel.is_ready(self.world.now()):
             return channel, connection
-        attempt = channel.attempts if channel.state is not ChannelState.DISCONNECTED else None
+        # A failure of the attempt that is under way now, or of the connection that is there, is this caller's as well;
+        # what ended before is not.
+        ended = connection is not None and connection.error is not None
+        attempt = None if channel.state is ChannelState.DISCONNECTED or ended else channel.attempts
         with trio.move_on_after(limit):
             while True:
                 self.check_usable()

@@ -1,0 +1,215 @@
+"""The metadata holder: when it is due, what it keeps, what it forgets."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from triokafka.network.metadata import Cluster, Metadata
+from triokafka.protocol.api.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from triokafka.structs import Node, TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+def holder(**more: Any) -> Metadata:
+    return Metadata(
+        **{"max_age": 300.0, "max_idle": 100.0, "backoff": 1.0, "backoff_max": 8.0, "jitter": lambda: 1.0, **more}
+    )
+
+
+def answer(
+    *leaders: int, epoch: int = 5, name: str = "t", error: int = 0, topic_id: int = 7, brokers: int = 2
+) -> MetadataResponse:
+    partitions = [
+        MetadataResponsePartition(
+            error_code=0 if leader >= 0 else 5,
+            partition_index=i,
+            leader_id=leader,
+            leader_epoch=epoch,
+            replica_nodes=[1, 2],
+            isr_nodes=[1],
+            offline_replicas=[],
+        )
+        for i, leader in enumerate(leaders)
+    ]
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=i + 1, host="h", port=9000 + i) for i in range(brokers)],
+        cluster_id="c",
+        controller_id=1,
+        topics=[
+            MetadataResponseTopic(error_code=error, name=name, topic_id=uuid.UUID(int=topic_id), partitions=partitions)
+        ],
+    )
+
+
+def test_nothing_is_due_before_somebody_asks() -> None:
+    assert holder().time_to_next_update(0.0) == float("inf")
+
+
+def test_new_topic_is_asked_for_at_once_and_a_known_one_is_not() -> None:
+    """(`client/META-11`)"""
+    metadata = holder()
+    assert metadata.use_topic("t", 10.0)
+    assert metadata.time_to_next_update(10.0) == 0
+    metadata.update(answer(1), ["t"], 10.0)
+    assert not metadata.use_topic("t", 11.0)
+    assert metadata.time_to_next_update(11.0) == pytest.approx(299.0)
+
+
+def test_refresh_is_due_after_max_age() -> None:
+    """(`client/META-17`)"""
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.update(answer(1), ["t"], 10.0)
+    assert metadata.time_to_next_update(309.0) == pytest.approx(1.0)
+    assert metadata.time_to_next_update(310.0) == 0
+
+
+def test_forced_refresh_waits_for_the_back_off() -> None:
+    """(`client/META-18`, `client/META-19`)"""
+    metadata = holder()
+    metadata.update(answer(1), None, 10.0)
+    metadata.request_update()
+    assert metadata.time_to_next_update(10.3) == pytest.approx(0.7)
+    assert metadata.time_to_next_update(11.0) == 0
+
+
+def test_back_off_grows_with_failures_and_ends_with_success() -> None:
+    """(`client/MOD-10`)"""
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    waits = []
+    for _ in range(6):
+        metadata.failed_update(0.0)
+        waits.append(metadata.time_to_next_update(0.0))
+    assert waits == [1, 2, 4, 8, 8, 8]
+    metadata.update(answer(1), ["t"], 0.0)
+    metadata.request_update()
+    assert metadata.time_to_next_update(0.0) == 1
+
+
+def test_version_grows_with_success_only() -> None:
+    """(`client/META-8`, `client/META-10`)"""
+    metadata = holder()
+    metadata.request_update()
+    metadata.failed_update(0.0)
+    assert metadata.version == 0
+    assert metadata.update_requested
+    metadata.update(answer(1), None, 1.0)
+    assert metadata.version == 1
+    assert not metadata.update_requested
+
+
+def test_answer_without_brokers_counts_as_failed() -> None:
+    """(`client/META-26`)"""
+    metadata = holder()
+    metadata.update(answer(1), None, 0.0)
+    assert not metadata.update(answer(1, brokers=0), None, 1.0)
+    assert metadata.version == 1
+    assert metadata.cluster.nodes
+
+
+def test_snapshot_tells_all_partitions_from_those_with_a_leader() -> None:
+    """(`client/META-5`)"""
+    metadata = holder()
+    metadata.update(answer(1, -1, 2), None, 0.0)
+    topic = metadata.topics["t"]
+    assert list(topic.partitions) == [0, 1, 2]
+    assert topic.available == (0, 2)
+    assert metadata.cluster.leader_for(TopicPartition("t", 1)) == -1
+    assert metadata.update_requested  # a leader is missing: ask again
+
+
+def test_leader_whose_address_is_unknown_counts_as_none() -> None:
+    metadata = holder()
+    metadata.update(answer(9), None, 0.0)
+    assert metadata.cluster.leader_for(TP) == -1
+
+
+def test_older_epoch_never_replaces_a_newer_one() -> None:
+    """KIP-320."""
+    metadata = holder()
+    metadata.update(answer(2, epoch=5), None, 0.0)
+    metadata.update(answer(1, epoch=4), None, 1.0)
+    assert metadata.cluster.leader_for(TP) == 2
+    metadata.update(answer(1, epoch=6), None, 2.0)
+    assert metadata.cluster.leader_for(TP) == 1
+
+
+def test_topic_made_anew_starts_with_new_epochs() -> None:
+    metadata = holder()
+    metadata.update(answer(2, epoch=5), None, 0.0)
+    metadata.update(answer(1, epoch=0, topic_id=8), None, 1.0)
+    assert metadata.cluster.leader_for(TP) == 1
+
+
+def test_leader_named_by_an_error_reply_is_taken_if_it_is_newer() -> None:
+    """KIP-951 (`client/MOD-24`)"""
+    metadata = holder()
+    metadata.update(answer(1, epoch=5), None, 0.0)
+    before = metadata.cluster
+    assert not metadata.update_leader(TP, 2, 5, None)
+    assert not metadata.update_leader(TP, 9, 6, None)
+    assert metadata.update_leader(TP, 9, 6, Node(9, "n", 1))
+    assert metadata.cluster.leader_for(TP) == 9
+    assert before.leader_for(TP) == 1  # a snapshot never changes (`client/META-6`)
+
+
+def test_unused_topic_is_forgotten() -> None:
+    """KIP-526 (`client/MOD-23`)"""
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.use_topic("u", 0.0)
+    metadata.update(answer(1), ["t", "u"], 0.0)
+    metadata.use_topic("u", 90.0)
+    assert metadata.request_topics(150.0) == ["u"]
+    assert "t" not in metadata.topics
+
+
+def test_topic_named_while_a_request_is_on_its_way_is_asked_for_next() -> None:
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.use_topic("u", 0.1)
+    metadata.update(answer(1), ["t"], 1.0)
+    assert metadata.update_requested
+    assert metadata.request_topics(1.0) == ["t", "u"]
+
+
+def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:
+    """(`client/META-14`, `client/META-26`)"""
+    metadata = holder()
+    metadata.update(answer(error=29), None, 0.0)
+    assert type(metadata.error_for("t")).__name__ == "TopicAuthorizationFailedError"
+    assert not metadata.update_requested
+    metadata.update(answer(error=3), None, 1.0)
+    assert metadata.update_requested
+    assert "t" not in metadata.topics
+
+
+def test_listeners_are_told_of_every_snapshot() -> None:
+    """(`client/META-16`)"""
+    metadata = holder()
+    told: list[Cluster] = []
+    metadata.add_listener(told.append)
+    metadata.update(answer(1), None, 0.0)
+    metadata.update_leader(TP, 2, 6, None)
+    assert [cluster.leader_for(TP) for cluster in told] == [1, 2]
+
+
+def test_all_topics_are_asked_for_with_none() -> None:
+    """(`client/META-12`, `client/META-25`)"""
+    metadata = holder()
+    metadata.set_all_topics(True)
+    assert metadata.request_topics(0.0) is None
+    assert metadata.update_requested
+    metadata.set_all_topics(False)
+    metadata.set_topics(["a"])
+    assert metadata.request_topics(0.0) == ["a"]
