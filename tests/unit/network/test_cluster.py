@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.scripted_broker import CLOSE, SILENCE, ScriptedCluster
+from tests.scripted_broker import CLOSE, SILENCE, ScriptedBroker, ScriptedCluster
 from tests.simulated import current_simulation, simulated
 from triokafka.errors import (
     ClosedError,
@@ -66,7 +67,7 @@ async def test_unreachable_brokers_are_named_with_address_and_reason() -> None:
     async with client_of(bootstrap=nobody) as (_, client):
         with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1:1: .*refused.*127\.0\.0\.1:2: .*refused"):
             await client.send_to_least_loaded(ASK, timeout_ms=3000)
-        with pytest.raises(KafkaConnectionError, match="bootstrap server 127.0.0.1:1"):
+        with pytest.raises(KafkaConnectionError, match=r"bootstrap server 127\.0\.0\.1:1"):
             await client.send(-1, ASK, timeout_ms=3000)
         with pytest.raises(KafkaTimeoutError, match="refused"):
             await client.refresh_metadata(timeout_ms=3000)
@@ -131,7 +132,7 @@ async def test_reconnecting_backs_off_more_and_more() -> None:
             with pytest.raises(KafkaConnectionError):
                 await client.send(-1, ASK)
             times.append(trio.current_time())
-        waits = [after - before for before, after in zip(times, times[1:], strict=False)]
+        waits = [after - before for before, after in itertools.pairwise(times)]
         for wait, expected in zip(waits, (0.2, 0.4, 0.8, 1.6, 1.6), strict=True):
             assert expected * 0.7 < wait < expected * 1.3
 
@@ -158,8 +159,6 @@ async def test_bootstrap_servers_are_asked_again_when_every_known_broker_is_gone
         moved = ScriptedCluster(orders=1)
         await trio.sleep(30)
         for node_id, port in ((7, bootstrap_port), (8, 0)):
-            from tests.scripted_broker import ScriptedBroker
-
             await ScriptedBroker(moved, node_id, simulation.host("broker").world).start(simulation.nursery, port)
         cluster_now = await client.refresh_metadata()
         assert sorted(cluster_now.nodes) == [7, 8]
@@ -335,3 +334,36 @@ def test_security_that_is_not_there_is_refused_with_a_sentence() -> None:
     config = NetworkConfig(bootstrap_servers=[("h", 1)], security_protocol="SASL_SSL")
     with pytest.raises(ConfigurationError, match="only 'PLAINTEXT' is"):
         NetworkClient(config, world=RealWorld())
+
+
+@simulated
+async def test_request_made_while_the_connection_is_ending_waits_for_the_next_one() -> None:
+    """Between the end of a connection and the end of its task the channel is neither ready nor disconnected."""
+    async with client_of() as (cluster, client):
+        await client.send(-1, ASK)
+        channel = client._channel(-1)
+        assert channel.connection is not None
+        channel.connection.close(KafkaConnectionError("gone"))
+        with trio.fail_after(5):
+            assert isinstance(await client.send(-1, ASK), MetadataResponse)
+        assert cluster.brokers[1].connection_count == 2
+
+
+@simulated
+async def test_callers_take_turns_when_too_many_requests_are_in_flight() -> None:
+    """(`client/NET-14`)"""
+    async with client_of(max_in_flight_requests_per_connection=2) as (cluster, client):
+        await client.send(-1, ASK)
+        most = 0
+
+        async def ask() -> None:
+            nonlocal most
+            await client.send(-1, ASK)
+            connection = client._channel(-1).connection
+            most = max(most, connection.in_flight if connection is not None else 0)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(ask)
+        assert len(cluster.brokers[1].seen(MetadataRequest)) == 21
+        assert most <= 2
