@@ -1,12 +1,13 @@
 """A broker whose answers a test writes, over the streams of any World; without a script it behaves.
 
 `ScriptedCluster` holds topics, leaders and logs; each `ScriptedBroker` of it serves one address. ``script`` queues
-answers for the next requests of a kind: a response, a function from the request to one, or `CLOSE`, `SILENCE`,
-`CLOSE_AFTER`.
+answers for the next requests of a kind: a response, a function (plain or async) from the request to one, or `CLOSE`,
+`SILENCE`, `CLOSE_AFTER`.
 """
 
 from __future__ import annotations
 
+import inspect
 import struct
 import uuid
 from collections import defaultdict, deque
@@ -215,6 +216,8 @@ class ScriptedBroker:
             self.requests.append(request)
             self._notify()
             answer = self._answer(request, header)
+            if inspect.isawaitable(answer):
+                answer = await answer
             if answer is CLOSE or answer is CLOSE_AFTER:
                 return
             if answer is SILENCE:

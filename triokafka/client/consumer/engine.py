@@ -60,11 +60,13 @@ class Engine:
         )
         self.troubles = Troubles()
         self._tasks = BackgroundTasks(self._fail)
-        self.fetcher = Fetcher(options, self.network, self.subscription, self._tasks, self.troubles, self.notify)
+        self.fetcher = Fetcher(
+            options, self.network, self.subscription, self._tasks, self.troubles, self.notify, self.wake
+        )
         self.delivery = Delivery(options, self.subscription, self.fetcher)
         self.offsets = OffsetClient(options, self.network)
         self._positions = PositionFinder(
-            options, self.network, self.subscription, self.offsets, self.troubles, self._positions_changed
+            options, self.network, self.subscription, self.troubles, self._positions_changed
         )
         self.committer = Committer(
             options,

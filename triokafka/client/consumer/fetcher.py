@@ -71,7 +71,7 @@ class FetchCounters:
 class Fetcher:
     """Keeps the buffer filled for every partition that has a position.
 
-    ``on_data`` is called when the buffer gained something to hand out.
+    ``on_data`` is called when the buffer gained something to hand out, ``on_reset`` when a position must be looked up.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Fetcher:
         tasks: BackgroundTasks,
         troubles: Troubles,
         on_data: Callable[[], None],
+        on_reset: Callable[[], None] = lambda: None,
     ) -> None:
         self.buffer = FetchBuffer(subscription, self.wake)
         self.counters = FetchCounters()
@@ -92,6 +93,7 @@ class Fetcher:
         self._tasks = tasks
         self._troubles = troubles
         self._on_data = on_data
+        self._on_reset = on_reset
         self._isolation = ISOLATION_LEVELS[options.isolation_level]
         self._wake = trio.Event()
         self._served: dict[int, FetchSession] = {}
@@ -393,6 +395,7 @@ class Fetcher:
             if reset is not None:
                 logger.info("%s; resetting the position", error)
                 self._subscription.request_reset(data.partition, reset)
+                self._on_reset()
                 return
         if error is not None:
             raise error

@@ -81,9 +81,15 @@ class GroupIdentity(NamedTuple):
 
 
 class OffsetClient:
-    """Offset questions of one consumer."""
+    """Offset questions of one consumer. ``on_retry`` is told of every failure after which a call tries again."""
 
-    def __init__(self, options: ConsumerOptions, network: NetworkClient) -> None:
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        network: NetworkClient,
+        on_retry: Callable[[KafkaError], None] = lambda error: None,
+    ) -> None:
+        self._on_retry = on_retry
         self._options = options
         self._network = network
         self._world = network.world
@@ -254,9 +260,10 @@ class OffsetClient:
         return answers
 
     async def _pause(self, failures: int, deadline: float, errors: Mapping[TopicPartition, KafkaError]) -> None:
+        partition, error = next(iter(errors.items()))
+        self._on_retry(error)
         delay = self._backoff.delay(failures, self._world.random.random())
         if self._world.now() + delay >= deadline:
-            partition, error = next(iter(errors.items()))
             more = f" and {len(errors) - 1} more partitions" if len(errors) > 1 else ""
             raise KafkaTimeoutError(f"no answer in time about {partition}{more}; last error: {error}") from error
         await trio.sleep(delay)
@@ -281,6 +288,7 @@ class OffsetClient:
             except KafkaError as error:
                 if not error.retriable:
                     raise
+                self._on_retry(error)
                 failures += 1
                 delay = self._backoff.delay(failures, self._world.random.random())
                 if self._world.now() + delay >= deadline:
@@ -314,6 +322,7 @@ class OffsetClient:
                     error, (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
                 ):
                     self._network.forget_coordinator(self._group_id())
+                self._on_retry(error)
                 failures += 1
                 delay = self._backoff.delay(failures, self._world.random.random())
                 if self._world.now() + delay >= deadline:

@@ -43,7 +43,6 @@ class PositionFinder:
         options: ConsumerOptions,
         network: NetworkClient,
         subscription: SubscriptionState,
-        offsets: OffsetClient,
         troubles: Troubles,
         on_progress: Callable[[], None],
     ) -> None:
@@ -51,7 +50,7 @@ class PositionFinder:
         self._network = network
         self._world = network.world
         self._subscription = subscription
-        self._offsets = offsets
+        self._offsets = OffsetClient(options, network, self._note)
         self._troubles = troubles
         self._on_progress = on_progress
         self._error: KafkaError | None = None
@@ -85,13 +84,17 @@ class PositionFinder:
             except KafkaError as error:
                 if error.retriable:
                     failures += 1
-                    self._troubles.failed(_WHAT, error, self._world.now())
+                    self._note(error)
                     logger.debug("%s failed, trying again: %s", _WHAT, error)
                 else:
                     self._error = error
             self._on_progress()
             if failures:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
+
+    def _note(self, error: KafkaError) -> None:
+        self._troubles.failed(_WHAT, error, self._world.now())
+        self._on_progress()
 
     def _has_work(self) -> bool:
         self._subscription.check_epochs(self._network.cluster.leader_epoch_for)

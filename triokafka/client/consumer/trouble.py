@@ -12,11 +12,15 @@ from triokafka.errors import KafkaTimeoutError
 
 
 class Failing(NamedTuple):
-    """Something that has failed since ``since`` (seconds on the world's clock), last with ``error``."""
+    """Something that has failed since ``since`` (seconds on the world's clock), last with ``error``.
+
+    ``told_at`` is when a caller last heard of it, or ``since``.
+    """
 
     what: str
     since: float
     error: Exception
+    told_at: float
 
 
 class Troubles:
@@ -28,7 +32,8 @@ class Troubles:
     def failed(self, what: str, error: Exception, now: float) -> None:
         """``what`` failed once more."""
         known = self._failing.get(what)
-        self._failing[what] = Failing(what, known.since if known is not None else now, error)
+        since, told_at = (now, now) if known is None else (known.since, known.told_at)
+        self._failing[what] = Failing(what, since, error, told_at)
 
     def succeeded(self, what: str) -> None:
         """``what`` works."""
@@ -40,18 +45,18 @@ class Troubles:
         return tuple(sorted(self._failing.values(), key=lambda failing: failing.since))
 
     def raise_after(self, limit: float, now: float) -> None:
-        """Raise when something has failed for ``limit`` seconds; it then gets as long again.
+        """Raise when something has failed for ``limit`` seconds since the caller last heard of it.
 
         Raises:
             KafkaTimeoutError: says what, since when and why.
         """
         for failing in self.current:
-            if now - failing.since > limit:
-                del self._failing[failing.what]
+            if now - failing.told_at >= limit:
+                self._failing[failing.what] = failing._replace(told_at=now)
                 raise KafkaTimeoutError(
                     f"{failing.what} has failed for {now - failing.since:.0f} s; last: {failing.error}"
                 ) from failing.error
 
     def next_deadline(self, limit: float) -> float:
         """When `raise_after` will raise next; infinity when nothing fails."""
-        return min((failing.since + limit for failing in self._failing.values()), default=float("inf"))
+        return min((failing.told_at + limit for failing in self._failing.values()), default=float("inf"))

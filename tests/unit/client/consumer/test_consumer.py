@@ -1,0 +1,736 @@
+"""The consumer against a scripted broker, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.cancellation import cancelled_at_each_checkpoint
+from tests.scripted_broker import CLOSE
+from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.errors import (
+    CommitFailedError,
+    CorruptRecordError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    MaxPollIntervalExceededError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RecordDeserializationError,
+    TopicAuthorizationFailedError,
+)
+from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
+from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
+from triokafka.protocol.api.leave_group import LeaveGroupRequest
+from triokafka.protocol.api.list_offsets import ListOffsetsRequest
+from triokafka.protocol.api.offset_commit import OffsetCommitRequest
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def started(partitions: int = 1, *, nodes: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
+    """A cluster with topic ``t``, its first broker, and what a consumer needs to know."""
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=partitions)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
+    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker)
+    return cluster, broker, options
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
+
+
+async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
+    with trio.fail_after(120):
+        return [(await anext(consumer)).value for _ in range(count)]
+
+
+# ---------------------------------------------------------------- records
+
+
+@simulated
+async def test_poll_returns_records_in_order_and_nothing_when_the_time_is_over() -> None:
+    """(`client/CON-2`, `client/FET-11`, `client/POLL-1`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    cluster.write("t", 0, numbers(10, 15))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        got = await consumer.poll(timeout_ms=5_000, max_records=12)
+        assert [record.value for record in got[T0]] == numbers(0, 12)
+        assert [record.offset for record in got[T0]] == list(range(12))
+        assert await consumer.position(T0) == 12
+        assert [record.value for record in (await consumer.poll(timeout_ms=0))[T0]] == numbers(12, 15)
+        before = trio.current_time()
+        assert await consumer.poll(timeout_ms=3_000) == {}
+        assert trio.current_time() - before == pytest.approx(3, abs=0.01)
+
+
+@simulated
+async def test_iteration_waits_for_records_and_crosses_partitions() -> None:
+    cluster, _, options = await started(2)
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.write("t", 1, numbers(10, 12))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        assert sorted(await take(consumer, 5)) == sorted([*numbers(0, 3), *numbers(10, 12)])
+
+        async def later() -> None:
+            await trio.sleep(7)
+            cluster.write("t", 1, [b"late"])
+
+        current_simulation().nursery.start_soon(later)
+        assert await take(consumer, 1) == [b"late"]
+
+
+@simulated
+async def test_the_next_fetch_is_sent_while_records_are_handled() -> None:
+    """(`client/POLL-3`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        await take(consumer, 1)
+        await broker.wait_for(FetchRequest, 2)
+        assert broker.seen(FetchRequest)[1].topics[0].partitions[0].fetch_offset == 10
+
+
+@simulated
+async def test_compaction_gaps_and_control_batches_are_passed_over() -> None:
+    """(`client/FET-13`, `client/MOD-7`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 2))
+    cluster.write("t", 0, numbers(5, 7), gap=3)
+    cluster.write("t", 0, [b"\0\0\0\0\0\0"], control=True, transactional=True, producer_id=1, producer_epoch=0)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        records = [await anext(consumer) for _ in range(4)]
+        assert [record.offset for record in records] == [0, 1, 5, 6]
+        assert await consumer.poll(timeout_ms=100) == {}
+        assert await consumer.position(T0) == 8
+
+
+@simulated
+async def test_batches_are_decoded_when_asked() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        batches = consumer.batches()
+        batch = await anext(batches)
+        assert (batch.topic_partition, batch.start_offset, batch.next_offset) == (T0, 0, 10)
+        assert batch.values() == numbers(0, 10)
+        assert [record.offset for record in batch.records()] == list(range(10))
+        assert batch.to_arrow(columns=["offset"]).column("offset").to_pylist() == list(range(10))
+        assert await consumer.position(T0) == 10
+
+
+@simulated
+async def test_poll_arrow_gathers_partitions_and_is_empty_on_timeout() -> None:
+    cluster, _, options = await started(2)
+    cluster.write("t", 0, numbers(0, 4))
+    cluster.write("t", 1, numbers(10, 12))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        await trio.sleep(1)
+        batch = await consumer.poll_arrow(timeout_ms=1_000)
+        assert sorted(batch.column("value").to_pylist()) == sorted([*numbers(0, 4), *numbers(10, 12)])
+        empty = await consumer.poll_arrow(timeout_ms=10)
+        assert empty.num_rows == 0
+        assert empty.schema == batch.schema
+
+
+@simulated
+async def test_calls_of_different_shapes_share_one_position() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        assert await take(consumer, 3) == numbers(0, 3)
+        assert await consumer.position(T0) == 3
+        assert [r.value for r in (await consumer.poll(max_records=2))[T0]] == numbers(3, 5)
+        assert (await consumer.poll_arrow(max_records=2)).column("value").to_pylist() == numbers(5, 7)
+        assert await take(consumer, 1) == numbers(7, 8)
+        assert (await anext(consumer.batches())).values() == numbers(8, 10)
+
+
+@simulated
+async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_passed_over() -> None:
+    """(`client/FET-23`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, [b"1", b"2", b"x", b"4", None])
+    async with triokafka.Consumer(**options, value_deserializer=int) as consumer:
+        consumer.assign([T0])
+        assert [r.value for r in (await consumer.poll(timeout_ms=1_000))[T0]] == [1, 2]
+        for _ in range(2):
+            with pytest.raises(RecordDeserializationError, match="offset 2 of t-0"):
+                await consumer.poll(timeout_ms=1_000)
+        consumer.seek(T0, 3)
+        assert [r.value for r in (await consumer.poll(timeout_ms=1_000))[T0]] == [4, None]
+
+
+# ---------------------------------------------------------------- positions
+
+
+@simulated
+async def test_seek_drops_what_was_fetched_ahead() -> None:
+    """(`client/FET-28`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        await take(consumer, 2)
+        consumer.seek(T0, 7)
+        assert await take(consumer, 1) == [b"7"]
+        consumer.seek_to_beginning()
+        assert await take(consumer, 1) == [b"0"]
+        consumer.seek_to_end(T0)
+        assert await consumer.position(T0) == 10
+        with pytest.raises(ValueError, match="negative"):
+            consumer.seek(T0, -1)
+        with pytest.raises(IllegalStateError, match="t-1 is not assigned"):
+            consumer.seek(T1, 1)
+
+
+@simulated
+async def test_paused_partitions_give_nothing_and_keep_what_was_fetched() -> None:
+    """(`client/CON-10`, `client/MOD-22`)"""
+    cluster, broker, options = await started(2)
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.write("t", 1, numbers(10, 13))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        await trio.sleep(1)
+        consumer.pause(T0)
+        assert consumer.paused() == {T0}
+        assert set(await consumer.poll(timeout_ms=1_000)) == {T1}
+        assert await consumer.poll(timeout_ms=1_000) == {}
+        fetches = len(broker.seen(FetchRequest))
+        consumer.resume(T0)
+        assert [r.value for r in (await consumer.poll(timeout_ms=0))[T0]] == numbers(0, 3)
+        assert len(broker.seen(FetchRequest)) == fetches
+
+
+@simulated
+async def test_reading_starts_at_the_committed_offset_else_by_the_policy() -> None:
+    """(`client/FET-25`, `client/FET-26`, `client/OFF-20`)"""
+    cluster, _, options = await started(2)
+    for partition in (0, 1):
+        cluster.write("t", partition, numbers(0, 10))
+    cluster.committed[T0] = 6
+    options |= {"group_id": "g", "enable_auto_commit": False}
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        assert (await consumer.position(T0), await consumer.position(T1)) == (6, 0)
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "latest"}) as consumer:
+        consumer.assign([T0, T1])
+        assert (await consumer.position(T0), await consumer.position(T1)) == (6, 10)
+
+
+@simulated
+async def test_without_a_policy_a_missing_position_is_an_error_until_one_is_given() -> None:
+    """(`client/FET-26`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}, group_id="g") as consumer:
+        consumer.assign([T0])
+        for _ in range(2):
+            with pytest.raises(NoOffsetForPartitionError, match="t-0"):
+                await consumer.poll(timeout_ms=1_000)
+        consumer.seek(T0, 1)
+        assert [r.value for r in (await consumer.poll(timeout_ms=1_000))[T0]] == numbers(1, 3)
+
+
+@simulated
+async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
+    """(`client/FET-18`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    cluster.starts[T0] = 4
+    cluster.batches[T0].clear()
+    cluster.ends[T0] = 10
+    cluster.write("t", 0, [b"new"])
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 1)
+        assert await take(consumer, 1) == [b"new"]
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 99)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError, match="offset 99 of t-0"):
+                await consumer.poll(timeout_ms=1_000)
+
+
+@simulated
+async def test_a_new_leader_is_found_and_asked_whether_it_has_what_was_read() -> None:
+    """(`client/FET-17`, `client/MOD-15`)"""
+    cluster, _, options = await started(nodes=2)
+    cluster.write("t", 0, numbers(0, 5))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        await take(consumer, 5)
+        cluster.move("t", 0, 2)
+        cluster.write("t", 0, [b"after"])
+        assert await take(consumer, 1) == [b"after"]
+
+
+@simulated
+async def test_a_truncated_log_sends_the_position_back_to_where_it_still_agrees() -> None:
+    """(`client/MOD-15`)"""
+    cluster, _, options = await started(nodes=2)
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.write("t", 0, numbers(3, 5))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        await take(consumer, 5)
+        cluster.move("t", 0, 2)
+        cluster.epoch_ends[T0, 0] = (0, 3)
+        cluster.batches[T0].pop()
+        cluster.ends[T0] = 3
+        cluster.write("t", 0, [b"other"])
+        assert [(r.offset, r.value) for r in [await anext(consumer)]] == [(3, b"other")]
+
+
+# ---------------------------------------------------------------- errors
+
+
+@simulated
+async def test_a_corrupt_batch_is_named_and_what_came_before_it_is_handed_out() -> None:
+    """(`client/FET-21`, `client/FET-24`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.write("t", 0, numbers(3, 6))
+    broken = bytearray(cluster.batches[T0][1])
+    broken[-2] ^= 1
+    cluster.batches[T0][1] = bytes(broken)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        assert [r.value for r in (await consumer.poll(timeout_ms=1_000))[T0]] == numbers(0, 3)
+        for call in (consumer.poll, consumer.poll_arrow):
+            with pytest.raises(CorruptRecordError, match="t-0 at offset 3"):
+                await call(timeout_ms=1_000)
+        consumer.seek(T0, 0)
+        with pytest.raises(CorruptRecordError, match="t-0"):
+            await anext(consumer.batches())
+        consumer.seek(T0, 6)
+        cluster.write("t", 0, [b"good"])
+        assert await take(consumer, 1) == [b"good"]
+
+
+@simulated
+async def test_an_error_of_one_partition_waits_for_the_records_of_another() -> None:
+    """(`client/FET-19`, `client/FET-24`)"""
+    cluster, broker, options = await started(2)
+    cluster.write("t", 1, numbers(0, 3))
+    broker.script(FetchRequest, broker.fetch_with(p0=29))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T1, T0])
+        assert list(await consumer.poll(timeout_ms=1_000)) == [T1]
+        with pytest.raises(TopicAuthorizationFailedError, match="t-0"):
+            await consumer.poll(timeout_ms=1_000)
+        cluster.write("t", 0, [b"allowed now"])
+        assert await take(consumer, 1) == [b"allowed now"]
+
+
+@simulated
+async def test_a_lookup_that_keeps_failing_surfaces_with_its_cause() -> None:
+    """No silent stall: after ``default_api_timeout_ms`` the wait ends with a sentence."""
+    cluster, broker, options = await started()
+    broker.script(ListOffsetsRequest, *[CLOSE] * 1_000)
+    async with triokafka.Consumer(**options, default_api_timeout_ms=5_000) as consumer:
+        consumer.assign([T0])
+        with pytest.raises(KafkaTimeoutError, match=r"looking up the positions .* has failed for [56] s"):
+            await anext(consumer)
+        assert not consumer.health().healthy
+        broker._scripts.clear()
+        cluster.write("t", 0, [b"back"])
+        assert await take(consumer, 1) == [b"back"]
+        assert consumer.health().healthy
+
+
+@simulated
+async def test_unreachable_brokers_surface_too() -> None:
+    _, broker, options = await started()
+    broker.stop()
+    async with triokafka.Consumer("t", **options, group_id="g", default_api_timeout_ms=5_000) as consumer:
+        with pytest.raises(KafkaTimeoutError, match="joining group 'g' has failed"):
+            await anext(consumer)
+
+
+@simulated
+async def test_a_failed_background_task_surfaces_in_every_call() -> None:
+    """(`client/TRI-1`)"""
+    _, _, options = await started()
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+
+        def explode() -> None:
+            raise RuntimeError("boom")
+
+        consumer._engine.fetcher._round = lambda *_: explode()  # type: ignore[assignment,func-returns-value]
+        for _ in range(2):
+            with pytest.raises(triokafka.KafkaError, match="boom"):
+                await consumer.poll(timeout_ms=60_000)
+
+
+@simulated
+async def test_one_task_at_a_time() -> None:
+    """(`client/CON-4`, `client/TRI-5`)"""
+    _, _, options = await started()
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: consumer.poll(timeout_ms=1_000), name="first")
+            await trio.sleep(0.1)
+            with pytest.raises(IllegalStateError, match=r"task 'first' is in the middle of poll"):
+                await consumer.poll()
+        assert await consumer.poll() == {}
+
+
+# ---------------------------------------------------------------- groups and commits
+
+
+@simulated
+async def test_a_member_joins_reads_commits_and_leaves() -> None:
+    """(`client/GRP-13`, `client/GRP-23`, `client/MOD-19`)"""
+    cluster, broker, options = await started(2)
+    cluster.write("t", 0, numbers(0, 4))
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        assert await take(consumer, 4) == numbers(0, 4)
+        assert consumer.assignment() == {T0, T1}
+        await consumer.commit()
+        assert cluster.committed[T0] == 4
+        assert await consumer.committed(T0) == OffsetAndMetadata(4)
+        assert (await consumer.committed([T1]))[T1] is not None
+    first, second = broker.seen(JoinGroupRequest)
+    assert (first.member_id, second.member_id) == ("", "member-1")
+    [leave] = broker.seen(LeaveGroupRequest)
+    assert leave.members[0].member_id == "member-1"
+
+
+@simulated
+async def test_auto_commit_never_passes_the_record_in_hand() -> None:
+    """A record is finished when the next is asked for (`client/OFF-9`)."""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
+        await take(consumer, 3)
+        await trio.sleep(10)
+        assert cluster.committed[T0] == 2
+        await take(consumer, 1)
+        await trio.sleep(2)
+        assert cluster.committed[T0] == 3
+        await consumer.poll(max_records=2)
+        await trio.sleep(2)
+        assert cluster.committed[T0] == 4
+        await consumer.poll(max_records=4)
+        await trio.sleep(2)
+        assert cluster.committed[T0] == 6
+    assert cluster.committed[T0] == 10
+    assert len({repr(commit) for commit in cluster.commits}) == len(cluster.commits)
+
+
+@pytest.mark.parametrize("ending", [ValueError, trio.Cancelled])
+@simulated
+async def test_leaving_by_an_exception_commits_nothing_of_what_is_in_hand(ending: type[BaseException]) -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    with trio.CancelScope() as scope:
+        try:
+            async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+                await take(consumer, 3)
+                if ending is ValueError:
+                    raise ValueError("the handler failed")
+                scope.cancel()
+                await trio.sleep(1)
+        except ValueError as error:
+            assert str(error) == "the handler failed"
+    assert cluster.committed[T0] == 2
+    assert broker.seen(LeaveGroupRequest)
+
+
+@simulated
+async def test_without_auto_commit_nothing_is_committed_by_itself() -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
+        await take(consumer, 3)
+        await trio.sleep(30)
+    assert not broker.seen(OffsetCommitRequest)
+
+
+@simulated
+async def test_commit_needs_a_group_and_membership() -> None:
+    """(`client/OFF-13`, `client/OFF-14`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        with pytest.raises(IllegalStateError, match="group_id"):
+            await consumer.commit()
+    async with triokafka.Consumer(**options, group_id="g") as consumer:
+        consumer.assign([T0])
+        await consumer.commit({T0: 2})
+        assert broker.seen(OffsetCommitRequest)[-1].generation_id_or_member_epoch == -1
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        await take(consumer, 1)
+        cluster.generation += 1
+        with pytest.raises(CommitFailedError, match="has rebalanced"):
+            await consumer.commit()
+        assert await take(consumer, 1) == [b"2"]
+        assert len(broker.seen(JoinGroupRequest)) == 3
+
+
+@simulated
+async def test_commits_are_retried_when_the_coordinator_moves() -> None:
+    """(`client/OFF-4`, `client/OFF-12`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
+        await take(consumer, 3)
+        broker.script(OffsetCommitRequest, CLOSE)
+        await consumer.commit()
+        assert cluster.committed[T0] == 3
+        assert len(broker.seen(FindCoordinatorRequest)) == 2
+        broker.script(OffsetCommitRequest, *[CLOSE] * 1_000)
+        with pytest.raises(KafkaTimeoutError, match="commit to group 'g' did not succeed in time"):
+            await consumer.commit(timeout_ms=3_000)
+
+
+class Listener(triokafka.ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, list[str]]] = []
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.heard.append(("revoked", [str(one) for one in revoked]))
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        await trio.sleep(0.5)
+        self.heard.append(("assigned", [str(one) for one in assigned]))
+
+    async def on_partitions_lost(self, lost: Any) -> None:
+        self.heard.append(("lost", [str(one) for one in lost]))
+
+
+@simulated
+async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
+    """(`client/HB-12`, `client/GRP-11`, `client/SUB-16`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    listener = Listener()
+    async with triokafka.Consumer(**options, group_id="g") as consumer:
+        consumer.subscribe(["t"], listener=listener)
+        await take(consumer, 3)
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=27))
+        await trio.sleep(4)
+        assert listener.heard == [("revoked", []), ("assigned", ["t-0"])]
+        consumer.pause(T0)
+        got = await consumer.poll(timeout_ms=5_000)
+        assert listener.heard[2:] == [("revoked", ["t-0"]), ("assigned", ["t-0"])]
+        assert cluster.committed[T0] == 3
+        assert consumer.paused() == set()
+        assert [record.value for record in got[T0]] == numbers(3, 10)
+    assert listener.heard[-1] == ("revoked", ["t-0"])
+
+
+@simulated
+async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new_one() -> None:
+    """(`client/HB-14`, `client/MOD-17`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    listener = Listener()
+    async with triokafka.Consumer(**options, group_id="g") as consumer:
+        consumer.subscribe("t", listener=listener)
+        await take(consumer, 3)
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=25))
+        await trio.sleep(4)
+        with pytest.raises(CommitFailedError, match="not a member"):
+            await consumer.commit()
+        assert await consumer.poll(timeout_ms=5_000)
+        assert ("lost", ["t-0"]) in listener.heard
+        assert broker.seen(JoinGroupRequest)[-2].member_id == ""
+    assert not [commit for commit in cluster.commits if commit[T0] == 3 and commit is cluster.commits[0]]
+
+
+@simulated
+async def test_a_loop_that_is_stuck_gives_its_partitions_back_and_hears_why() -> None:
+    """(`client/MOD-1`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    async with triokafka.Consumer("t", **options, group_id="g", max_poll_interval_ms=60_000) as consumer:
+        await take(consumer, 1)
+        await trio.sleep(59)
+        await take(consumer, 1)
+        await trio.sleep(61)
+        assert broker.seen(LeaveGroupRequest)
+        with pytest.raises(MaxPollIntervalExceededError, match="max_poll_interval_ms=60000"):
+            while True:
+                await anext(consumer)
+        assert await take(consumer, 1)
+
+
+@simulated
+async def test_waiting_for_records_is_not_being_stuck() -> None:
+    _, broker, options = await started()
+    async with triokafka.Consumer("t", **options, group_id="g", max_poll_interval_ms=10_000) as consumer:
+        assert await consumer.poll(timeout_ms=60_000) == {}
+    assert len(broker.seen(HeartbeatRequest)) >= 15
+    assert len(broker.seen(LeaveGroupRequest)) == 1
+
+
+@simulated
+async def test_a_short_poll_does_not_hold_up_the_join() -> None:
+    """Joining goes on in the background, between calls that do not wait (`client/MOD-12`)."""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        polls = 0
+        while not (got := await consumer.poll(timeout_ms=0)):
+            polls += 1
+            await trio.sleep(0.01)
+            assert polls < 100
+    assert [r.value for r in got[T0]] == numbers(0, 3)
+
+
+@simulated
+async def test_a_new_subscription_rejoins_and_an_old_one_ends() -> None:
+    """(`client/GRP-5`, `client/SUB-2`)"""
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=1, u=1)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    cluster.write("t", 0, [b"t"])
+    cluster.write("u", 0, [b"u"])
+    world = simulation.host("client").world
+    async with triokafka.Consumer(
+        bootstrap_servers=address, world=world, group_id="g", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.subscribe(["t"])
+        assert await take(consumer, 1) == [b"t"]
+        consumer.subscribe(["u"])
+        assert await take(consumer, 1) == [b"u"]
+        assert consumer.assignment() == {TopicPartition("u", 0)}
+        with pytest.raises(IllegalStateError, match="unsubscribe"):
+            consumer.assign([T0])
+        consumer.unsubscribe()
+        assert consumer.assignment() == set()
+        consumer.assign([T0])
+        assert await consumer.position(T0) == 1
+
+
+@simulated
+async def test_a_pattern_follows_topics_that_appear() -> None:
+    """(`client/SUB-5`, `client/GRP-9`)"""
+    simulation = current_simulation()
+    cluster = ReadableCluster(orders_eu=1, audit=1)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    world = simulation.host("client").world
+    for group in ({"group_id": "g"}, {}):
+        cluster.topics.pop("orders_us", None)
+        async with triokafka.Consumer(
+            bootstrap_servers=address, world=world, metadata_max_age_ms=10_000, auto_offset_reset="earliest", **group
+        ) as consumer:
+            consumer.subscribe(pattern="orders_.*")
+            await consumer.poll(timeout_ms=1_000)
+            assert consumer.subscription() == {"orders_eu"}
+            cluster.topics["orders_us"] = 2
+            await consumer.poll(timeout_ms=15_000)
+            await consumer.poll(timeout_ms=1_000)
+            assert len(consumer.assignment()) == 3
+
+
+@simulated
+async def test_partitions_that_are_added_are_dealt() -> None:
+    """(`client/CO-4`, `client/GRP-5`)"""
+    cluster, _, options = await started()
+    async with triokafka.Consumer("t", **options, group_id="g", metadata_max_age_ms=10_000) as consumer:
+        await consumer.poll(timeout_ms=1_000)
+        cluster.topics["t"] = 2
+        await consumer.poll(timeout_ms=15_000)
+        await consumer.poll(timeout_ms=1_000)
+        assert consumer.assignment() == {T0, T1}
+
+
+@simulated
+async def test_a_refused_member_hears_it() -> None:
+    """(`client/GRP-17`)"""
+    _, broker, options = await started()
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        broker.script(JoinGroupRequest, JoinGroupResponse(error_code=23, protocol_name=""))
+        with pytest.raises(triokafka.errors.InconsistentGroupProtocolError, match="group 'g'"):
+            await consumer.poll(timeout_ms=5_000)
+        await consumer.poll(timeout_ms=5_000)
+        assert consumer.assignment() == {T0}
+
+
+# ---------------------------------------------------------------- cancellation
+
+
+@simulated
+async def test_a_cancelled_poll_loses_no_record() -> None:
+    """(`client/TRI-6`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 100))
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        seen: list[bytes] = []
+
+        async def nothing() -> None:
+            await trio.sleep(0.01)
+
+        while len(seen) < 100:
+            got, _ = await cancelled_at_each_checkpoint(
+                lambda: consumer.poll(timeout_ms=10_000, max_records=30), nothing
+            )
+            seen += [record.value for records in got.values() for record in records]
+        assert seen == numbers(0, 100)
+
+
+@simulated
+async def test_a_cancelled_join_goes_on_and_its_result_is_used() -> None:
+    """(`client/GRP-22`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, [b"here"])
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        with trio.move_on_after(0.0001):
+            await anext(consumer)
+        await trio.sleep(5)
+        assert await take(consumer, 1) == [b"here"]
+        assert len(broker.seen(JoinGroupRequest)) == 2
+
+
+@simulated
+async def test_a_cancelled_commit_leaves_the_next_one_in_order() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
+        await take(consumer, 3)
+
+        async def check() -> None:
+            await consumer.commit({T0: 1})
+            assert cluster.committed[T0] == 1
+
+        await cancelled_at_each_checkpoint(lambda: consumer.commit({T0: 2}), check)
+        assert cluster.committed[T0] == 2
+
+
+@simulated
+async def test_a_cancelled_listener_is_called_again() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, [b"here"])
+    listener = Listener()
+    async with triokafka.Consumer(**options, group_id="g") as consumer:
+        consumer.subscribe("t", listener=listener)
+        with trio.move_on_after(0.3):
+            await anext(consumer)
+        assert await take(consumer, 1) == [b"here"]
+        assert listener.heard == [("revoked", []), ("assigned", ["t-0"])]
