@@ -39,6 +39,7 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 _RECORDS_PER_LOAD_STEP: Final = 5_000  # a few milliseconds of work between two chances for other tasks
+_TOLERANCE: Final = 1e-6  # seconds; a wake-up that rounding puts just before its deadline must not be waited for again
 
 
 class CoordinatorLog(Protocol):
@@ -245,7 +246,7 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def fire_due(self) -> None:
         """Fire every deadline that has passed: the shards' own, and those of commits that take too long."""
-        now = self._world.now()
+        now = self._world.now() + _TOLERANCE
         for context in list(self._contexts.values()):
             while self._contexts.get(context.partition) is context and context.state is ShardState.ACTIVE:
                 key = context.shard.timers.pop_due(now)

@@ -80,6 +80,8 @@ class GroupCoordinator:
         self, world: World, log: CoordinatorLog, topics: TopicsView, config: GroupCoordinatorConfig | None = None
     ) -> None:
         self.config = config if config is not None else GroupCoordinatorConfig()
+        self.partitions = self.config.offsets_topic_num_partitions
+        """How many partitions ``__consumer_offsets`` has; the broker corrects it where the topic was made otherwise."""
         self._world = world
         self._topics = topics
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
@@ -93,7 +95,7 @@ class GroupCoordinator:
 
     def partition_for(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that keeps the group; its leader is the group's coordinator."""
-        return coordinator_partition(group_id, self.config.offsets_topic_num_partitions)
+        return coordinator_partition(group_id, self.partitions)
 
     def load(self, partition: int, leader_epoch: int) -> None:
         """See `CoordinatorRuntime.load`."""

@@ -1,0 +1,524 @@
+"""The facade: one awaitable per API, from protocol message to protocol message."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.unit.coordinator.rig import TOPIC_IDS, Rig, ScriptedLog, StillWorld, Topics, subscription
+from triokafka.coordinator import GroupCoordinator, GroupCoordinatorConfig
+from triokafka.coordinator.group.state import GroupState
+from triokafka.errors import (
+    ConfigurationError,
+    CoordinatorLoadInProgressError,
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    NonEmptyGroupError,
+    NotCoordinatorError,
+    NotLeaderForPartitionError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
+from triokafka.protocol.api.describe_groups import DescribeGroupsRequest
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
+from triokafka.protocol.api.list_groups import ListGroupsRequest
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from triokafka.protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
+from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+NOT_COORDINATOR = NotCoordinatorError.code
+
+
+class TrioWorld(StillWorld):
+    """Trio's own clock, which the test turns."""
+
+    def now(self) -> float:
+        return trio.current_time()
+
+
+class Desk:
+    """A coordinator of all 50 partitions on a scripted log, in a world that stands still."""
+
+    def __init__(self, world: StillWorld | None = None, **config: int) -> None:
+        self.world = world if world is not None else StillWorld()
+        self.log = ScriptedLog()
+        self.coordinator = GroupCoordinator(self.world, self.log, Topics(), GroupCoordinatorConfig(**config))
+        for partition in range(50):
+            self.coordinator.load(partition, 0)
+        self.coordinator.runtime.load_all()
+
+    def pass_time(self, seconds: float) -> None:
+        end = self.world.clock + seconds
+        while (due := self.coordinator.runtime.next_deadline()) <= end:
+            self.world.clock = max(due, self.world.clock)
+            self.coordinator.runtime.fire_due()
+        self.world.clock = end
+
+    async def join(self, member_id: str = "", *, group_id: str = "g", version: int = 3, **fields: Any) -> Any:
+        request = JoinGroupRequest(
+            group_id=group_id,
+            member_id=member_id,
+            **{"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer", **fields},
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("orders"))],
+        )
+        return await self.coordinator.join_group(request, version=version, client_id="app", client_host="/10.0.0.1")
+
+    async def stable(self, group_id: str = "g") -> JoinGroupResponse:
+        """A group of one."""
+        answers: list[JoinGroupResponse] = []
+
+        async def member() -> None:
+            answers.append(await self.join(group_id=group_id))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member)
+            await trio.testing.wait_all_tasks_blocked()
+            self.pass_time(6)
+        (joined,) = answers
+        synced = await self.coordinator.sync_group(
+            SyncGroupRequest(
+                group_id=group_id,
+                member_id=joined.member_id,
+                generation_id=joined.generation_id,
+                assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")],
+            )
+        )
+        assert (synced.error_code, synced.assignment) == (0, b"all")
+        return joined
+
+
+def commit_request(group_id: str = "g", **fields: Any) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id=group_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="orders", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+            )
+        ],
+        **fields,
+    )
+
+
+async def test_requests_with_an_empty_group_id_are_refused_except_for_offsets() -> None:
+    """`cluster/GJN-01`. Commits and fetches of the empty group are an old habit that Kafka still serves."""
+    desk = Desk()
+    invalid = InvalidGroupIdError.code
+    assert (await desk.join(group_id="")).error_code == invalid
+    assert (await desk.coordinator.sync_group(SyncGroupRequest())).error_code == invalid
+    assert (await desk.coordinator.heartbeat(HeartbeatRequest())).error_code == invalid
+    assert (await desk.coordinator.leave_group(LeaveGroupRequest(), version=2)).error_code == invalid
+    assert (await desk.coordinator.delete_offsets(OffsetDeleteRequest())).error_code == invalid
+    committed = await desk.coordinator.commit_offsets(commit_request(""), version=8)
+    assert committed.topics[0].partitions[0].error_code == 0
+    fetched = await desk.coordinator.fetch_offsets(OffsetFetchRequest(topics=None), version=7)
+    assert fetched.topics[0].partitions[0].committed_offset == 7
+
+
+@pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2_147_483_647])
+async def test_session_timeout_outside_the_limits_is_refused(session_ms: int) -> None:
+    """`cluster/GJN-01`."""
+    answer = await Desk().join("someone", session_timeout_ms=session_ms)
+    assert (answer.error_code, answer.member_id) == (InvalidSessionTimeoutError.code, "someone")
+
+
+async def test_before_version_1_the_session_timeout_serves_for_the_round() -> None:
+    desk = Desk()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: desk.join(version=0, session_timeout_ms=7_000, rebalance_timeout_ms=-1))
+        await trio.testing.wait_all_tasks_blocked()
+        shard = desk.coordinator.runtime.read(desk.coordinator.partition_for("g"), lambda shard: shard)
+        assert shard.groups["g"].rebalance_timeout_ms == 7_000
+        desk.pass_time(7)
+
+
+async def test_everything_is_refused_by_a_broker_that_does_not_coordinate_the_group() -> None:
+    """`cluster/GJN-01`, `cluster/GHB-01`, `cluster/GMD-26`."""
+    desk = Desk()
+    desk.coordinator.unload(desk.coordinator.partition_for("g"))
+    coordinator = desk.coordinator
+    assert (await desk.join()).error_code == NOT_COORDINATOR
+    assert (await coordinator.sync_group(SyncGroupRequest(group_id="g"))).error_code == NOT_COORDINATOR
+    assert (await coordinator.heartbeat(HeartbeatRequest(group_id="g"))).error_code == NOT_COORDINATOR
+    assert (await coordinator.leave_group(LeaveGroupRequest(group_id="g"), version=3)).error_code == NOT_COORDINATOR
+    committed = await coordinator.commit_offsets(commit_request(), version=8)
+    assert committed.topics[0].partitions[0].error_code == NOT_COORDINATOR
+    fetched = await coordinator.fetch_offsets(OffsetFetchRequest(group_id="g", topics=None), version=7)
+    assert fetched.error_code == NOT_COORDINATOR
+    described = await coordinator.describe_groups(DescribeGroupsRequest(groups=["g"]), version=6)
+    assert described.groups[0].error_code == NOT_COORDINATOR
+    deleted = await coordinator.delete_groups(DeleteGroupsRequest(groups_names=["g"]))
+    assert deleted.results[0].error_code == NOT_COORDINATOR
+    assert (await coordinator.delete_offsets(OffsetDeleteRequest(group_id="g"))).error_code == NOT_COORDINATOR
+    assert (await coordinator.list_groups(ListGroupsRequest())).error_code == 0
+
+
+async def test_while_loading_heartbeats_succeed_and_syncs_are_sent_back_to_join() -> None:
+    """`cluster/GHB-01`, `cluster/GSY-01`, erratum E19: so that a failover does not make everybody rejoin."""
+    desk = Desk()
+    desk.coordinator.load(desk.coordinator.partition_for("g"), 1)
+    coordinator, loading = desk.coordinator, CoordinatorLoadInProgressError.code
+    assert (await coordinator.heartbeat(HeartbeatRequest(group_id="g", member_id="m"))).error_code == 0
+    synced = await coordinator.sync_group(SyncGroupRequest(group_id="g", member_id="m"))
+    assert synced.error_code == RebalanceInProgressError.code
+    assert (await desk.join()).error_code == loading
+    fetched = await coordinator.fetch_offsets(OffsetFetchRequest(group_id="g", topics=None), version=7)
+    assert fetched.error_code == loading
+    listed = await coordinator.list_groups(ListGroupsRequest())
+    assert listed.error_code == loading
+
+
+async def test_list_is_partial_while_a_shard_loads() -> None:
+    """`cluster/GMD-28`."""
+    desk = Desk()
+    await desk.coordinator.commit_offsets(commit_request("g"), version=8)
+    await desk.coordinator.commit_offsets(commit_request("other"), version=8)
+    desk.coordinator.load(desk.coordinator.partition_for("g"), 1)
+    listed = await desk.coordinator.list_groups(ListGroupsRequest())
+    assert [group.group_id for group in listed.groups] == ["other"]
+    assert listed.error_code == CoordinatorLoadInProgressError.code
+
+
+# --- cancellation ---
+
+
+async def test_client_that_hangs_up_while_it_joins_stays_a_member_until_its_session_ends() -> None:
+    """Its answer goes nowhere; the round and the others are not disturbed."""
+    desk = Desk()
+    first = await desk.stable()
+    rejoined: list[JoinGroupResponse] = []
+    gone = trio.CancelScope()
+
+    async def newcomer() -> None:
+        with gone:
+            await desk.join()
+
+    async def member() -> None:
+        rejoined.append(await desk.join(first.member_id))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(newcomer)
+        await trio.testing.wait_all_tasks_blocked()
+        gone.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(member)
+    assert rejoined[0].generation_id == first.generation_id + 1
+    assert len(rejoined[0].members) == 2
+    group = desk.coordinator.runtime.read(desk.coordinator.partition_for("g"), lambda s: s.groups["g"])
+    for _ in range(3):
+        beat = HeartbeatRequest(group_id="g", member_id=first.member_id, generation_id=rejoined[0].generation_id)
+        await desk.coordinator.heartbeat(beat)
+        desk.pass_time(5)
+    assert list(group.members) == [first.member_id]
+
+
+async def test_client_that_hangs_up_while_it_syncs_finds_its_assignment_later() -> None:
+    desk = Desk()
+    answers: list[JoinGroupResponse] = []
+
+    async def member() -> None:
+        answers.append(await desk.join())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(member)
+        nursery.start_soon(member)
+        await trio.testing.wait_all_tasks_blocked()
+        desk.pass_time(6)
+    leader = next(answer for answer in answers if answer.members)
+    follower = next(answer for answer in answers if not answer.members)
+    ask = SyncGroupRequest(group_id="g", member_id=follower.member_id, generation_id=1)
+    with trio.CancelScope() as gone:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.coordinator.sync_group, ask)
+            await trio.testing.wait_all_tasks_blocked()
+            gone.cancel()
+    assignments = [SyncGroupRequestAssignment(member_id=follower.member_id, assignment=b"F")]
+    await desk.coordinator.sync_group(
+        SyncGroupRequest(group_id="g", member_id=leader.member_id, generation_id=1, assignments=assignments)
+    )
+    assert (await desk.coordinator.sync_group(ask)).assignment == b"F"
+
+
+async def test_commit_whose_client_hung_up_is_committed_all_the_same() -> None:
+    desk = Desk()
+    desk.log.commits_at_once = False
+    with trio.CancelScope() as gone:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: desk.coordinator.commit_offsets(commit_request(), version=8))
+            await trio.testing.wait_all_tasks_blocked()
+            gone.cancel()
+    partition = desk.coordinator.partition_for("g")
+    desk.log.high_watermarks[partition] = 1
+    desk.coordinator.high_watermark_changed(partition, 1)
+    fetched = await desk.coordinator.fetch_offsets(OffsetFetchRequest(group_id="g", topics=None), version=7)
+    assert fetched.topics[0].partitions[0].committed_offset == 7
+
+
+# --- the task ---
+
+
+async def test_task_fires_deadlines_as_the_clock_passes_them(autojump_clock: trio.testing.MockClock) -> None:
+    """The only task sleeps until the next deadline, and notices earlier ones that requests bring."""
+
+    desk = Desk(world=TrioWorld())
+    coordinator = desk.coordinator
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(coordinator.run)
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()
+        joined = await desk.join()
+        assert (joined.generation_id, trio.current_time() - start) == (1, 3)
+        await trio.sleep(60)
+        beat = HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=1)
+        assert (await coordinator.heartbeat(beat)).error_code == UnknownMemberIdError.code
+        nursery.cancel_scope.cancel()
+
+
+async def test_end_of_the_task_leaves_nobody_waiting(autojump_clock: trio.testing.MockClock) -> None:
+    """`cluster/GSD-01`."""
+    desk = Desk(world=TrioWorld())
+    answers: list[JoinGroupResponse] = []
+
+    async def member() -> None:
+        answers.append(await desk.join())
+
+    async with trio.open_nursery() as outer:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.coordinator.run)
+            outer.start_soon(member)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert answers[0].error_code == NOT_COORDINATOR
+
+
+async def test_defect_in_one_group_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    await desk.stable()
+    group = desk.coordinator.runtime.read(desk.coordinator.partition_for("g"), lambda s: s.groups["g"])
+    group.members[next(iter(group.members))].protocols = None  # type: ignore[assignment]
+    desk.pass_time(10)
+    assert "a step of the coordinator failed" in caplog.text
+    await desk.stable("other")
+
+
+# --- leaving, versions ---
+
+
+async def test_before_version_3_the_error_of_the_one_who_leaves_is_that_of_the_response() -> None:
+    desk = Desk()
+    joined = await desk.stable()
+    leave = LeaveGroupRequest(group_id="g", member_id=joined.member_id)
+    assert (await desk.coordinator.leave_group(leave, version=2)).error_code == 0
+    again = await desk.coordinator.leave_group(leave, version=2)
+    assert (again.error_code, again.members) == (UnknownMemberIdError.code, [])
+
+
+async def test_since_version_3_every_member_has_its_error() -> None:
+    desk = Desk()
+    joined = await desk.stable()
+    members = [MemberIdentity(member_id="x"), MemberIdentity(member_id=joined.member_id)]
+    answer = await desk.coordinator.leave_group(LeaveGroupRequest(group_id="g", members=members), version=5)
+    assert answer.error_code == 0
+    assert [member.error_code for member in answer.members] == [UnknownMemberIdError.code, 0]
+
+
+# --- tools ---
+
+
+async def test_describe_shows_members_and_what_they_were_assigned() -> None:
+    """`cluster/GMD-29`."""
+    desk = Desk()
+    joined = await desk.stable()
+    request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    (group,) = (await desk.coordinator.describe_groups(request, version=6)).groups
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
+    (member,) = group.members
+    assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "app", "/10.0.0.1")
+    assert (member.member_metadata, member.member_assignment) == (subscription("orders"), b"all")
+    assert group.authorized_operations == 0b1101_0100_1000
+
+
+async def test_describe_shows_no_assignment_of_a_group_that_is_not_stable() -> None:
+    desk = Desk()
+    joined = await desk.stable()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: desk.join())
+        await trio.testing.wait_all_tasks_blocked()
+        (group,) = (await desk.coordinator.describe_groups(DescribeGroupsRequest(groups=["g"]), version=5)).groups
+        assert (group.group_state, group.protocol_data, len(group.members)) == ("PreparingRebalance", "", 2)
+        assert {member.member_assignment for member in group.members} == {b""}
+        desk.coordinator.unload(desk.coordinator.partition_for("g"))
+    assert joined.generation_id == 1
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 0), (6, GroupIdNotFoundError.code)])
+async def test_group_that_is_not_there_is_dead(version: int, code: int) -> None:
+    """`cluster/GMD-29`; since version 6 with an error (KIP-1043)."""
+    request = DescribeGroupsRequest(groups=["nobody"])
+    (group,) = (await Desk().coordinator.describe_groups(request, version=version)).groups
+    assert (group.group_state, group.error_code) == ("Dead", code)
+    assert (group.error_message is not None) == (version == 6)
+
+
+async def test_list_filters_by_state_and_type_whatever_the_case() -> None:
+    """KIP-518, KIP-848."""
+    desk = Desk()
+    await desk.stable("steady")
+    await desk.coordinator.commit_offsets(commit_request("simple"), version=8)
+
+    async def listed(**filters: list[str]) -> dict[str, tuple[str, str, str]]:
+        answer = await desk.coordinator.list_groups(ListGroupsRequest(**filters))
+        return {g.group_id: (g.protocol_type, g.group_state, g.group_type) for g in answer.groups}
+
+    everything = {"steady": ("consumer", "Stable", "classic"), "simple": ("", "Empty", "classic")}
+    assert await listed() == everything
+    assert await listed(types_filter=["Classic"]) == everything
+    assert await listed(types_filter=["consumer"]) == {}
+    assert list(await listed(states_filter=["STABLE", "dead"])) == ["steady"]
+    assert list(await listed(states_filter=["nonsense"])) == []
+
+
+async def test_delete_removes_empty_groups_only() -> None:
+    """Each has its own answer; a name that is given twice is deleted once."""
+    desk = Desk()
+    await desk.stable("busy")
+    await desk.coordinator.commit_offsets(commit_request("idle"), version=8)
+    request = DeleteGroupsRequest(groups_names=["idle", "busy", "nobody", "idle"])
+    results = {r.group_id: r.error_code for r in (await desk.coordinator.delete_groups(request)).results}
+    assert results == {"idle": 0, "busy": NonEmptyGroupError.code, "nobody": GroupIdNotFoundError.code}
+    fetched = await desk.coordinator.fetch_offsets(OffsetFetchRequest(group_id="idle", topics=None), version=7)
+    assert fetched.topics == []
+
+
+async def test_deleting_fails_for_those_groups_whose_log_fails() -> None:
+    desk = Desk()
+    await desk.coordinator.commit_offsets(commit_request("idle"), version=8)
+    desk.log.fails_with = NotLeaderForPartitionError("moved")
+    (result,) = (await desk.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["idle"]))).results
+    assert result.error_code == NOT_COORDINATOR
+
+
+async def test_several_groups_are_fetched_at_once() -> None:
+    """KIP-709: version 8 and later."""
+    desk = Desk()
+    await desk.coordinator.commit_offsets(commit_request("a"), version=8)
+    desk.coordinator.unload(desk.coordinator.partition_for("b"))
+    groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("a", "b", "c")]
+    answer = await desk.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), version=8)
+    assert [(g.group_id, g.error_code, len(g.topics)) for g in answer.groups] == [
+        ("a", 0, 1),
+        ("b", NOT_COORDINATOR, 0),
+        ("c", 0, 0),
+    ]
+
+
+async def test_offsets_are_deleted_by_name() -> None:
+    desk = Desk()
+    await desk.coordinator.commit_offsets(commit_request(), version=8)
+    topics = [OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+    answer = await desk.coordinator.delete_offsets(OffsetDeleteRequest(group_id="g", topics=topics))
+    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+    again = await desk.coordinator.delete_offsets(OffsetDeleteRequest(group_id="g", topics=topics))
+    assert again.error_code == GroupIdNotFoundError.code
+
+
+async def test_positions_on_deleted_topics_are_forgotten_everywhere() -> None:
+    desk = Desk()
+    for name in ("a", "b"):
+        await desk.coordinator.commit_offsets(commit_request(name), version=8)
+    desk.coordinator.topics_deleted(["orders"])
+    assert (await desk.coordinator.list_groups(ListGroupsRequest())).groups == []
+
+
+async def test_commit_with_nothing_left_is_answered_without_a_coordinator() -> None:
+    """`cluster/GOC-01`."""
+    desk = Desk()
+    desk.coordinator.unload(desk.coordinator.partition_for("g"))
+    request = commit_request()
+    request.topics[0].name = "nowhere"
+    answer = await desk.coordinator.commit_offsets(request, version=8)
+    assert answer.topics[0].partitions[0].error_code == 3
+
+
+async def test_fenced_commit_answers_every_partition() -> None:
+    desk = Desk()
+    answers: list[JoinGroupResponse] = []
+
+    async def member() -> None:
+        answers.append(await desk.join(group_instance_id="i", version=5))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(member)
+        await trio.testing.wait_all_tasks_blocked()
+        desk.pass_time(6)
+    request = commit_request(generation_id_or_member_epoch=1, member_id="old", group_instance_id="i")
+    answer = await desk.coordinator.commit_offsets(request, version=8)
+    assert answer.topics[0].partitions[0].error_code == FencedInstanceIdError.code
+
+
+async def test_answers_by_topic_id_name_the_id() -> None:
+    desk = Desk()
+    request = commit_request()
+    request.topics[0].topic_id = TOPIC_IDS["orders"]
+    answer = await desk.coordinator.commit_offsets(request, version=10)
+    assert answer.topics[0].topic_id == TOPIC_IDS["orders"]
+    old = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])])
+    fetched = await desk.coordinator.fetch_offsets(old, version=1)
+    assert fetched.topics[0].partitions[0].committed_offset == 7
+
+
+# --- configuration ---
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"group_min_session_timeout_ms": 10, "group_max_session_timeout_ms": 9}, "larger than"),
+        ({"group_max_size": 0}, "group_max_size must be at least 1"),
+        ({"offsets_topic_num_partitions": 0}, "offsets_topic_num_partitions must be at least 1"),
+        ({"offset_metadata_max_bytes": -1}, "must not be negative"),
+        ({"offset_commit_timeout_ms": 0}, "at least 1 millisecond"),
+    ],
+)
+def test_contradictory_configuration_is_refused(values: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        GroupCoordinatorConfig(**values)
+
+
+def test_records_are_kafkas_own_bytes() -> None:
+    """`cluster/GMD-06`: two bytes of kind before the key, two bytes of version before the value."""
+    rig = Rig()
+    rig.commit(offsets={("orders", 2): 7}, metadata="m", leader_epoch=3, version=4, retention_ms=1_000)
+    key, value = rig.log.records[3][0]
+    assert key == struct.pack(">hh1sh6si", 1, 1, b"g", 6, b"orders", 2)
+    now = rig.world.wall_ms()
+    assert value == struct.pack(">hqh1sqq", 1, 7, 1, b"m", now, now + 1_000)
+    rig.commit(offsets={("orders", 2): 7}, metadata="m", leader_epoch=3)
+    value = rig.log.records[3][1].value
+    fixed = struct.pack(">hqi", 4, 7, 3) + b"\x02m" + struct.pack(">q", now)
+    assert value == fixed + b"\x01\x00\x10" + TOPIC_IDS["orders"].bytes
+    members, _ = rig.stable_group(1, group_id="h")
+    key, value = rig.log.records[3][-1]
+    assert key == struct.pack(">hh1s", 2, 1, b"h")
+    name = members[0].encode()
+    assert value is not None and value.startswith(
+        struct.pack(">hh8sih5sh", 3, 8, b"consumer", 1, 5, b"range", len(name)) + name
+    )
+    assert rig.state("h") is GroupState.STABLE
