@@ -381,6 +381,29 @@ def _clear_bit(bits: cython.p_uchar, index: cython.Py_ssize_t) -> cython.void:
 
 
 @cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _clear_nulls(
+    bits: cython.p_uchar, row: cython.Py_ssize_t, rows: cython.Py_ssize_t, fields: cython.p_uint
+) -> cython.void:
+    """Clear the validity bits of the null ones among ``rows`` fields; a byte is written once, not once a bit."""
+    index: cython.Py_ssize_t
+    cleared: cython.uint = 0
+    bits += row >> 3
+    row &= 7
+    for index in range(rows):
+        cleared |= cython.cast(cython.uint, fields[_FIELDS * index + 1] == 0) << row
+        row += 1
+        if row == 8:
+            bits[0] &= ~cleared
+            bits += 1
+            cleared = 0
+            row = 0
+    if row:
+        bits[0] &= ~cleared
+
+
+@cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
@@ -457,14 +480,12 @@ class _Binary:
         total: cython.Py_ssize_t = 0
         place: cython.p_uint
         _reserve_valid(self.valid, row, rows)
-        valid: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.valid.data))
         for index in range(rows):
-            size = fields[_FIELDS * index + 1]
-            if size == 0:
-                _clear_bit(valid, row + index)
-                nulls += 1
-            else:
-                total += size - 1
+            nulls += fields[_FIELDS * index + 1] == 0
+            total += fields[_FIELDS * index + 1]
+        total -= rows - nulls
+        if nulls:
+            _clear_nulls(cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.valid.data)), row, rows, fields)
         self.nulls += nulls
         if self.views:
             place = cython.cast(cython.p_uint, self.offsets.reserve(16 * rows))
@@ -479,14 +500,18 @@ class _Binary:
         place = cython.cast(cython.p_uint, self.offsets.reserve(4 * rows))
         data: cython.p_uchar = self.data.reserve(total)
         used: cython.uint = cython.cast(cython.uint, self.data.used)
-        for index in range(rows):
-            size = fields[1]
-            if size > 1:
-                memcpy(data, base + fields[0], size - 1)
-                data += size - 1
-                used += size - 1
-            place[index] = used
-            fields += _FIELDS
+        if total == 0:
+            for index in range(rows):
+                place[index] = used
+        else:
+            for index in range(rows):
+                size = fields[1]
+                if size > 1:
+                    memcpy(data, base + fields[0], size - 1)
+                    data += size - 1
+                    used += size - 1
+                place[index] = used
+                fields += _FIELDS
         self.data.used += total
         self.offsets.used += 4 * rows
         return 0
@@ -681,6 +706,8 @@ class ColumnAppender:
                     checksum: cython.uint = crc32c(data[position + 21 : position + size])
                     if checksum != cython.cast(cython.uint, _int32(p + 17)):
                         break
+                if timestamp_type < 0:
+                    self._expect(_int32(p + 57), size, view.len - position, limit)
                 if not self._append_ordinary(p, size, number, position, appended):
                     break
                 timestamp_type = appended
@@ -691,6 +718,27 @@ class ColumnAppender:
             return position, next_offset, leader_epoch, timestamp_type
         finally:
             PyBuffer_Release(cython.address(view))
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _expect(
+        self, records: cython.longlong, size: cython.Py_ssize_t, rest: cython.Py_ssize_t, limit: cython.Py_ssize_t
+    ) -> cython.int:
+        """Room for the rest of a fetch in one go, judged by its first batch: growing step by step copies a lot."""
+        rows: cython.longlong = min(records * (rest // size + 1), limit)
+        if rows <= records or not self.has_room(rest):
+            return 0
+        if self._columns & _OFFSET:
+            self._offset.reserve(8 * rows)
+        if self._columns & _TIMESTAMP:
+            self._timestamp.reserve(8 * rows)
+        if self._columns & _KEY:
+            self._key.offsets.reserve((16 if self._views else 4) * rows)
+        if self._columns & _VALUE:
+            self._value.offsets.reserve((16 if self._views else 4) * rows)
+            if not self._views:
+                self._value.data.reserve(min(rest, size * (rows // records + 1)))
+        return 0
 
     @cython.cfunc
     @cython.exceptval(-1)
