@@ -74,7 +74,9 @@ async def produce(bootstrap: str, ledger: Ledger, stop: trio.Event) -> None:
 
 async def commit(bootstrap: str, ledger: Ledger, stop: trio.Event) -> None:
     """Commit ever higher positions, and write down each commit that was acknowledged."""
-    async with triokafka.Consumer(bootstrap_servers=bootstrap, group_id=GROUP, retry_backoff_ms=20) as consumer:
+    async with triokafka.Consumer(
+        bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False, retry_backoff_ms=20
+    ) as consumer:
         consumer.assign([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)])
         position = 0
         while not stop.is_set():
@@ -121,7 +123,9 @@ async def test_every_acknowledged_record_and_position_survives_twenty_kills(tmp_
                 await ledger.grows_by(100)
             stop.set()
         partitions = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
-        async with triokafka.Consumer(bootstrap_servers=bootstrap, group_id=GROUP) as consumer:
+        async with triokafka.Consumer(
+            bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False
+        ) as consumer:
             consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
             committed = await consumer.committed(partitions)

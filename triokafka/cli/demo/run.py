@@ -191,7 +191,9 @@ class Demo:
 
     async def _compare_offsets(self, bootstrap: str) -> None:
         partitions = [triokafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        async with triokafka.Consumer(bootstrap_servers=bootstrap, group_id=GROUP) as consumer:
+        async with triokafka.Consumer(
+            bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False
+        ) as consumer:
             consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
             self.findings.end_offsets = {partition.partition: offset for partition, offset in ends.items()}
