@@ -109,8 +109,11 @@ def parse_uuid(text: str) -> uuid.UUID:
 
 
 def sync_path(storage: Storage, path: str) -> None:
-    """Make the content of a file durable that is there already. Raises `OSError`."""
-    file = storage.open(path)
+    """Make the content of a file durable; nothing to do when it was removed meanwhile. Raises `OSError`."""
+    try:
+        file = storage.open(path)
+    except FileNotFoundError:
+        return
     try:
         file.sync()
     finally:

@@ -19,6 +19,7 @@ from triokafka.broker_stub.log import timestamps
 from triokafka.broker_stub.log.checkpoints import replace_unsynced, sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, snapshot_offsets
 from triokafka.broker_stub.log.recovery import load_producers, load_segments
 from triokafka.broker_stub.log.segment import LogSegment, offset_file_name
@@ -89,6 +90,7 @@ class PartitionLog:
         clean: bool = False,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         before_cut: Callable[[], None] | None = None,
+        files: OpenFiles | None = None,
     ) -> PartitionLog:
         """Open the log in ``directory`` (its own, ``topic-partition``), making or recovering it as needed.
 
@@ -97,6 +99,7 @@ class PartitionLog:
             log_start_offset: from its checkpoint; 0 for the first record there is.
             clean: the last stop was clean, so that nothing needs to be recovered.
             before_cut: called before records at the end are given up, to checkpoint recovery point and start offset.
+            files: shared by the logs of a broker, so that not too many files are open.
 
         Raises:
             KafkaStorageError: the directory cannot be read or written, or is damaged below the recovery point.
@@ -112,6 +115,7 @@ class PartitionLog:
                 log_start_offset=log_start_offset,
                 producer_expiration_ms=producer_expiration_ms,
                 before_cut=before_cut,
+                files=OpenFiles(storage) if files is None else files,
             )
             try:
                 return make(recovery_point=recovery_point, clean=clean)
@@ -135,11 +139,13 @@ class PartitionLog:
         clean: bool,
         producer_expiration_ms: int,
         before_cut: Callable[[], None] | None,
+        files: OpenFiles,
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
         self.config = config
         self._storage = storage
+        self._files = files
         self._producer_expiration_ms = producer_expiration_ms
         self._before_cut: Callable[[], None] | None = None
         self._closed = False
@@ -153,7 +159,7 @@ class PartitionLog:
             storage.make_dirs(directory)
         self.leader_epochs = LeaderEpochs(storage, directory)
         self._segments, self.recovered_bytes = load_segments(
-            storage,
+            self._files,
             directory,
             topic_partition,
             config,
@@ -323,7 +329,7 @@ class PartitionLog:
             return
         old.seal()
         self._take_snapshot()
-        segment = LogSegment(self._storage, self.directory, base_offset, self.config, new=True, now_ms=now_ms)
+        segment = LogSegment(self._files, self.directory, base_offset, self.config, new=True, now_ms=now_ms)
         self._segments.append(segment)
         self._bases.append(base_offset)
         self._names_unsynced = True
@@ -529,7 +535,7 @@ class PartitionLog:
         self._hints.clear()
         for segment in self._segments:
             self._remove_files(segment.mark_deleted())
-        self._segments = [LogSegment(self._storage, self.directory, offset, self.config, new=True, now_ms=now_ms)]
+        self._segments = [LogSegment(self._files, self.directory, offset, self.config, new=True, now_ms=now_ms)]
         self._bases = [offset]
         self.log_start_offset = self.log_end_offset = offset
         self._after_cut(now_ms)

@@ -33,6 +33,7 @@ from triokafka.broker_stub.log.log_directory import (
     folder_name,
     renamed_folder,
 )
+from triokafka.broker_stub.log.open_files import DEFAULT_LIMIT, OpenFiles
 from triokafka.errors import ConfigurationError, IllegalStateError, KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
@@ -45,7 +46,7 @@ _FLUSH_TICK_MS: Final = 5_000  # how often flush.ms is looked at when the broker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerConfig:
-    """Intervals of the background work, in milliseconds, with Kafka's defaults."""
+    """Intervals of the background work, in milliseconds, with Kafka's defaults; and how many files of logs are open."""
 
     initial_task_delay_ms: int = 30_000
     retention_check_interval_ms: int = 300_000
@@ -53,6 +54,7 @@ class LogManagerConfig:
     recovery_point_checkpoint_interval_ms: int = 60_000
     log_start_offset_checkpoint_interval_ms: int = 60_000
     producer_expiration_ms: int = 86_400_000
+    max_open_files: int = DEFAULT_LIMIT
 
 
 @dataclass(slots=True)
@@ -91,6 +93,7 @@ class LogManager:
         self.high_watermark_of = high_watermark_of
         self._world = world
         self._config = config or LogManagerConfig()
+        self._files = OpenFiles(world.storage, self._config.max_open_files)
         self._directories = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in directories]
         self._logs: dict[TopicPartition, _Hosted] = {}
         self._doomed: list[tuple[int, str]] = []  # when to remove which renamed folder
@@ -175,6 +178,7 @@ class LogManager:
             clean=clean,
             producer_expiration_ms=self._config.producer_expiration_ms,
             before_cut=partial(self._checkpoint_directory, directory),
+            files=self._files,
         )
 
     def _read_topic_id(self, path: str) -> UUID | None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, CorruptSnapshotError, ProducerStates, snapshot_offsets
 from triokafka.broker_stub.log.segment import (
     DELETED_SUFFIX,
@@ -38,7 +39,7 @@ class LoadedSegments(NamedTuple):
 
 
 def load_segments(
-    storage: Storage,
+    files: OpenFiles,
     directory: str,
     topic_partition: TopicPartition,
     config: LogConfig,
@@ -59,6 +60,7 @@ def load_segments(
     Raises:
         OSError: the directory cannot be read, or not be repaired.
     """
+    storage = files.storage
     _clear_leftovers(storage, directory)
     names = storage.list_dir(directory)
     bases = sorted(int(name[:20]) for name in names if _is_segment_file(name, LOG_SUFFIX))
@@ -66,14 +68,14 @@ def load_segments(
     for name in names:
         if name not in known and any(_is_segment_file(name, suffix) for suffix in SEGMENT_SUFFIXES):
             storage.remove(f"{directory}/{name}")  # an index without its log (I05)
-    segments = [LogSegment(storage, directory, base, config, new=False, now_ms=now_ms) for base in bases]
+    segments = [LogSegment(files, directory, base, config, new=False, now_ms=now_ms) for base in bases]
     if epochs.lost:
         recovery_point, clean = (segments[0].base_offset if segments else 0), False
     dropped = 0
     if segments and not clean:
         dropped = _recover(storage, topic_partition, segments, epochs, recovery_point, gaps=config.compacts)
     if not segments:
-        segments.append(LogSegment(storage, directory, log_start_offset, config, new=True, now_ms=now_ms))
+        segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
     return LoadedSegments(segments, dropped)
 
 

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, TypeVar
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.index import CorruptIndexError, OffsetIndex, TimeIndex
+from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import LOG_OVERHEAD, BatchInfo, parse_batch
 from triokafka.structs import Buffer
-from triokafka.world import File, Storage
+from triokafka.world import File
 
 T = TypeVar("T")
 
@@ -71,16 +72,17 @@ class LogSegment:
     """
 
     def __init__(
-        self, storage: Storage, directory: str, base_offset: int, config: LogConfig, *, new: bool, now_ms: int
+        self, files: OpenFiles, directory: str, base_offset: int, config: LogConfig, *, new: bool, now_ms: int
     ) -> None:
         self.base_offset = base_offset
         self.created_ms = now_ms
         self.size = 0
         self.unsynced = False  # written since the last `sync`
-        self._storage = storage
+        self._files = files
+        self._storage = storage = files.storage
         self._directory = directory
         self.config = config
-        self._file: File | None = None
+        self._log_path = self.path(LOG_SUFFIX)
         self._torn = False  # a failed write left bytes behind `size`
         self._first_timestamp: int | None = None
         self._max_timestamp: tuple[int, int] | None = (-1, base_offset) if new else None
@@ -88,16 +90,13 @@ class LogSegment:
         limit = config.segment_index_bytes
         self.offset_index = OffsetIndex(storage, self.path(INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
         self.time_index = TimeIndex(storage, self.path(TIME_INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
-        file = storage.open(self.path(LOG_SUFFIX), create=new)
         if new:
-            file.truncate(0)
-            self._file = file
+            files.get(self._log_path, create=True).truncate(0)
         else:
-            self.size = file.size()
-            file.close()
+            self.size = self.file.size()
 
     def __repr__(self) -> str:
-        return f"LogSegment({self.path(LOG_SUFFIX)!r}, size={self.size})"
+        return f"LogSegment({self._log_path!r}, size={self.size})"
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
@@ -106,15 +105,14 @@ class LogSegment:
     def moved_to(self, directory: str) -> None:
         """The log's directory was renamed."""
         self._directory = directory
+        self._log_path = self.path(LOG_SUFFIX)
         self.offset_index.path = self.path(INDEX_SUFFIX)
         self.time_index.path = self.path(TIME_INDEX_SUFFIX)
 
     @property
     def file(self) -> File:
-        """The open ``.log`` file."""
-        if self._file is None:
-            self._file = self._storage.open(self.path(LOG_SUFFIX))
-        return self._file
+        """The open ``.log`` file; for use at once."""
+        return self._files.get(self._log_path)
 
     # -- writing
 
@@ -192,13 +190,12 @@ class LogSegment:
     def begin_sync(self) -> Callable[[], None]:
         """Prepare a `sync`; the function returned does the slow part, and may run in another thread."""
         self.write_indexes()
-        file, storage = self.file, self._storage
+        storage = self._storage
         paths = [index.path for index in (self.offset_index, self.time_index) if index.unsynced]
         self.unsynced = self.offset_index.unsynced = self.time_index.unsynced = False
 
         def run() -> None:
-            file.sync()
-            for path in paths:
+            for path in (self._log_path, *paths):
                 sync_path(storage, path)
 
         return run
@@ -249,7 +246,7 @@ class LogSegment:
             return self.next_offset()
         end = places[-1].position + places[-1].size if places else position
         if end != self.size:
-            raise CorruptRecordError(f"{self.path(LOG_SUFFIX)} has {self.size} bytes, its batches end at {end}")
+            raise CorruptRecordError(f"{self._log_path} has {self.size} bytes, its batches end at {end}")
         return places[-1].last_offset + 1 if places else self.base_offset
 
     def _places(self, position: int) -> Iterator[BatchPlace]:
@@ -333,7 +330,7 @@ class LogSegment:
             if not used:
                 needed = LOG_OVERHEAD + _OVERHEAD.unpack(view[:LOG_OVERHEAD])[1] if len(view) >= LOG_OVERHEAD else 0
                 if len(view) == rest or needed > rest or needed <= len(view):
-                    raise CorruptRecordError(f"{self.path(LOG_SUFFIX)}: the batch at byte {position} is cut")
+                    raise CorruptRecordError(f"{self._log_path}: the batch at byte {position} is cut")
                 want = needed
             position += used
 
@@ -438,9 +435,7 @@ class LogSegment:
 
     def close(self) -> None:
         """Close the file. Writes nothing."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._files.close(self._log_path)
 
     def mark_deleted(self) -> list[str]:
         """Rename the files so that they no longer count, and return their new paths (F24)."""

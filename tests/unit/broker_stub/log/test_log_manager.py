@@ -353,6 +353,23 @@ async def test_a_disk_that_fails_does_not_end_the_background_work(autojump_clock
     assert log.recovery_point > 0
 
 
+async def test_few_files_are_open_however_many_logs_there_are() -> None:
+    world = DiskWorld()
+    logs = started(world, max_open_files=3)
+    for number in range(10):
+        logs.create(TopicPartition("many", number))
+    for _ in range(3):
+        for log in logs.all().values():
+            fill(log, 30)
+            log.flush()
+    assert len(logs._files) == 3
+    assert all(offsets(log) == list(range(90)) for log in logs.all().values())
+    logs.delete(TopicPartition("many", 0))
+    await logs.close()
+    assert len(logs._files) == 0
+    assert all(offsets(log) == list(range(90)) for log in started(world).all().values())
+
+
 def test_retention_asks_what_is_committed() -> None:
     """(`broker-log/Z07`)"""
     world = DiskWorld()
