@@ -231,6 +231,10 @@ class Broker:
         """Partitions, logs, coordinators and configuration follow the image."""
         if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
             self._reconfigure(image)
+        offsets = image.topics.get(GROUP_METADATA_TOPIC)
+        if offsets is not None and GROUP_METADATA_TOPIC not in delta.base.topics:
+            # The topic wins over the configuration; that it grows later must not move groups (GMD-02).
+            self.group_coordinator.partitions = len(offsets.partitions)
         unread_bytes = 0
         for change in self.replicas.apply(delta, image):
             if change.topic_partition.topic == GROUP_METADATA_TOPIC:

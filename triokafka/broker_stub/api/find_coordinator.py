@@ -16,7 +16,6 @@ from triokafka.broker_stub.api.brokers import endpoint_of
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.handlers import RequestContext, handles
-from triokafka.coordinator.partitioning import coordinator_partition
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
@@ -59,7 +58,7 @@ async def _find(group: str, context: RequestContext) -> Coordinator:
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group):
             raise denial(ResourceType.GROUP)(f"not permitted to describe the group {group!r}")
         topic = await context.broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
-        state = topic.partitions[coordinator_partition(group, len(topic.partitions))]
+        state = topic.partitions[context.broker.group_coordinator.partition_for(group)]
         leader = context.broker.image.brokers.get(state.leader)
         addresses = [] if leader is None or leader.fenced else endpoint_of(leader, context.listener)
         if not addresses:

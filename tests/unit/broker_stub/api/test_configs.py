@@ -155,3 +155,13 @@ async def test_denied_topics_and_brokers_fail_alone() -> None:
         assert (await describe(node, TOPIC, "yes", "retention.ms")).configs[0].value == "1"
         legacy = AlterConfigsRequest(resources=[AlterConfigsResource(resource_type=TOPIC, resource_name="no")])
         assert (await node.call(legacy, 2)).responses[0].error_code == topic
+
+
+async def test_offsets_topic_keeps_its_partitions_when_the_option_changes() -> None:
+    """Groups stay where they are (`cluster/GMD-02`)."""
+    world = memory_world()
+    async with running_node(world=world, offsets_topic_num_partitions=4) as node:
+        await node.broker.topic_creation.ensure("__consumer_offsets")
+        before = [node.broker.group_coordinator.partition_for(f"g{number}") for number in range(50)]
+    async with running_node(world=world, offsets_topic_num_partitions=9) as node:
+        assert [node.broker.group_coordinator.partition_for(f"g{number}") for number in range(50)] == before
