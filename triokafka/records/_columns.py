@@ -325,8 +325,8 @@ def _ordinary_batch(
 ) -> cython.Py_ssize_t:
     """The size of the batch at ``p`` if it is one like most, else 0.
 
-    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be, and
-    all its records are wanted.
+    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be (no
+    record has fewer than 6 bytes), and all its records are wanted.
     """
     if available < 61 or p[16] != 2:
         return 0
@@ -337,7 +337,7 @@ def _ordinary_batch(
     count: cython.longlong = _int32(p + 57)
     if size < 61 or size > available or p[21] != 0 or (p[22] & 0xF7) != 0:
         return 0
-    if count < 1 or count > limit or last_delta < count - 1:
+    if count < 1 or count > limit or last_delta < count - 1 or count > (size - 61) // 6:
         return 0
     if base_offset < from_offset or base_offset >> 62:
         return 0
@@ -755,8 +755,6 @@ class ColumnAppender:
         p: cython.p_const_uchar = base
         stop: cython.p_const_uchar = batch + size
         records: cython.Py_ssize_t = _int32(batch + 57)
-        if records > (size - 61) // _SMALLEST_RECORD:
-            return 0
         previous_delta: cython.longlong = -1
         failure: cython.int = 0
         offsets = cython.cast(cython.p_longlong, self._offset.reserve(8 * records))

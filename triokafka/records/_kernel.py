@@ -121,21 +121,25 @@ class ConsumerRecord:
         self._value_size = _size_of(value) if serialized_value_size is None else serialized_value_size
 
     @property
+    @cython.nonecheck(True)
     def topic(self):
         """The topic that the record was read from."""
         return self._origin.topic
 
     @property
+    @cython.nonecheck(True)
     def partition(self):
         """The partition that the record was read from."""
         return self._origin.partition
 
     @property
+    @cython.nonecheck(True)
     def leader_epoch(self):
         """Epoch of the leader that appended the record, -1 when unknown."""
         return self._origin.leader_epoch
 
     @property
+    @cython.nonecheck(True)
     def timestamp_type(self):
         """0 create time, 1 log append time, -1 none."""
         return self._origin.timestamp_type
@@ -332,8 +336,8 @@ def _ordinary_batch(
 ) -> cython.Py_ssize_t:
     """The size of the batch at ``p`` if it is one like most, else 0.
 
-    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be, and
-    all its records are wanted.
+    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be (no
+    record has fewer than 6 bytes), and all its records are wanted.
     """
     if available < 61 or p[16] != 2:
         return 0
@@ -344,7 +348,7 @@ def _ordinary_batch(
     count: cython.longlong = _int32(p + 57)
     if size < 61 or size > available or p[21] != 0 or (p[22] & 0xF7) != 0:
         return 0
-    if count < 1 or count > limit or last_delta < count - 1:
+    if count < 1 or count > limit or last_delta < count - 1 or count > (size - 61) // 6:
         return 0
     if base_offset < from_offset or base_offset >> 62:
         return 0

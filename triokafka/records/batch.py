@@ -166,7 +166,7 @@ def iter_batches(buffer: Buffer, *, check_crc: bool = False) -> Iterator[BatchIn
     Raises:
         CorruptRecordError: something that cannot be a batch, or (``check_crc``) whose checksum does not match.
     """
-    view = memoryview(buffer)
+    view = memoryview(buffer).cast("B")
     position = 0
     while (info := parse_batch(view, position, check_crc=check_crc)) is not None:
         yield info

@@ -78,7 +78,7 @@ class RecordDecoder:
         self.next_offset = from_offset
         self.leader_epoch = -1
         self.timestamp_type = -1
-        self._view = memoryview(buffer)
+        self._view = memoryview(buffer).cast("B")
         self._walked = 0
         self._check_crc = check_crc
         self._include_control = include_control
