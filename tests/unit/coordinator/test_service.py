@@ -299,12 +299,11 @@ async def test_end_of_the_task_leaves_nobody_waiting(autojump_clock: trio.testin
     async def member() -> None:
         answers.append(await desk.join())
 
-    async with trio.open_nursery() as outer:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.coordinator.run)
-            outer.start_soon(member)
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as outer, trio.open_nursery() as nursery:
+        nursery.start_soon(desk.coordinator.run)
+        outer.start_soon(member)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
     assert answers[0].error_code == NOT_COORDINATOR
 
 

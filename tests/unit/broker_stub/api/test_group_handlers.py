@@ -1,4 +1,4 @@
-"""Claims about the group APIs through the dispatcher: every version is understood, answered and denied as it should be."""
+"""Claims about the group APIs through the dispatcher: every version is understood, answered, and denied if need be."""
 
 from __future__ import annotations
 
