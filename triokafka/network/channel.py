@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import os
 from collections.abc import Callable
 from typing import Final
 
@@ -184,9 +185,9 @@ class BrokerChannel:
             except trio.TooSlowError:
                 why = f"no answer within {timeout * 1000:.0f} ms"
             except OSError as error:
-                why = error.strerror or str(error) or type(error).__name__
+                why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
             self._address_turn += 1
-            tried.append(f"{address}:{address_port}: {why}")
+            tried.append(why if (address, address_port) == (host, port) else f"{address}:{address_port}: {why}")
         raise self._connect_error("; ".join(tried) or f"the name {host!r} has no address")
 
     def _new_connection(self, stream: Stream) -> Connection:

@@ -417,13 +417,14 @@ class NetworkClient:
             node_id = self.least_loaded()
             now = self.world.now()
             if now >= give_up_at:
-                raise KafkaConnectionError(self._nobody_reachable())
+                raise KafkaConnectionError(self.why_unreachable())
             if node_id is not None:
                 return node_id
             waits = [self._channel(candidate).delay(now) for candidate in self._candidates()]
             await trio.sleep(min([*waits, give_up_at - now]) + 0.001)
 
-    def _nobody_reachable(self) -> str:
+    def why_unreachable(self) -> str:
+        """A sentence about the last connection failures, for who has waited in vain."""
         failures = [str(c.error) for (_, purpose), c in self._channels.items() if c.error is not None and not purpose]
         return "no broker can be reached: " + ("; ".join(failures) or "no connection was made in time")
 
@@ -519,7 +520,7 @@ class NetworkClient:
 
     def _metadata_failure(self, what: str) -> str:
         error = self.metadata.last_error
-        return f"{what}; last failure: {error}" if error is not None else f"{what}: {self._nobody_reachable()}"
+        return f"{what}; last failure: {error}" if error is not None else f"{what}: {self.why_unreachable()}"
 
     async def _keep_metadata(self) -> None:
         while True:

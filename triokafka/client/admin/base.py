@@ -80,13 +80,15 @@ class AdminBase:
         while pending:
             left_ms = max(1, round((give_up_at - self._world.now()) * 1000))
             outcomes: Mapping[K, V | Exception] = {}
-            overall: Exception = KafkaTimeoutError(f"not done within {limit:.0f} ms")
+            overall: Exception | None = None
             with trio.move_on_after(left_ms / 1000):
                 try:
                     outcomes = await do_round(pending, left_ms)
                     overall = KafkaError("the broker's answer does not mention this item")
                 except KafkaError as error:
                     overall = error
+            if overall is None:
+                overall = KafkaTimeoutError(f"not done within {limit:.0f} ms: {self._client.why_unreachable()}")
             again: list[K] = []
             for item in pending:
                 outcome = outcomes.get(item, overall)
