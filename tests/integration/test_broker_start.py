@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from triokafka.broker_stub.config import BrokerConfig
@@ -140,6 +141,25 @@ async def test_file_in_place_of_the_data_directory_is_a_sentence(tmp_path: Path)
     with pytest.raises(ConfigurationError, match=str(path)):
         async with running_node(world=RealWorld(), log_dirs=(str(path),)):
             pass
+
+
+async def test_failure_of_a_part_stops_the_broker_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process is not left running without serving."""
+
+    async def fail(self: Broker) -> None:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Broker, "_checkpoint_high_watermarks", fail)
+    async with running_node() as node:
+        await node.broker.wait_stopped()
+        assert isinstance(node.broker.failure, RuntimeError)
+        assert "a defect" in caplog.text
+        host, port = node.broker.bootstrap_servers.split(":")
+        with pytest.raises(OSError, match="refused"):
+            await node.broker.world.connect(host, int(port))
 
 
 async def test_exception_of_the_body_leaves_the_block_as_itself() -> None:

@@ -266,6 +266,28 @@ async def test_denied_request_is_refused_with_the_error_of_its_resource() -> Non
     assert decoded(answers(stream)[0])[1].error_code == errors.GroupAuthorizationFailedError.code
 
 
+class HoldBack:
+    """Every client is to be held back for half a second."""
+
+    def throttle_time_ms(self, context: RequestContext, response: Response) -> int:
+        return 500
+
+
+async def test_client_over_its_quota_is_answered_first_and_read_again_later(autojump_clock: object) -> None:
+    """The answer says for how long (`broker-log/Z20`, KIP-219)."""
+    bench = Bench()
+    bench.dispatcher.quota = HoldBack()
+    stream = ScriptedStream(heartbeat_frame(1), heartbeat_frame(2), end=False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.processor(stream).run)
+        await trio.sleep(0.1)
+        (first,) = answers(stream)
+        assert decoded(first)[1].throttle_time_ms == 500
+        await trio.sleep(0.6)
+        assert len(answers(stream)) == 2
+        nursery.cancel_scope.cancel()
+
+
 @asynccontextmanager
 async def running(processor: ConnectionProcessor) -> AsyncIterator[None]:
     """A connection being served."""
