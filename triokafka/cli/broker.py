@@ -94,7 +94,7 @@ def _listener(number: int, address: str) -> str:
 
 
 async def _serve(config: BrokerConfig, world: World) -> int:
-    """Run the broker until a signal asks it to end."""
+    """Run the broker until a signal asks it to end, or a part of it fails."""
     import trio
 
     from triokafka.broker_stub.server import Broker
@@ -102,6 +102,17 @@ async def _serve(config: BrokerConfig, world: World) -> int:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with Broker(config, world=world) as broker:
             print(f"ready {broker.bootstrap_servers}", flush=True)
-            async for _ in signals:
-                break
+            async with trio.open_nursery() as nursery:
+
+                async def end_with_the_broker() -> None:
+                    await broker.wait_stopped()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(end_with_the_broker)
+                async for _ in signals:
+                    break
+                nursery.cancel_scope.cancel()
+    if broker.failure is not None:
+        click.echo(f"The broker failed and has stopped: {broker.failure!r}", err=True)
+        return 1
     return 0
