@@ -1,0 +1,9 @@
+"""Our client does a service's work with the broker under test."""
+
+from __future__ import annotations
+
+from tests import client_scenario
+
+
+async def test_our_client_does_a_services_work(bootstrap: str, topic: str, group: str) -> None:
+    await client_scenario.run(bootstrap, topic, group)
