@@ -9,7 +9,6 @@ moved ``recovery_point`` past them.
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,20 +18,20 @@ from triokafka.broker_stub.log import timestamps
 from triokafka.broker_stub.log.checkpoints import replace_unsynced, sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, snapshot_offsets
 from triokafka.broker_stub.log.recovery import load_producers, load_segments
+from triokafka.broker_stub.log.retention import count_expired
 from triokafka.broker_stub.log.segment import LogSegment, offset_file_name
-from triokafka.broker_stub.log.validation import prepare
+from triokafka.broker_stub.log.validation import assign_offsets, prepare
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
-from triokafka.records import iter_batches, patch_batch
+from triokafka.records import iter_batches
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import Storage
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
-_MAX_HINTS: Final = 64  # places of batches that are likely to be read next
-_LOG_APPEND_TIME: Final = 1
 
 
 class AppendInfo(NamedTuple):
@@ -145,21 +144,18 @@ class PartitionLog:
         self.directory = directory
         self.config = config
         self._storage = storage
-        self._files = files
         self._producer_expiration_ms = producer_expiration_ms
         self._before_cut: Callable[[], None] | None = None
         self._closed = False
         self._last_time_ms = now_ms
-        self._hints: dict[int, tuple[int, int]] = {}  # offset: segment base and position of the batch that has it
-        self._doomed: list[tuple[int, list[str]]] = []  # when to remove which renamed files
         self._names_unsynced = True  # also of a folder that is there: who made it may have died before syncing it
         self._cuts = 0
         self._unflushed_since_ms: int | None = None
         if not storage.is_dir(directory):
             storage.make_dirs(directory)
         self.leader_epochs = LeaderEpochs(storage, directory)
-        self._segments, self.recovered_bytes = load_segments(
-            self._files,
+        loaded, self.recovered_bytes = load_segments(
+            files,
             directory,
             topic_partition,
             config,
@@ -169,20 +165,19 @@ class PartitionLog:
             log_start_offset=log_start_offset,
             now_ms=now_ms,
         )
-        self._bases = [segment.base_offset for segment in self._segments]
-        self.log_end_offset = self.active_segment.next_offset()
-        self.log_start_offset = max(log_start_offset, self._bases[0])
+        self._segments = LogSegments(files, directory, config, loaded)
+        self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
         self.recovery_point = self.log_end_offset if clean else min(recovery_point, self.log_end_offset)
         self.leader_epochs.truncate_to(self.log_end_offset)
         self.producers = load_producers(
             storage,
             directory,
-            self._segments,
+            self.segments,
             log_end_offset=self.log_end_offset,
             now_ms=now_ms,
             expiration_ms=producer_expiration_ms,
         )
-        self._snapshot_offset = max(snapshot_offsets(storage, directory), default=self._bases[0])
+        self._snapshot_offset = max(snapshot_offsets(storage, directory), default=self._segments[0].base_offset)
         if self.log_start_offset > self.log_end_offset:
             # A crash took records that a reader was promised to be deleted: nothing before the start may come back.
             self._start_afresh(self.log_start_offset, now_ms)
@@ -193,6 +188,11 @@ class PartitionLog:
         return f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
 
     @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments.end_offset
+
+    @property
     def segments(self) -> tuple[LogSegment, ...]:
         """All segments, ascending; the last one is written to."""
         return tuple(self._segments)
@@ -200,18 +200,17 @@ class PartitionLog:
     @property
     def active_segment(self) -> LogSegment:
         """The segment that is written to."""
-        return self._segments[-1]
+        return self._segments.active
 
     @property
     def size(self) -> int:
         """Bytes of records on disk."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size
 
     def update_config(self, config: LogConfig) -> None:
         """Work with another configuration from now on."""
         self.config = config
-        for segment in self._segments:
-            segment.config = config
+        self._segments.update_config(config)
 
     # -- writing
 
@@ -242,29 +241,10 @@ class PartitionLog:
                     )
                 self.producers.check(info)
         append_time = now_ms if self.config.stamps_on_append else -1
-        next_offset = self.log_end_offset
-        for index, arrived in enumerate(infos):
-            stamps = append_time >= 0 and not arrived.is_control
-            info = infos[index] = arrived._replace(
-                base_offset=next_offset,
-                partition_leader_epoch=leader_epoch,
-                max_timestamp=append_time if stamps else arrived.max_timestamp,
-            )
-            next_offset = info.next_offset
-            if not stamps:
-                patch_batch(buffer, info.position, base_offset=info.base_offset, leader_epoch=leader_epoch)
-                continue
-            patch_batch(
-                buffer,
-                info.position,
-                base_offset=info.base_offset,
-                leader_epoch=leader_epoch,
-                max_timestamp=append_time,
-                timestamp_type=_LOG_APPEND_TIME,
-            )
+        infos = assign_offsets(buffer, infos, self.log_end_offset, leader_epoch=leader_epoch, append_time=append_time)
         self._append(infos, buffer, self._time(now_ms))
         newest = max(info.max_timestamp for info in infos)
-        return AppendInfo(infos[0].base_offset, next_offset - 1, newest, append_time, self.log_start_offset)
+        return AppendInfo(infos[0].base_offset, infos[-1].last_offset, newest, append_time, self.log_start_offset)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int | None = None) -> AppendInfo:
         """Append batches as the leader has them, offsets and epochs included (F10). A partial last one is ignored.
@@ -290,20 +270,15 @@ class PartitionLog:
         return AppendInfo(infos[0].base_offset, expected - 1, newest, -1, self.log_start_offset)
 
     def _append(self, infos: list[BatchInfo], data: Buffer, now_ms: int) -> None:
-        first, last = infos[0].base_offset, infos[-1].last_offset
         with self._disk("append"):
             if self.active_segment.should_roll(
                 incoming_bytes=len(data),
                 max_timestamp=max(info.max_timestamp for info in infos),
-                last_offset=last,
+                last_offset=infos[-1].last_offset,
                 now_ms=now_ms,
             ):
-                self._roll(first, now_ms)
-            segment = self.active_segment
-            position = segment.size
-            segment.append(infos, data)
-        self._hint(first, segment.base_offset, position)
-        self.log_end_offset = last + 1
+                self._roll(infos[0].base_offset, now_ms)
+            self._segments.append(infos, data)
         for info in infos:
             self.leader_epochs.assign(info.partition_leader_epoch, info.base_offset)
             if info.producer_id >= 0:
@@ -324,15 +299,10 @@ class PartitionLog:
             self._roll(self.log_end_offset, now_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
-        old = self.active_segment
-        if base_offset == old.base_offset:
-            return
-        old.seal()
-        self._take_snapshot()
-        segment = LogSegment(self._files, self.directory, base_offset, self.config, new=True, now_ms=now_ms)
-        self._segments.append(segment)
-        self._bases.append(base_offset)
-        self._names_unsynced = True
+        if base_offset != self.active_segment.base_offset:
+            self._take_snapshot()
+            self._segments.roll(base_offset, now_ms)
+            self._names_unsynced = True
 
     def _take_snapshot(self) -> None:
         path = f"{self.directory}/{offset_file_name(self.log_end_offset, SNAPSHOT_SUFFIX)}"
@@ -368,9 +338,8 @@ class PartitionLog:
         if self.recovery_point >= end:
             return None
         with self._disk("flush"):
-            segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active_segment)]
             self.leader_epochs.write()
-            syncs = [segment.begin_sync() for segment in segments]
+            segments, syncs = self._segments.begin_sync(sealed_only=sealed_only)
         if self.leader_epochs.unsynced:
             syncs.append(partial(sync_path, self._storage, self.leader_epochs.path))
             self._names_unsynced = True
@@ -426,39 +395,22 @@ class PartitionLog:
             )
         bound = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
         with self._disk("read"):
-            for segment in self._segments[self._segment_index(offset) :]:
-                if offset >= bound or segment.base_offset >= bound:
-                    break
-                found = segment.read(
-                    offset,
-                    max_bytes,
-                    up_to_offset=bound if bound < self.log_end_offset else None,
-                    at_least_one=min_one_batch,
-                    hint=self._hinted(offset, segment),
-                )
-                if found is not None:
-                    if found.next_offset is not None:
-                        self._hint(found.next_offset, segment.base_offset, found.next_position)
-                    return ReadResult(found.data, segment.base_offset, found.position)
-        return ReadResult(b"")
+            found = self._segments.read(offset, max_bytes, up_to_offset=bound, at_least_one=min_one_batch)
+        if found is None:
+            return ReadResult(b"")
+        base_offset, part = found
+        return ReadResult(part.data, base_offset, part.position)
 
     def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
-        """About how many bytes a read from ``start_offset`` up to ``end_offset`` would find, at most ``limit``."""
-        end_offset = min(end_offset, self.log_end_offset)
-        total = 0
+        """About how many bytes a read from ``start_offset`` up to ``end_offset`` would find, at most ``limit``.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
         if start_offset < self.log_start_offset:
             return 0
         with self._disk("read"):
-            for segment in self._segments[self._segment_index(start_offset) :]:
-                if segment.base_offset >= end_offset or total >= limit:
-                    break
-                start = self._hinted(start_offset, segment)
-                if start is None:
-                    place = segment.find(start_offset)
-                    start = place.position if place is not None else segment.size
-                last = segment.find(end_offset) if end_offset < self.log_end_offset else None
-                total += (last.position if last is not None else segment.size) - start
-        return max(0, min(total, limit))
+            return self._segments.bytes_between(start_offset, min(end_offset, self.log_end_offset), limit)
 
     def offset_for_timestamp(self, timestamp: int, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
         """The first record at or after ``timestamp`` (ms): its offset, timestamp and leader epoch; None if none.
@@ -470,7 +422,7 @@ class PartitionLog:
         self._check_open()
         end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
         with self._disk("look-up by time"):
-            return timestamps.first_at_or_after(self._segments, timestamp, self.log_start_offset, end)
+            return timestamps.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
 
     def offset_of_max_timestamp(self, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
         """The first record with the largest timestamp: its offset, timestamp and leader epoch; None if none.
@@ -482,19 +434,7 @@ class PartitionLog:
         self._check_open()
         end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
         with self._disk("look-up by time"):
-            return timestamps.first_with_largest(self._segments, self.log_start_offset, end)
-
-    def _segment_index(self, offset: int) -> int:
-        return max(0, bisect_right(self._bases, offset) - 1)
-
-    def _hint(self, offset: int, segment_base: int, position: int) -> None:
-        if len(self._hints) >= _MAX_HINTS:
-            del self._hints[next(iter(self._hints))]
-        self._hints[offset] = (segment_base, position)
-
-    def _hinted(self, offset: int, segment: LogSegment) -> int | None:
-        base, position = self._hints.get(offset, (-1, -1))
-        return position if base == segment.base_offset and position < segment.size else None
+            return timestamps.first_with_largest(self.segments, self.log_start_offset, end)
 
     # -- cutting
 
@@ -511,13 +451,8 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
         with self._disk("truncation"):
-            place = self._segments[self._segment_index(offset)].find(offset)
-            self._prepare_cut(offset if place is None else min(offset, place.base_offset))
-            self._hints.clear()
-            while self.active_segment.base_offset > offset:
-                self._drop_last_segment()
-            self.active_segment.truncate_to(offset)
-            self.log_end_offset = self.active_segment.next_offset()
+            self._prepare_cut(self._segments.batch_start(offset))
+            self._segments.truncate_to(offset)
             self._after_cut(self._time(now_ms))
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int | None = None) -> None:
@@ -532,12 +467,8 @@ class PartitionLog:
 
     def _start_afresh(self, offset: int, now_ms: int) -> None:
         self._prepare_cut(min(offset, self.log_start_offset))
-        self._hints.clear()
-        for segment in self._segments:
-            self._remove_files(segment.mark_deleted())
-        self._segments = [LogSegment(self._files, self.directory, offset, self.config, new=True, now_ms=now_ms)]
-        self._bases = [offset]
-        self.log_start_offset = self.log_end_offset = offset
+        self._segments.start_afresh(offset, now_ms)
+        self.log_start_offset = offset
         self._after_cut(now_ms)
         self.recovery_point = offset
 
@@ -549,18 +480,8 @@ class PartitionLog:
         if self._before_cut is not None:
             self._before_cut()
 
-    def _drop_last_segment(self) -> None:
-        segment = self._segments.pop()
-        self._bases.pop()
-        self._remove_files(segment.mark_deleted())
-
-    def _remove_files(self, paths: list[str]) -> None:
-        for path in paths:
-            self._storage.remove(path)
-
     def _after_cut(self, now_ms: int) -> None:
         """Make the rest agree with the shorter log, durably."""
-        self.active_segment.sync()
         for offset in snapshot_offsets(self._storage, self.directory):
             if offset > self.log_end_offset:
                 self._storage.remove(f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}")
@@ -574,7 +495,7 @@ class PartitionLog:
         self.producers = load_producers(
             self._storage,
             self.directory,
-            self._segments,
+            self.segments,
             log_end_offset=self.log_end_offset,
             now_ms=now_ms,
             expiration_ms=self._producer_expiration_ms,
@@ -607,46 +528,29 @@ class PartitionLog:
         """
         self._check_open()
         with self._disk("retention"):
-            self._remove_doomed(now_ms)
+            self._segments.remove_doomed(now_ms)
             end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
-            count = self._count_expired(now_ms, end)
+            count = count_expired(
+                self._segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                up_to_offset=end,
+                now_ms=now_ms,
+            )
             if not count:
                 return 0
             if count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
-            for segment in self._segments[:count]:
-                paths = segment.mark_deleted()
-                snapshot = f"{self.directory}/{offset_file_name(segment.base_offset, SNAPSHOT_SUFFIX)}"
+            for base_offset in self._segments.drop_oldest(
+                count, remove_at_ms=now_ms + self.config.file_delete_delay_ms
+            ):
+                snapshot = f"{self.directory}/{offset_file_name(base_offset, SNAPSHOT_SUFFIX)}"
                 if self._storage.exists(snapshot):
                     self._storage.remove(snapshot)
-                self._doomed.append((now_ms + self.config.file_delete_delay_ms, paths))
-            del self._segments[:count], self._bases[:count]
-            self.advance_log_start_offset(self._bases[0])
-            self._remove_doomed(now_ms)
+            self.advance_log_start_offset(self._segments[0].base_offset)
+            self._segments.remove_doomed(now_ms)
         self.producers.expire(now_ms, self._producer_expiration_ms)
         return count
-
-    def _count_expired(self, now_ms: int, end: int) -> int:
-        """How many segments from the oldest on are to be dropped (F23)."""
-        excess = self.size - self.config.retention_bytes if self.config.retention_bytes >= 0 else -1
-        count = 0
-        for index, segment in enumerate(self._segments):
-            is_last = index + 1 == len(self._segments)
-            next_base = self.log_end_offset if is_last else self._bases[index + 1]
-            if next_base > end or (is_last and not segment.size):
-                break
-            by_start = not is_last and next_base <= self.log_start_offset
-            by_size = self.config.deletes and excess >= segment.size
-            by_time = self.config.deletes and 0 <= self.config.retention_ms < now_ms - segment.max_timestamp
-            if not (by_start or by_size or (by_time and segment.max_timestamp >= 0)):
-                break
-            excess -= segment.size
-            count += 1
-        return count
-
-    def _remove_doomed(self, now_ms: int) -> None:
-        while self._doomed and self._doomed[0][0] <= now_ms:
-            self._remove_files(self._doomed.pop(0)[1])
 
     # -- end of life
 
@@ -683,15 +587,13 @@ class PartitionLog:
     def abandon(self) -> None:
         """Close the files without writing anything."""
         self._closed = True
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
 
     def moved_to(self, directory: str) -> None:
         """The directory was renamed."""
         self.directory = directory
         self.leader_epochs.moved_to(directory)
-        for segment in self._segments:
-            segment.moved_to(directory)
+        self._segments.moved_to(directory)
 
     def delete(self) -> None:
         """Remove the log with all its files, at once (F26).

@@ -7,6 +7,7 @@ to its end: its indexes are made anew, and at the first bad batch the log ends, 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from triokafka.broker_stub.log.config import LogConfig
@@ -157,7 +158,7 @@ def _recover(
 def load_producers(
     storage: Storage,
     directory: str,
-    segments: list[LogSegment],
+    segments: Sequence[LogSegment],
     *,
     log_end_offset: int,
     now_ms: int,

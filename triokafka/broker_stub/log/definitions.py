@@ -1,0 +1,413 @@
+"""The configuration of a topic's logs: one table with Kafka's names, types, defaults, limits and words.
+
+`DEFINITIONS` is that table. Parsing, validation and what DescribeConfigs shows all come from it. Topic keys are Kafka's
+dotted ones (``retention.ms``); most have a broker-wide key that gives the default (``log.retention.ms``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import Any, Final
+
+from triokafka.errors import InvalidConfigurationError
+
+_MAX_LONG: Final = 2**63 - 1
+_MAX_INT: Final = 2**31 - 1
+_DAY_MS: Final = 86_400_000
+
+
+class ConfigType(IntEnum):
+    """Kinds of values, with the numbers of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDefinition:
+    """One key: what it is called, what it may hold, what it holds when nobody says.
+
+    Args:
+        name: Kafka's dotted name.
+        default: the value, parsed.
+        doc: what it does, in a sentence or two.
+        check: returns what is wrong with a parsed value, or an empty string.
+        broker_keys: keys of the broker that give the default, the strongest first, each with the factor that turns its
+            unit into this key's.
+        internal: accepted but not listed.
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    check: Callable[[Any], str] = field(default=lambda value: "")
+    broker_keys: tuple[tuple[str, int], ...] = ()
+    internal: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The name in Python."""
+        return self.name.replace(".", "_")
+
+    def parse(self, text: str | None) -> Any:
+        """The value of ``text``. Raises `InvalidConfigurationError` with a sentence that names key, value and limit."""
+        if text is None:
+            raise InvalidConfigurationError(f"{self.name} needs a value, it got none")
+        value = self._convert(text.strip())
+        problem = self.check(value)
+        if problem:
+            raise InvalidConfigurationError(f"Invalid value {text} for configuration {self.name}: {problem}")
+        return value
+
+    def _convert(self, text: str) -> Any:
+        bad = f"Invalid value {text} for configuration {self.name}: not a {self.type.name.lower()}"
+        try:
+            match self.type:
+                case ConfigType.BOOLEAN:
+                    return {"true": True, "false": False}[text.lower()]
+                case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
+                    value = int(text)
+                    limit = {ConfigType.INT: _MAX_INT, ConfigType.SHORT: 2**15 - 1}.get(self.type, _MAX_LONG)
+                    if not -limit - 1 <= value <= limit:
+                        raise InvalidConfigurationError(f"{bad} (it does not fit)")
+                    return value
+                case ConfigType.DOUBLE:
+                    return float(text)
+                case ConfigType.LIST:
+                    return tuple(part.strip() for part in text.split(",") if part.strip())
+                case _:
+                    return text
+        except (ValueError, KeyError):
+            raise InvalidConfigurationError(bad) from None
+
+    def format(self, value: Any) -> str:
+        """The text that `parse` turns into ``value``."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+
+def between(low: float | None = None, high: float | None = None) -> Callable[[Any], str]:
+    """A check that a number is in a closed range; None leaves that side open."""
+
+    def check(value: Any) -> str:
+        if low is not None and value < low:
+            return f"Value must be at least {low}"
+        if high is not None and value > high:
+            return f"Value must be no more than {high}"
+        return ""
+
+    return check
+
+
+def one_of(*allowed: str) -> Callable[[Any], str]:
+    """A check that a text, or every item of a list, is one of ``allowed``."""
+
+    def check(value: Any) -> str:
+        wrong = [item for item in (value if isinstance(value, tuple) else (value,)) if item not in allowed]
+        return f"must be one of {', '.join(allowed)}" if wrong else ""
+
+    return check
+
+
+def _cleanup_policy(value: tuple[str, ...]) -> str:
+    return one_of("compact", "delete")(value) or ("" if len(set(value)) == len(value) else "names a policy twice")
+
+
+def _throttled(value: tuple[str, ...]) -> str:
+    wrong = [item for item in value if item != "*" and not all(part.isdigit() for part in item.split(":"))]
+    return "must be * or a list of partition:broker pairs" if wrong else ""
+
+
+_T = ConfigType
+
+DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
+    definition.name: definition
+    for definition in (
+        ConfigDefinition(
+            "cleanup.policy",
+            _T.LIST,
+            ("delete",),
+            "What happens to old records: 'delete' drops whole segments by age and size, 'compact' keeps the last "
+            "record of each key; both may be given.",
+            _cleanup_policy,
+            (("log.cleanup.policy", 1),),
+        ),
+        ConfigDefinition(
+            "compression.gzip.level",
+            _T.INT,
+            -1,
+            "The gzip level when the broker compresses; -1 is zlib's default.",
+            lambda value: "" if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9, or -1",
+            (("compression.gzip.level", 1),),
+        ),
+        ConfigDefinition(
+            "compression.lz4.level",
+            _T.INT,
+            9,
+            "The lz4 level when the broker compresses.",
+            between(1, 17),
+            (("compression.lz4.level", 1),),
+        ),
+        ConfigDefinition(
+            "compression.type",
+            _T.STRING,
+            "producer",
+            "The codec in which the topic is kept: 'producer' keeps each batch as it came, 'uncompressed' or a codec's "
+            "name converts batches that came otherwise.",
+            one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+            (("compression.type", 1),),
+        ),
+        ConfigDefinition(
+            "compression.zstd.level",
+            _T.INT,
+            3,
+            "The zstd level when the broker compresses.",
+            between(-131072, 22),
+            (("compression.zstd.level", 1),),
+        ),
+        ConfigDefinition(
+            "delete.retention.ms",
+            _T.LONG,
+            _DAY_MS,
+            "How long compaction keeps tombstones, so that readers who started at the beginning see the deletion.",
+            between(0),
+            (("log.cleaner.delete.retention.ms", 1),),
+        ),
+        ConfigDefinition(
+            "file.delete.delay.ms",
+            _T.LONG,
+            60_000,
+            "How long a segment's files stay after the log has dropped it.",
+            between(0),
+            (("log.segment.delete.delay.ms", 1),),
+        ),
+        ConfigDefinition(
+            "flush.messages",
+            _T.LONG,
+            _MAX_LONG,
+            "Sync the log after this many records. By default the operating system decides.",
+            between(1),
+            (("log.flush.interval.messages", 1),),
+        ),
+        ConfigDefinition(
+            "flush.ms",
+            _T.LONG,
+            _MAX_LONG,
+            "Sync the log when its oldest unsynced record is this old. By default the operating system decides.",
+            between(0),
+            (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+        ),
+        ConfigDefinition(
+            "follower.replication.throttled.replicas",
+            _T.LIST,
+            (),
+            "Replicas whose fetching is throttled on the follower's side: partition:broker pairs, or *.",
+            _throttled,
+        ),
+        ConfigDefinition(
+            "index.interval.bytes",
+            _T.INT,
+            4096,
+            "An entry is added to the indexes after at least this many bytes of records.",
+            between(0),
+            (("log.index.interval.bytes", 1),),
+        ),
+        ConfigDefinition(
+            "internal.segment.bytes",
+            _T.INT,
+            None,
+            "Overrides segment.bytes without its lower limit, for tests.",
+            between(1),
+            internal=True,
+        ),
+        ConfigDefinition(
+            "leader.replication.throttled.replicas",
+            _T.LIST,
+            (),
+            "Replicas whose fetching is throttled on the leader's side: partition:broker pairs, or *.",
+            _throttled,
+        ),
+        ConfigDefinition(
+            "local.retention.bytes", _T.LONG, -2, "Kept for Kafka's tools; tiered storage is not built.", between(-2)
+        ),
+        ConfigDefinition(
+            "local.retention.ms", _T.LONG, -2, "Kept for Kafka's tools; tiered storage is not built.", between(-2)
+        ),
+        ConfigDefinition(
+            "max.compaction.lag.ms",
+            _T.LONG,
+            _MAX_LONG,
+            "A record is compacted at the latest when it is this old.",
+            between(1),
+            (("log.cleaner.max.compaction.lag.ms", 1),),
+        ),
+        ConfigDefinition(
+            "max.message.bytes",
+            _T.INT,
+            1_048_588,
+            "The largest record batch, as it is stored, compressed where it is.",
+            between(0),
+            (("message.max.bytes", 1),),
+        ),
+        ConfigDefinition(
+            "message.timestamp.after.max.ms",
+            _T.LONG,
+            3_600_000,
+            "How far in the future a record's own timestamp may be, by the broker's clock.",
+            between(0),
+            (("log.message.timestamp.after.max.ms", 1),),
+        ),
+        ConfigDefinition(
+            "message.timestamp.before.max.ms",
+            _T.LONG,
+            _MAX_LONG,
+            "How far in the past a record's own timestamp may be, by the broker's clock.",
+            between(0),
+            (("log.message.timestamp.before.max.ms", 1),),
+        ),
+        ConfigDefinition(
+            "message.timestamp.type",
+            _T.STRING,
+            "CreateTime",
+            "Whose time a record carries: the producer's (CreateTime) or the broker's at append (LogAppendTime).",
+            one_of("CreateTime", "LogAppendTime"),
+            (("log.message.timestamp.type", 1),),
+        ),
+        ConfigDefinition(
+            "min.cleanable.dirty.ratio",
+            _T.DOUBLE,
+            0.5,
+            "Compaction starts when this share of the log is not yet compacted.",
+            between(0, 1),
+            (("log.cleaner.min.cleanable.ratio", 1),),
+        ),
+        ConfigDefinition(
+            "min.compaction.lag.ms",
+            _T.LONG,
+            0,
+            "A record is not compacted before it is this old.",
+            between(0),
+            (("log.cleaner.min.compaction.lag.ms", 1),),
+        ),
+        ConfigDefinition(
+            "min.insync.replicas",
+            _T.INT,
+            1,
+            "With acks=all a write needs this many replicas in sync, or it is refused.",
+            between(1),
+            (("min.insync.replicas", 1),),
+        ),
+        ConfigDefinition(
+            "preallocate",
+            _T.BOOLEAN,
+            False,
+            "Reserve the disk space of a new segment at once. Accepted; files here grow as they are written.",
+            broker_keys=(("log.preallocate", 1),),
+        ),
+        ConfigDefinition(
+            "remote.log.copy.disable", _T.BOOLEAN, False, "Kept for Kafka's tools; tiered storage is not built."
+        ),
+        ConfigDefinition(
+            "remote.log.delete.on.disable", _T.BOOLEAN, False, "Kept for Kafka's tools; tiered storage is not built."
+        ),
+        ConfigDefinition(
+            "remote.storage.enable",
+            _T.BOOLEAN,
+            False,
+            "Kept for Kafka's tools; tiered storage is not built.",
+            lambda value: "tiered storage is not built" if value else "",
+        ),
+        ConfigDefinition(
+            "retention.bytes",
+            _T.LONG,
+            -1,
+            "Old segments are dropped while the rest still holds this many bytes; -1 for no limit.",
+            broker_keys=(("log.retention.bytes", 1),),
+        ),
+        ConfigDefinition(
+            "retention.ms",
+            _T.LONG,
+            7 * _DAY_MS,
+            "A segment is dropped when its newest record is older than this; -1 for no limit.",
+            between(-1),
+            (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+        ),
+        ConfigDefinition(
+            "segment.bytes",
+            _T.INT,
+            1_073_741_824,
+            "A segment's largest size. Retention and compaction work on whole segments.",
+            between(1_048_576),
+            (("log.segment.bytes", 1),),
+        ),
+        ConfigDefinition(
+            "segment.index.bytes",
+            _T.INT,
+            10_485_760,
+            "The largest size of an index; a full index rolls the segment.",
+            between(4),
+            (("log.index.size.max.bytes", 1),),
+        ),
+        ConfigDefinition(
+            "segment.jitter.ms",
+            _T.LONG,
+            0,
+            "segment.ms is shortened by up to this much, so that not all segments roll together.",
+            between(0),
+            (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
+        ),
+        ConfigDefinition(
+            "segment.ms",
+            _T.LONG,
+            7 * _DAY_MS,
+            "A segment is closed when its records span this time, also when it is not full.",
+            between(1),
+            (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
+        ),
+        ConfigDefinition(
+            "unclean.leader.election.enable",
+            _T.BOOLEAN,
+            False,
+            "Whether a replica that is not in sync may become leader as a last resort, which loses records.",
+            broker_keys=(("unclean.leader.election.enable", 1),),
+        ),
+    )
+}
+
+
+def parse_topic_config(properties: Mapping[str, str | None]) -> dict[str, Any]:
+    """Parsed values of a topic's configuration, by dotted name.
+
+    Raises:
+        InvalidConfigurationError: an unknown key (with the nearest known one), a value out of its range, or values that
+            contradict each other.
+    """
+    values = {name: definition_of(name).parse(text) for name, text in properties.items()}
+    low, high = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", _MAX_LONG)
+    if low > high:
+        raise InvalidConfigurationError(f"min.compaction.lag.ms ({low}) is above max.compaction.lag.ms ({high})")
+    return values
+
+
+def definition_of(name: str) -> ConfigDefinition:
+    """The definition of a topic configuration key. Raises `InvalidConfigurationError` with the nearest known name."""
+    definition = DEFINITIONS.get(name)
+    if definition is None:
+        near = get_close_matches(name.replace("_", "."), DEFINITIONS, 1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InvalidConfigurationError(f"Unknown topic config name: {name}{hint}")
+    return definition

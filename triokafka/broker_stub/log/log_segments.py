@@ -1,0 +1,212 @@
+"""The segments of one log as one sequence of batches: adding at the end, finding, cutting at both ends.
+
+What the offsets mean (who wrote what, what is committed, what may be read) is `PartitionLog`'s affair. Errors of the
+disk are `OSError`; after one the sequence is still whole, though maybe longer than asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.segment import LogSegment, SegmentRead
+from triokafka.records.batch import BatchInfo
+from triokafka.structs import Buffer
+
+_MAX_HINTS: Final = 64  # places of batches that are likely to be read next
+
+
+class LogSegments:
+    """At least one segment, ascending; the last one, ``active``, is written to.
+
+    ``end_offset`` is the offset after the last batch.
+    """
+
+    def __init__(self, files: OpenFiles, directory: str, config: LogConfig, segments: list[LogSegment]) -> None:
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._hints: dict[int, tuple[int, int]] = {}  # offset: segment base and position of the batch that has it
+        self._doomed: list[tuple[int, list[str]]] = []  # when to remove which renamed files
+        self.end_offset = self.active.next_offset()
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(tuple(self._segments))
+
+    def __getitem__(self, index: int) -> LogSegment:
+        return self._segments[index]
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is written to."""
+        return self._segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self._segments)
+
+    def end_of(self, index: int) -> int:
+        """The offset at which the segment ``index`` ends, and the next one begins."""
+        return self._bases[index + 1] if index + 1 < len(self._bases) else self.end_offset
+
+    def update_config(self, config: LogConfig) -> None:
+        """Work with another configuration from now on."""
+        self._config = config
+        for segment in self._segments:
+            segment.config = config
+
+    # -- adding
+
+    def append(self, batches: Sequence[BatchInfo], data: Buffer) -> None:
+        """Add ``data``, which consists of ``batches``, to the active segment; nothing is added when that fails."""
+        segment = self.active
+        position = segment.size
+        segment.append(batches, data)
+        self.end_offset = batches[-1].next_offset
+        self._hint(batches[0].base_offset, segment.base_offset, position)
+
+    def roll(self, base_offset: int, now_ms: int) -> None:
+        """Go on in a new segment."""
+        self.active.seal()
+        self._add(base_offset, now_ms)
+
+    def _add(self, base_offset: int, now_ms: int) -> None:
+        segment = LogSegment(self._files, self._directory, base_offset, self._config, new=True, now_ms=now_ms)
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+
+    def begin_sync(self, *, sealed_only: bool) -> tuple[list[LogSegment], list[Callable[[], None]]]:
+        """The segments that are to be synced, and what does it; the latter may run in another thread."""
+        segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active)]
+        return segments, [segment.begin_sync() for segment in segments]
+
+    # -- finding
+
+    def from_offset(self, offset: int) -> Sequence[LogSegment]:
+        """The segment that would have ``offset``, and those after it."""
+        return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, at_least_one: bool
+    ) -> tuple[int, SegmentRead] | None:
+        """Whole batches below ``up_to_offset`` out of one segment, with its base offset; None when there are none.
+
+        Segments without anything at or above ``offset`` are passed over: compaction has emptied them (F17).
+        """
+        for segment in self.from_offset(offset):
+            if offset >= up_to_offset or segment.base_offset >= up_to_offset:
+                return None
+            found = segment.read(
+                offset,
+                max_bytes,
+                up_to_offset=up_to_offset if up_to_offset < self.end_offset else None,
+                at_least_one=at_least_one,
+                hint=self._hinted(offset, segment),
+            )
+            if found is not None:
+                if found.next_offset is not None:
+                    self._hint(found.next_offset, segment.base_offset, found.next_position)
+                return segment.base_offset, found
+        return None
+
+    def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
+        """How many bytes the batches from that of ``start_offset`` up to ``end_offset`` have, at most ``limit``."""
+        total = 0
+        for segment in self.from_offset(start_offset):
+            if segment.base_offset >= end_offset or total >= limit:
+                break
+            start = self._hinted(start_offset, segment)
+            if start is None:
+                place = segment.find(start_offset)
+                start = place.position if place is not None else segment.size
+            last = segment.find(end_offset) if end_offset < self.end_offset else None
+            total += (last.position if last is not None else segment.size) - start
+        return max(0, min(total, limit))
+
+    def batch_start(self, offset: int) -> int:
+        """The base offset of the batch that reaches over ``offset``; ``offset`` when it is between batches."""
+        place = self.from_offset(offset)[0].find(offset)
+        return offset if place is None else min(offset, place.base_offset)
+
+    def _hint(self, offset: int, segment_base: int, position: int) -> None:
+        if len(self._hints) >= _MAX_HINTS:
+            del self._hints[next(iter(self._hints))]
+        self._hints[offset] = (segment_base, position)
+
+    def _hinted(self, offset: int, segment: LogSegment) -> int | None:
+        base, position = self._hints.get(offset, (-1, -1))
+        return position if base == segment.base_offset and position < segment.size else None
+
+    # -- cutting
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that has ``offset`` and all after it, durably but for the names of files (F21)."""
+        self._hints.clear()
+        try:
+            while self.active.base_offset > offset:
+                self._remove_files(self.active.mark_deleted())
+                self._segments.pop()
+                self._bases.pop()
+            self.active.truncate_to(offset)
+            self.active.sync()
+        finally:
+            self.end_offset = self.active.next_offset()
+
+    def start_afresh(self, offset: int, now_ms: int) -> None:
+        """Drop everything, and go on at ``offset`` (F22)."""
+        self._hints.clear()
+        doomed, self._segments, self._bases = self._segments, [], []
+        try:
+            while doomed:
+                self._remove_files(doomed[-1].mark_deleted())
+                doomed.pop()
+            self._add(offset, now_ms)
+            self.active.sync()
+        except OSError:
+            if doomed:
+                self._segments, self._bases = doomed, [segment.base_offset for segment in doomed]
+            raise
+        finally:
+            self.end_offset = self.active.next_offset() if self._segments else offset
+
+    def drop_oldest(self, count: int, *, remove_at_ms: int) -> list[int]:
+        """Drop segments at the beginning, and return their base offsets; their files are removed by `remove_doomed`."""
+        dropped = []
+        for _ in range(count):
+            self._doomed.append((remove_at_ms, self._segments[0].mark_deleted()))
+            dropped.append(self._bases[0])
+            del self._segments[0], self._bases[0]
+        return dropped
+
+    def remove_doomed(self, now_ms: int) -> None:
+        """Remove files whose time has come (F24)."""
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            self._remove_files(self._doomed[0][1])
+            del self._doomed[0]
+
+    def _remove_files(self, paths: list[str]) -> None:
+        while paths:
+            self._files.storage.remove(paths[-1])
+            paths.pop()
+
+    # -- end of life
+
+    def close(self) -> None:
+        """Close the files. Writes nothing."""
+        for segment in self._segments:
+            segment.close()
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._directory = directory
+        for segment in self._segments:
+            segment.moved_to(directory)
