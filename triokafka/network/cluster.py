@@ -107,7 +107,14 @@ class NetworkClient:
 
     def _failed(self, error: Exception) -> None:
         logger.error("a background task of the network client failed", exc_info=error)
-        self._failure = error
+        self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Make the client unusable: its owner cannot go on. Whoever waits wakes, and every later call raises."""
+        self._failure = self._failure or error
+        for channel in self._channels.values():
+            if channel.connection is not None:
+                channel.connection.close(KafkaConnectionError(f"the client failed: {error}"))
         self._announce()
         self._metadata_changed.set()
 

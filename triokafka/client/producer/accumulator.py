@@ -386,7 +386,8 @@ class Accumulator:
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self.queues[batch.topic_partition]
         batch.close()
-        queue.batches.remove(batch)
+        if batch in queue.batches:
+            queue.batches.remove(batch)
         if queue.open is batch:
             queue.open = None
         if not queue.batches:

@@ -14,13 +14,14 @@ from triokafka.errors import BufferTimeoutError, MessageSizeTooLargeError
 
 
 class _Waiter:
-    __slots__ = ("buffer", "reserved", "size", "task")
+    __slots__ = ("buffer", "refused", "reserved", "size", "task")
 
     def __init__(self, size: int, task: trio.lowlevel.Task) -> None:
         self.size = size
         self.task = task
         self.reserved = 0
         self.buffer: bytearray | None = None
+        self.refused: Exception | None = None
 
 
 class BufferPool:
@@ -95,11 +96,21 @@ class BufferPool:
 
         with trio.move_on_after(timeout):
             await trio.lowlevel.wait_task_rescheduled(give_up)
+            if waiter.refused is not None:
+                raise waiter.refused
             return waiter.buffer if waiter.buffer is not None else bytearray(size)
         raise BufferTimeoutError(
             f"no {size} bytes of buffer memory within {timeout * 1000:.0f} ms: {self.in_use} of buffer_memory="
             f"{self.total} bytes wait for acknowledgement. Send more slowly, or raise buffer_memory or max_block_ms"
         )
+
+    def refuse_waiters(self, make_error: Callable[[], Exception]) -> None:
+        """Wake everybody who waits, with an error: there will be no more memory for them."""
+        for waiter in self._waiters:
+            self.available += waiter.reserved
+            waiter.refused = make_error()
+            trio.lowlevel.reschedule(waiter.task)
+        self._waiters.clear()
 
     def release(self, buffer: bytearray | None, size: int) -> None:
         """Give back ``size`` bytes. ``buffer`` is kept if it is still of the pooled size, as it was lent."""

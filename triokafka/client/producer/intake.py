@@ -19,6 +19,7 @@ from triokafka.client.producer.partitioner import KeyHash
 from triokafka.client.producer.topic_state import TopicState
 from triokafka.errors import (
     BufferFullError,
+    KafkaError,
     MessageSizeTooLargeError,
     MetadataNotReadyError,
     UnknownTopicOrPartitionError,
@@ -73,7 +74,11 @@ class Intake:
             if not isinstance(topic, str) or not topic:
                 raise TypeError(f"topic={topic!r} is not the name of a topic")
             left = max(0.0, give_up_at - self._world.now())
-            cluster = await self._client.metadata_for([topic], timeout_ms=left * 1000)
+            try:
+                cluster = await self._client.metadata_for([topic], timeout_ms=left * 1000)
+            except KafkaError:
+                self._check_usable()  # the producer's own failure says more than the network client's
+                raise
             self._check_usable()
             known = self._state_of(cluster.topics[topic])
         if partition is not None and partition not in known.partitions:

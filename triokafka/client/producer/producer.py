@@ -30,6 +30,7 @@ from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.metadata import PartitionMetadata
 from triokafka.network.tasks import BackgroundTasks
+from triokafka.records import BatchBuilder
 from triokafka.structs import Buffer
 from triokafka.world import RealWorld, World
 
@@ -71,6 +72,7 @@ class Producer:
             one_in_flight=opts.max_in_flight_requests_per_connection == 1,
             idempotent=opts.idempotent,
         )
+        BatchBuilder(settings.batch_limit, compression=opts.compression_type, level=opts.compression_level)  # refuses
         self._accumulator = Accumulator(
             settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._note_failure
         )
@@ -185,6 +187,8 @@ class Producer:
         self._failure = error
         self._forget_topics()
         self._accumulator.abort(lambda batch: self._failed_error())
+        self._accumulator.pool.refuse_waiters(self._failed_error)
+        self._client.fail(error)
 
     def _failed_error(self) -> KafkaError:
         failure = self._failure

@@ -155,7 +155,11 @@ class Sender:
         acks = self._acks
 
         def done(response: ProduceResponse | None, error: Exception | None) -> None:
-            self._answered(batches, response, error)
+            try:
+                self._answered(batches, response, error)
+            except Exception as bug:
+                # The connection would only log it, and the records would hang until they expire.
+                self._on_fatal(bug)
 
         try:
             topic_ids = {t.name: t.topic_id for t in self._client.cluster.topics.values() if t.topic_id.int}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -713,3 +714,141 @@ async def test_open_batch_takes_records_while_another_send_waits_for_memory() ->
                 await producer.send("orders", b"small too", partition=0)
         await producer.flush()
         assert s.cluster.values("orders", 0) == [b"small", b"small too"]
+
+
+@simulated
+async def test_bug_in_the_sender_fails_what_is_pending_and_every_later_call() -> None:
+    """Nothing hangs, and the body is not cancelled (`client/TRI-1`)."""
+    async with scripted() as s:
+        async with s.producer(linger_ms=1000, batch_size=200, buffer_memory=200, max_block_ms=1e6) as producer:
+            await producer.partitions_for("orders")
+            delivery = await producer.send("orders", b"x" * 100)
+            errors: list[str] = []
+
+            async def expect_failure(topic: str) -> None:
+                with pytest.raises(KafkaError) as caught:
+                    await producer.send(topic, b"x" * 100)
+                errors.append(str(caught.value))
+
+            def broken(now: float) -> float:
+                raise RuntimeError("a bug")
+
+            async with trio.open_nursery() as nursery:
+                producer._sender.step = broken  # type: ignore[method-assign]
+                nursery.start_soon(expect_failure, "orders")  # waits for memory
+                nursery.start_soon(expect_failure, "unknown")  # waits for metadata
+            assert errors == ["a background task of the producer failed: RuntimeError('a bug')"] * 2
+            with pytest.raises(KafkaError, match="a bug"):
+                await delivery
+            with pytest.raises(KafkaError, match="a bug"):
+                await producer.flush()
+            with pytest.raises(KafkaError, match="a bug"):
+                producer.send_nowait("orders", b"y")
+
+
+@simulated
+async def test_bug_in_handling_an_answer_fails_the_producer_instead_of_hanging() -> None:
+    async with scripted() as s, s.producer() as producer:
+
+        def broken(*args: Any) -> None:
+            raise RuntimeError("a bug")
+
+        producer._sender._settle = broken  # type: ignore[method-assign]
+        delivery = await producer.send("orders", b"a")
+        with pytest.raises(KafkaError, match="a bug"):
+            await delivery
+
+
+class _Recorder(triokafka.ProducerInterceptor):
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def on_send(self, record: triokafka.ProducerRecord) -> triokafka.ProducerRecord | None:
+        if record.value == b"drop":
+            return None
+        if record.value == b"raise":
+            raise RuntimeError("a bad interceptor")
+        return dataclasses.replace(record, value=(record.value or b"") + b"!")
+
+    def on_acknowledgement(self, metadata: Any, error: Exception | None) -> None:
+        self.told.append((metadata and metadata.offset, error and type(error).__name__))
+        raise RuntimeError("a bad interceptor")
+
+    def on_send_error(self, record: triokafka.ProducerRecord, error: Exception) -> None:
+        self.told.append((record.value, type(error).__name__))
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+
+@simulated
+async def test_interceptors_change_drop_and_see_records_and_break_nothing() -> None:
+    """(`client/INT-1` to `client/INT-6`)"""
+    recorder = _Recorder()
+    async with scripted() as s:
+        async with s.producer(interceptors=[recorder, recorder], max_request_size=1000) as producer:
+            await (await producer.send("orders", b"a"))
+            await (await producer.send("orders", b"raise"))
+            dropped = await producer.send("orders", b"drop")
+            assert dropped.done
+            assert (await dropped)[:4] == ("orders", -1, -1, -1)
+            with pytest.raises(MessageSizeTooLargeError):
+                await producer.send("orders", b"x" * 2000)
+        assert s.cluster.values("orders") == [b"a!!", b"raise"]
+    assert recorder.told[:4] == [(0, None)] * 2 + [(1, None)] * 2
+    assert [told[1] for told in recorder.told[4:6]] == ["MessageSizeTooLargeError"] * 2
+    assert recorder.told[6:] == ["closed", "closed"]
+
+
+class _ByLength(triokafka.Partitioner):
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, int]] = []
+
+    def partition(self, topic: str, key: Any, value: Any, partitions: Any, available: Any) -> int:
+        return len(value) if len(value) < 50 else 99
+
+    def on_new_batch(self, topic: str, partition: int) -> None:
+        self.batches.append((topic, partition))
+
+
+@simulated
+async def test_users_partitioner_decides_and_is_held_to_what_exists() -> None:
+    """(`client/PART-4`, `client/PART-1`)"""
+    partitioner = _ByLength()
+    async with scripted(orders=4) as s, s.producer(partitioner=partitioner) as producer:
+        assert (await (await producer.send("orders", b"xxx", key=b"k"))).partition == 3
+        assert (await (await producer.send("orders", b"xxx", partition=1))).partition == 1
+        assert partitioner.batches == [("orders", 3), ("orders", 1)]
+        with pytest.raises(ValueError, match="chose partition 99 of 'orders', which has 4"):
+            await producer.send("orders", b"x" * 60)
+
+
+@simulated
+async def test_topic_deleted_while_sending_fails_its_records_and_no_others() -> None:
+    async with scripted(orders=1, other=1) as s:
+        async with s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
+            await (await producer.send("orders", b"a"))
+            del s.cluster.topics["orders"]
+            s.broker.script(ProduceRequest, s.broker.refuse(3))
+            lost = await producer.send("orders", b"b")
+            kept = await producer.send("other", b"c")
+            assert (await kept).offset == 0
+            with pytest.raises(KafkaTimeoutError):
+                await lost
+            assert producer.metrics()["buffer_available_bytes"] == producer.metrics()["buffer_total_bytes"]
+
+
+@simulated
+async def test_memory_stays_bounded_while_the_broker_is_silent_and_nothing_is_lost() -> None:
+    async with scripted() as s:
+        async with s.producer(buffer_memory=20_000, batch_size=1000, request_timeout_ms=5000, linger_ms=0) as producer:
+            await (await producer.send("orders", b"warm"))
+            s.broker.script(ProduceRequest, *[SILENCE] * 3)
+            with trio.move_on_after(12):
+                for i in range(10_000):
+                    await producer.send("orders", b"%06d" % i + b"x" * 100)
+            assert producer._accumulator.pool.in_use <= 20_000
+            sent = producer.metrics()["record_send_total"]
+        values = [value[:6] for value in s.cluster.values("orders")[1:] if value]
+        assert values == [b"%06d" % i for i in range(len(values))]
+        assert len(values) >= sent - 1
