@@ -154,7 +154,7 @@ async def delete(admin: triokafka.AdminClient, topic: str) -> None:
     await admin.delete_topics([topic])
 
     async def is_gone() -> bool:
-        return topic not in await admin.list_topics()
+        return topic not in {listing.name for listing in await admin.list_topics()}
 
     await eventually(is_gone)
     with pytest.raises(UnknownTopicOrPartitionError):
