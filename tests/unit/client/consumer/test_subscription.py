@@ -1,0 +1,161 @@
+"""Subscription, assignment and positions, as a plain object."""
+
+from __future__ import annotations
+
+import pytest
+
+from triokafka.client.consumer.subscription import EARLIEST, LATEST, Mode, SubscriptionState
+from triokafka.errors import IllegalStateError
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def assigned(*partitions: TopicPartition) -> SubscriptionState:
+    state = SubscriptionState()
+    state.assign(partitions)
+    return state
+
+
+def test_one_mode_excludes_the_others_until_unsubscribed() -> None:
+    """(`client/SUB-1`, `client/SUB-2`)"""
+    state = SubscriptionState()
+    assert state.subscribe(["t"])
+    assert not state.subscribe(["t"])
+    assert state.subscribe(["u", "t"])
+    for other in (lambda: state.assign([T0]), lambda: state.subscribe_pattern("t.*")):
+        with pytest.raises(IllegalStateError, match="unsubscribe"):
+            other()
+    state.unsubscribe()
+    assert state.mode is Mode.NONE
+    state.assign([T0])
+    with pytest.raises(IllegalStateError, match="assigned by hand"):
+        state.subscribe(["t"])
+
+
+def test_no_topics_is_an_error_at_this_level() -> None:
+    """(`client/SUB-3`)"""
+    with pytest.raises(ValueError, match="at least one topic"):
+        SubscriptionState().subscribe([])
+
+
+def test_a_new_subscription_keeps_the_assignment_until_the_group_changes_it() -> None:
+    """(`client/SUB-4`, `client/MOD-21`)"""
+    state = SubscriptionState()
+    state.subscribe(["t"])
+    state.assign_from_group([T0, T1], keep=False)
+    state.subscribe(["u"])
+    assert state.assignment == (T0, T1)
+
+
+def test_patterns_match_whole_names_and_pass_over_internal_topics() -> None:
+    """(`client/SUB-5`, `client/CO-8`)"""
+    state = SubscriptionState()
+    state.subscribe_pattern("t.*|__.*")
+    assert state.match(["t1", "at1", "__consumer_offsets", "__mine"])
+    assert state.topics == ("__mine", "t1")
+    assert not state.match(["__mine", "t1", "x"])
+    everything = SubscriptionState(exclude_internal_topics=False)
+    everything.subscribe_pattern(".*")
+    everything.match(["__consumer_offsets"])
+    assert everything.topics == ("__consumer_offsets",)
+
+
+def test_assigning_by_hand_keeps_the_state_of_partitions_in_both() -> None:
+    """(`client/SUB-6`)"""
+    state = assigned(T0, T1)
+    state.seek(T0, 5)
+    state.seek(T1, 7)
+    state.assign([T1, U0])
+    assert state.assignment == (T1, U0)
+    assert (state.state(T1).position, state.state(U0).position) == (7, None)
+
+
+def test_an_eager_assignment_starts_blank_and_a_cooperative_one_keeps() -> None:
+    """(`client/SUB-10`, `client/GRP-21`)"""
+    state = SubscriptionState()
+    state.subscribe(["t"])
+    state.assign_from_group([T0], keep=False)
+    state.seek(T0, 5)
+    state.pause([T0])
+    state.assign_from_group([T0, T1], keep=True)
+    assert (state.state(T0).position, state.paused) == (5, (T0,))
+    state.assign_from_group([T0, T1], keep=False)
+    assert (state.state(T0).position, state.paused) == (None, ())
+
+
+def test_the_group_cannot_assign_what_was_not_subscribed() -> None:
+    """(`client/SUB-10`)"""
+    state = SubscriptionState()
+    state.subscribe(["t"])
+    state.assign_from_group([T0], keep=False)
+    with pytest.raises(IllegalStateError, match="'u'"):
+        state.assign_from_group([T0, U0], keep=False)
+    assert state.assignment == (T0,)
+
+
+def test_a_reset_takes_the_position_and_a_seek_ends_the_reset() -> None:
+    """(`client/SUB-8`, `client/SUB-9`)"""
+    state = assigned(T0)
+    assert state.without_position() == [(T0, state.state(T0).version)]
+    assert not state.state(T0).fetchable
+    state.seek(T0, 5)
+    assert state.state(T0).fetchable
+    state.request_reset(T0, EARLIEST)
+    assert (state.state(T0).position, state.without_position()) == (None, [])
+    [(partition, _, to)] = state.awaiting_reset()
+    assert (partition, to) == (T0, EARLIEST)
+    state.seek(T0, 6)
+    assert state.awaiting_reset() == []
+
+
+def test_a_lookup_that_was_overtaken_changes_nothing() -> None:
+    """(`client/FET-26`)"""
+    state = assigned(T0)
+    state.request_reset(T0, LATEST)
+    [(_, version, _)] = state.awaiting_reset()
+    state.seek(T0, 3)
+    assert not state.resolve(T0, version, 99)
+    assert state.state(T0).position == 3
+    state.assign([])
+    assert not state.resolve(T0, version, 99)
+
+
+def test_what_is_in_hand_is_consumed_but_not_finished() -> None:
+    """(`client/SUB-17`, `client/OFF-9`)"""
+    state = assigned(T0, T1)
+    state.seek(T0, 0)
+    state.hand_out(T0, 10, 4)
+    assert state.consumed() == {T0: OffsetAndMetadata(10, "", 4)}
+    assert state.finished({}) == {T0: OffsetAndMetadata(0)}
+    state.finish_all()
+    assert state.finished({}) == {T0: OffsetAndMetadata(10, "", 4)}
+    assert state.finished({T0: 10}) == {}
+
+
+def test_pausing_needs_all_partitions_to_be_assigned() -> None:
+    """(`client/CON-10`)"""
+    state = assigned(T0)
+    state.seek(T0, 0)
+    with pytest.raises(IllegalStateError, match="t-1"):
+        state.pause([T0, T1])
+    assert state.state(T0).fetchable
+    state.pause([T0])
+    assert not state.state(T0).fetchable
+    state.resume([T0])
+    assert state.state(T0).fetchable
+
+
+def test_a_newer_leader_epoch_asks_for_validation_once() -> None:
+    """(`client/MOD-15`)"""
+    state = assigned(T0)
+    state.seek(T0, 5, 2)
+    state.check_epochs(lambda _: 2)
+    assert state.state(T0).fetchable
+    state.check_epochs(lambda _: 3)
+    assert not state.state(T0).fetchable
+    [(partition, version, epoch)] = state.awaiting_validation()
+    assert (partition, epoch) == (T0, 2)
+    state.validated(T0, version, 3)
+    state.check_epochs(lambda _: 3)
+    assert state.state(T0).fetchable
