@@ -404,6 +404,23 @@ def _clear_nulls(
 
 
 @cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _clear_all(bits: cython.p_uchar, row: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cython.void:
+    while rows and row & 7:
+        _clear_bit(bits, row)
+        row += 1
+        rows -= 1
+    memset(bits + (row >> 3), 0, rows >> 3)
+    row += rows & ~7
+    rows &= 7
+    while rows:
+        _clear_bit(bits, row)
+        row += 1
+        rows -= 1
+
+
+@cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
@@ -484,7 +501,9 @@ class _Binary:
             nulls += fields[_FIELDS * index + 1] == 0
             total += fields[_FIELDS * index + 1]
         total -= rows - nulls
-        if nulls:
+        if nulls == rows:
+            _clear_all(cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.valid.data)), row, rows)
+        elif nulls:
             _clear_nulls(cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.valid.data)), row, rows, fields)
         self.nulls += nulls
         if self.views:
@@ -556,6 +575,7 @@ class ColumnAppender:
     _header_nulls: cython.longlong
     _header_offsets: _Growing
     _header_count: cython.Py_ssize_t
+    _filled: cython.Py_ssize_t
     _header_names: _Binary
     _header_values: _Binary
 
@@ -664,7 +684,7 @@ class ColumnAppender:
                 )
                 index += walked
             if failure == 0 and self._columns & _HEADERS:
-                failure = _check_all_headers(base, fields, ends, records)
+                failure = _check_all_headers(base, fields, ends, records, cython.address(self._filled))
             if failure:
                 raise corrupt_record("", 0, base_offset, index, _REASONS[failure])
             if index == count and p != stop:
@@ -779,7 +799,7 @@ class ColumnAppender:
             cython.address(failure),
         )
         if failure == 0 and ends != cython.NULL:
-            failure = _check_all_headers(base, fields, ends, records)
+            failure = _check_all_headers(base, fields, ends, records, cython.address(self._filled))
         if failure or p != stop:
             return 0
         if appended:
@@ -831,6 +851,14 @@ class ColumnAppender:
         _reserve_valid(self._header_valid, row, rows)
         valid: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self._header_valid.data))
         place: cython.p_uint = cython.cast(cython.p_uint, self._header_offsets.reserve(4 * rows))
+        self._header_offsets.used += 4 * rows
+        if self._filled == 0:
+            _clear_all(valid, row, rows)
+            self._header_nulls += rows
+            for index in range(rows):
+                place[index] = cython.cast(cython.uint, self._header_count)
+            return 0
+        self._filled = 0
         for index in range(rows):
             p = _after_value(base, fields + _FIELDS * index)
             end = base + ends[index]
@@ -852,7 +880,6 @@ class ColumnAppender:
                 self._header_count += 1
                 remaining -= 1
             place[index] = cython.cast(cython.uint, self._header_count)
-        self._header_offsets.used += 4 * rows
         return 0
 
     @cython.cfunc
@@ -913,9 +940,13 @@ def _after_value(base: cython.p_const_uchar, fields: cython.p_uint) -> cython.p_
 @cython.nogil
 @cython.exceptval(check=False)
 def _check_all_headers(
-    base: cython.p_const_uchar, fields: cython.p_uint, ends: cython.p_uint, records: cython.Py_ssize_t
+    base: cython.p_const_uchar,
+    fields: cython.p_uint,
+    ends: cython.p_uint,
+    records: cython.Py_ssize_t,
+    filled: cython.pointer(cython.Py_ssize_t),
 ) -> cython.int:
-    """0 when the headers of all records fit; reading them needs no checks any more."""
+    """0 when the headers of all records fit: reading them needs no checks any more. ``filled`` counts who has any."""
     p: cython.p_const_uchar
     end: cython.p_const_uchar
     raw: cython.ulonglong = 0
@@ -924,6 +955,9 @@ def _check_all_headers(
     for index in range(records):
         p = _after_value(base, fields + _FIELDS * index)
         end = base + ends[index]
+        if end - p == 1 and p[0] == 0:
+            continue
+        filled[0] += 1
         p = read_varint(p, end, 32, cython.address(remaining))
         if p == cython.NULL:
             return _SHORT
