@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class DefaultSource(DataSource):
+class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types here
     """Kafka topics as DataFrames, with the options and columns of Spark's own Kafka connector."""
 
     @classmethod
@@ -32,9 +32,8 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader. A schema of the user's is refused."""
-        from triokafka.spark.reader import TopicReader
-
         from triokafka.spark.options import ReadOptions
+        from triokafka.spark.reader import TopicReader
         from triokafka.spark.schema import check_schema
 
         options = ReadOptions.parse(self._options())

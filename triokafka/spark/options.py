@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
@@ -13,12 +13,14 @@ from triokafka.errors import ConfigurationError
 EARLIEST: Final = -2
 LATEST: Final = -1
 
-_KNOWN: Final = ("subscribe", "startingOffsets", "endingOffsets", "includeHeaders", "kafka.bootstrap.servers")
+_KNOWN: Final = (
+    "subscribe", "startingOffsets", "endingOffsets", "includeHeaders", "failOnDataLoss", "kafka.bootstrap.servers",
+)  # fmt: skip
 _NOT_YET: Final = (
     "assign", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp",
-    "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "minPartitions",
-    "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
 )  # fmt: skip
 _REFUSED_CLIENT: Final = {
     "kafka.key.deserializer": "keys are always read as bytes; decode them with DataFrame operations",
@@ -28,6 +30,9 @@ _REFUSED_CLIENT: Final = {
     "kafka.interceptor.classes": "interceptors of the JVM cannot run here",
     "kafka.group.id": "a batch read belongs to no group",
 }
+
+# Settings of the client that are text even where they look like a number.
+_TEXT_SETTINGS: Final = frozenset(("client_id", "client_rack"))
 
 OffsetBound = int | Mapping[str, Mapping[int, int]]
 """`EARLIEST`, `LATEST`, or an offset for each partition of each topic (which may be one of these as well)."""
@@ -42,7 +47,8 @@ class ReadOptions:
         topics: names, in the order given, each once.
         starting, ending: where each partition's range begins and ends.
         include_headers: whether the ``headers`` column is there.
-        client: further settings of the client, under its own names.
+        client: further settings of the client, under its own names. They may hold passwords, so no repr shows them:
+            Spark can print the local variables of a failed task.
     """
 
     bootstrap_servers: str
@@ -50,7 +56,7 @@ class ReadOptions:
     starting: OffsetBound
     ending: OffsetBound
     include_headers: bool
-    client: Mapping[str, Any]
+    client: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -70,6 +76,11 @@ class ReadOptions:
         topics = tuple(dict.fromkeys(name.strip() for name in given.get("subscribe", "").split(",") if name.strip()))
         if not topics:
             raise ConfigurationError("Option 'subscribe' must name at least one topic, as in 'orders,payments'")
+        if not _flag("failOnDataLoss", given.get("failondataloss", "true")):
+            raise ConfigurationError(
+                "Option 'failOnDataLoss' can only be 'true' in format 'triokafka': deleted offsets fail the read"
+            )
+        _check_client(servers, client)
         return cls(
             bootstrap_servers=servers,
             topics=topics,
@@ -89,11 +100,24 @@ def _client_settings(given: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigurationError(
                 f"Kafka option '{name.removeprefix('kafka.')}' is not supported: {_REFUSED_CLIENT[name]}"
             )
-        settings[name.removeprefix("kafka.").replace(".", "_")] = _value(value)
+        setting = name.removeprefix("kafka.").replace(".", "_")
+        settings[setting] = _value(setting, value)
     return settings
 
 
-def _value(text: str) -> Any:
+def _check_client(servers: str, settings: Mapping[str, Any]) -> None:
+    """Let the client look at its settings now, so that a wrong one fails ``load()`` and not the first query."""
+    import triokafka
+
+    try:
+        triokafka.RangeReader({}, bootstrap_servers=servers, **settings)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"A 'kafka.' option cannot be used: {error}") from None
+
+
+def _value(setting: str, text: str) -> Any:
+    if setting in _TEXT_SETTINGS:
+        return text
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
@@ -132,7 +156,7 @@ def _bound(name: str, text: str, topics: tuple[str, ...], word_value: int, refus
         raise ConfigurationError(f"{side} offset can't be {word[refused]} for batch queries on Kafka")
     try:
         parsed = json.loads(cleaned)
-        offsets = {str(topic): {int(p): int(o) for p, o in parts.items()} for topic, parts in parsed.items()}
+        offsets = {topic: {int(p): _whole(o) for p, o in parts.items()} for topic, parts in parsed.items()}
     except (ValueError, AttributeError, TypeError):
         raise ConfigurationError(
             f'Option \'{name}\' expects {word[word_value]} or JSON like {{"topic": {{"0": 23, "1": -2}}}}, got {text}'
@@ -145,9 +169,16 @@ def _bound(name: str, text: str, topics: tuple[str, ...], word_value: int, refus
     for topic, partitions in offsets.items():
         for partition, offset in partitions.items():
             if offset == refused:
+                what = "startingOffsets" if refused == LATEST else "ending offset"
                 raise ConfigurationError(
-                    f"{name} for {topic}-{partition} can't be {word[refused]} for batch queries on Kafka"
+                    f"{what} for {topic}-{partition} can't be {word[refused]} for batch queries on Kafka"
                 )
             if offset < EARLIEST:
                 raise ConfigurationError(f"{name} for {topic}-{partition} is {offset}, which is no offset")
     return offsets
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no offset")
+    return value

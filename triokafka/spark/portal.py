@@ -1,0 +1,102 @@
+"""A Trio loop beside Spark's blocking code: one thread in each process, for the life of the process.
+
+Spark calls a reader from the main thread of a Python worker, which it keeps for many tasks. The loop lives as long, and
+every read is one task in it.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeVar
+
+import trio
+
+from triokafka.errors import IllegalStateError
+
+T = TypeVar("T")
+
+_END: Final = object()
+_portals: Final[dict[int, Portal]] = {}
+_lock: Final = threading.Lock()
+
+
+def portal() -> Portal:
+    """The portal of this process; a forked child gets one of its own."""
+    with _lock:
+        found = _portals.get(os.getpid())
+        if found is None or not found.alive:
+            found = _portals[os.getpid()] = Portal()
+        return found
+
+
+class Portal:
+    """Runs asynchronous work for threads outside of Trio. Its thread is a daemon: it does not keep a process alive."""
+
+    def __init__(self) -> None:
+        started: queue.SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.Nursery]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=trio.run, args=(_serve, started), name="triokafka spark", daemon=True)
+        self._thread.start()
+        self._token, self._nursery = started.get()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its loop still runs."""
+        return self._thread.is_alive()
+
+    def call(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work`` in the loop, wait for its end, and give back what it returned or raised."""
+        return trio.from_thread.run(work, trio_token=self._token)
+
+    def iterate(
+        self, make: Callable[[], AbstractAsyncContextManager[AsyncIterator[T]]], *, ahead: int = 2
+    ) -> Iterator[T]:
+        """The items of an asynchronous iteration, worked out in the loop while the caller uses the ones before.
+
+        At most ``ahead`` items wait for the caller. An error of the iteration is raised after the items before it. The
+        iteration is cancelled when the returned iterator is closed, or garbage collected.
+        """
+        handed: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        room = trio.Semaphore(ahead)
+        scope = trio.CancelScope()
+
+        async def pump() -> None:
+            outcome: Any = IllegalStateError("the loop that reads has ended")
+            try:
+                with scope:
+                    async with make() as items:
+                        async for item in items:
+                            await room.acquire()
+                            handed.put(item)
+                outcome = _END
+            except Exception as error:
+                outcome = error
+            finally:
+                # Also when the whole loop is torn down: a caller must never wait for nobody.
+                handed.put(outcome)
+
+        self._token.run_sync_soon(self._nursery.start_soon, pump)
+        try:
+            while True:
+                item = handed.get()
+                if item is _END:
+                    return
+                if isinstance(item, Exception):
+                    raise item
+                self._token.run_sync_soon(room.release)
+                yield item
+        finally:
+            # Only told, never waited for: the garbage collector may get here in the loop's own thread.
+            try:
+                self._token.run_sync_soon(scope.cancel)
+            except trio.RunFinishedError:
+                pass
+
+
+async def _serve(started: queue.SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.Nursery]]) -> None:
+    async with trio.open_nursery() as nursery:
+        started.put((trio.lowlevel.current_trio_token(), nursery))
+        await trio.sleep_forever()
