@@ -1,0 +1,284 @@
+"""Claims about the partitions of a broker, with followers that are only played (`broker-log/L`, `M`, `cluster/RM`)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+import trio
+
+from tests.unit.broker_stub.replica.logs import NODE, batch
+from triokafka import errors
+from triokafka.broker_stub.controller.delta import MetadataDelta
+from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
+from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.purgatory.delayed_operation import Expirer
+from triokafka.broker_stub.replica.delayed import AppendOutcome
+from triokafka.broker_stub.replica.fetch_session import WantedPartition
+from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.broker_stub.replica.replica_manager import FetchParameters, ReplicaManager
+from triokafka.structs import TopicPartition
+from triokafka.world import RealWorld
+from triokafka.world_memory import DiskFault, MemoryStorage
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+CONSUMER = FetchParameters(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=10**6, read_committed=False)
+TIMED_OUT = errors.RequestTimedOutError.code
+
+
+def topic(
+    name: str,
+    *,
+    replicas: tuple[int, ...] = (NODE,),
+    isr: tuple[int, ...] | None = None,
+    leader: int = NODE,
+    epoch: int = 0,
+    topic_id: int = 0,
+) -> TopicImage:
+    """A topic of one partition."""
+    state = PartitionImage(0, replicas, replicas if isr is None else isr, leader, epoch, epoch)
+    return TopicImage(name, UUID(int=topic_id or 1 + ord(name[0])), {0: state})
+
+
+class Bench:
+    """A replica manager that is told of images."""
+
+    def __init__(self) -> None:
+        self.world = RealWorld()
+        self.storage = MemoryStorage(crashable=False)
+        self.world.storage = self.storage
+        self.logs = LogManager(self.world, ["/data"])
+        self.logs.start()
+        self.replicas = ReplicaManager(NODE, self.logs, self.world)
+        self.rose: list[tuple[TopicPartition, int]] = []
+        self.replicas.on_high_watermark(lambda key, offset: self.rose.append((key, offset)))
+        self._image = MetadataImage()
+
+    def become(self, *topics: TopicImage, configs: Mapping[str, Mapping[str, str]] | None = None) -> list[str]:
+        """The image is now this; returns the role changes as text."""
+        before = self._image
+        self._image = MetadataImage(
+            offset=before.offset + 1,
+            topics={t.name: t for t in topics},
+            topics_by_id={t.topic_id: t for t in topics},
+            configs={(int(ResourceType.TOPIC), name): values for name, values in (configs or {}).items()},
+        )
+        delta = MetadataDelta(before)
+        delta._image = self._image
+        delta._partitions = {t.topic_id: dict(t.partitions) for t in topics}
+        delta._deleted = {i: t for i, t in before.topics_by_id.items() if i not in self._image.topics_by_id}
+        delta.changed_configs = set(self._image.configs) | set(before.configs)
+        changes = self.replicas.apply(delta, self._image)
+        return [f"{change.topic_partition} {'leads' if change.leads else 'does not lead'}" for change in changes]
+
+    def append(self, *keys: TopicPartition, acks: int = -1) -> dict[TopicPartition, AppendOutcome]:
+        """Append one record to each."""
+        return self.replicas.append({key: batch(b"v") for key in keys}, required_acks=acks)
+
+    def read(
+        self, key: TopicPartition, offset: int, parameters: FetchParameters = CONSUMER
+    ) -> tuple[ReadOutcome, int, bool]:
+        """Read one partition."""
+        outcomes, size, urgent = self.replicas.read([(key, wanted(key, offset))], parameters)
+        return outcomes[key], size, urgent
+
+    def follower_fetches(self, key: TopicPartition, offset: int, replica: int = 2) -> ReadOutcome:
+        """A follower asks for an offset."""
+        return self.read(key, offset, replace(CONSUMER, replica_id=replica))[0]
+
+
+def wanted(key: TopicPartition, offset: int) -> WantedPartition:
+    """A request for one partition."""
+    return WantedPartition(key.topic, key.partition, offset, 10**6)
+
+
+@asynccontextmanager
+async def expiring(bench: Bench) -> AsyncIterator[None]:
+    """The purgatories' clocks run."""
+    async with trio.open_nursery() as nursery:
+        for purgatory in (bench.replicas.produce_purgatory, bench.replicas.fetch_purgatory):
+            nursery.start_soon(Expirer(purgatory, bench.world).run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def test_acks_all_waits_for_every_in_sync_replica() -> None:
+    """A follower that is not in sync is not waited for (`broker-log/L05`, `cluster/PAR-13`)."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 2, 3), isr=(NODE, 2)))
+    outcomes = bench.append(A)
+    operation = bench.replicas.delay_produce(outcomes, 10_000)
+    assert operation is not None and not operation.completed
+    bench.follower_fetches(A, 1, replica=3)
+    bench.follower_fetches(A, 0)
+    assert not operation.completed
+    bench.follower_fetches(A, 1)
+    assert operation.completed
+    assert (outcomes[A].error_code, outcomes[A].base_offset) == (0, 0)
+    assert bench.rose == [(A, 1)]
+    assert bench.replicas.produce_purgatory.delayed == 0
+
+
+async def test_produce_to_this_broker_alone_is_not_parked() -> None:
+    """Nor one that failed everywhere (`broker-log/L02`, `cluster/RM-25`)."""
+    bench = Bench()
+    bench.become(topic("a"))
+    assert bench.replicas.delay_produce(bench.append(A), 10_000) is None
+    assert bench.replicas.delay_produce(bench.append(B), 10_000) is None
+    assert bench.replicas.produce_purgatory.watched == 0
+
+
+async def test_timeout_tells_replicated_partitions_from_those_that_are_not(autojump_clock: object) -> None:
+    """Mixed result; the records stay in the log all the same (`broker-log/L04`)."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 2)), topic("b", replicas=(NODE, 2)))
+    async with expiring(bench):
+        outcomes = bench.append(A, B)
+        operation = bench.replicas.delay_produce(outcomes, 1_000)
+        assert operation is not None
+        bench.follower_fetches(A, 1)
+        await operation.wait()
+    assert [outcomes[key].error_code for key in (A, B)] == [0, TIMED_OUT]
+    assert len(bench.follower_fetches(B, 0).records)
+
+
+async def test_lost_leadership_answers_a_parked_produce_at_once() -> None:
+    """(`broker-log/L05`, `cluster/RM-17`)."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 2)))
+    outcomes = bench.append(A)
+    operation = bench.replicas.delay_produce(outcomes, 10_000)
+    assert bench.become(topic("a", replicas=(NODE, 2), leader=2, epoch=1)) == ["a-0 does not lead"]
+    assert operation is not None and operation.completed
+    assert outcomes[A].error_code == errors.NotLeaderForPartitionError.code
+
+
+async def test_shrunken_in_sync_set_is_told_after_the_append() -> None:
+    """The records are committed, on fewer replicas than the topic wants (`cluster/PAR-21`)."""
+    bench = Bench()
+    config = {"a": {"min.insync.replicas": "2"}}
+    bench.become(topic("a", replicas=(NODE, 2)), configs=config)
+    outcomes = bench.append(A)
+    operation = bench.replicas.delay_produce(outcomes, 10_000)
+    bench.become(topic("a", replicas=(NODE, 2), isr=(NODE,)), configs=config)
+    assert operation is not None and operation.completed
+    assert outcomes[A].error_code == errors.NotEnoughReplicasAfterAppendError.code
+    assert bench.append(A)[A].error_code == errors.NotEnoughReplicasError.code
+
+
+async def test_append_answers_a_waiting_follower_and_its_next_fetch_a_waiting_consumer() -> None:
+    """(`broker-log/M15`)."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 2)))
+    consumer, follower = (
+        bench.replicas.delay_fetch([(A, wanted(A, 0))], replace(CONSUMER, replica_id=replica, max_wait_ms=10_000))
+        for replica in (-1, 2)
+    )
+    assert consumer is not None and follower is not None
+    bench.append(A)
+    assert follower.completed and not consumer.completed
+    assert not len(bench.read(A, 0)[0].records)
+    assert len(bench.follower_fetches(A, 0).records)
+    assert not consumer.completed
+    bench.follower_fetches(A, 1)
+    assert consumer.completed
+    assert len(bench.read(A, 0)[0].records)
+
+
+async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
+    """(`broker-log/M07`, `M12`)."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 2)), topic("b"))
+    operation = bench.replicas.delay_fetch(
+        [(A, wanted(A, 0)), (B, wanted(B, 0))], replace(CONSUMER, max_wait_ms=10_000, min_bytes=10**6)
+    )
+    bench.become(topic("a", replicas=(NODE, 2), leader=2, epoch=1), topic("b"))
+    assert operation is not None and operation.completed
+    outcome, _, urgent = bench.read(A, 0)
+    assert (outcome.error_code, urgent) == (errors.NotLeaderForPartitionError.code, True)
+    assert outcome.leader_hint == (2, 1)
+
+
+async def test_fetch_that_waits_twice_for_the_same_time_is_answered_both_times(autojump_clock: object) -> None:
+    """(`broker-log/K10`)."""
+    bench = Bench()
+    bench.become(topic("a"))
+    async with expiring(bench):
+        for _ in range(3):
+            start = trio.current_time()
+            operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], replace(CONSUMER, max_wait_ms=500))
+            assert operation is not None
+            await operation.wait()
+            assert 0.49 <= trio.current_time() - start <= 0.51
+
+
+async def test_topic_made_again_under_its_name_starts_empty() -> None:
+    """Deletion and creation may come in one change (`broker-log/Z18`)."""
+    bench = Bench()
+    bench.become(topic("a", topic_id=1))
+    bench.append(A)
+    changes = bench.become(topic("a", topic_id=2, epoch=0))
+    assert changes == ["a-0 does not lead", "a-0 leads"]
+    assert bench.replicas.partition(A).log.log_end_offset == 0
+    assert bench.append(A)[A].base_offset == 0
+
+
+async def test_deleted_partition_is_unknown() -> None:
+    """(`cluster/RM-38`)."""
+    bench = Bench()
+    bench.become(topic("a"), topic("b"))
+    bench.become(topic("b"))
+    assert bench.append(A)[A].error_code == errors.UnknownTopicOrPartitionError.code
+    assert bench.append(B)[B].error_code == 0
+    assert bench.logs.get(A) is None
+
+
+async def test_log_that_cannot_be_made_takes_only_its_partition_offline(caplog: pytest.LogCaptureFixture) -> None:
+    """(`cluster/RM-06`, `RM-13`)."""
+    bench = Bench()
+    bench.storage.inject(DiskFault("open", "/data/a-0/*", errno.EIO))
+    bench.become(topic("a"), topic("b"))
+    assert bench.append(A)[A].error_code == errors.KafkaStorageError.code
+    assert bench.read(A, 0)[0].error_code == errors.KafkaStorageError.code
+    assert bench.append(B)[B].error_code == 0
+    assert "offline" in caplog.text
+
+
+async def test_full_disk_fails_the_append_and_nothing_else() -> None:
+    """(`broker-log/Z16`)."""
+    bench = Bench()
+    bench.become(topic("a"))
+    bench.append(A)
+    bench.storage.capacity = 0
+    assert bench.append(A)[A].error_code == errors.KafkaStorageError.code
+    assert len(bench.read(A, 0)[0].records)
+    bench.storage.capacity = None
+    assert bench.append(A)[A].base_offset == 1
+
+
+async def test_changed_configuration_reaches_the_log() -> None:
+    """Also when a topic loses its own (`broker-log/Z07`)."""
+    bench = Bench()
+    bench.become(topic("a"), configs={"a": {"retention.ms": "7"}})
+    assert bench.replicas.partition(A).log.config.retention_ms == 7
+    bench.become(topic("a"))
+    assert bench.replicas.partition(A).log.config.retention_ms == bench.logs.defaults.retention_ms
+
+
+async def test_high_watermark_is_restored_from_its_checkpoint() -> None:
+    """For a partition with a follower that is not heard of yet (`cluster/RM-39`, `RM-40`)."""
+    bench = Bench()
+    state = topic("a", replicas=(NODE, 2))
+    bench.become(state)
+    bench.append(A)
+    bench.follower_fetches(A, 1)
+    bench.append(A)
+    bench.logs.checkpoint_high_watermarks(bench.replicas.high_watermarks())
+    again = ReplicaManager(NODE, bench.logs, bench.world)
+    delta = MetadataDelta.from_nothing(bench._image)
+    again.apply(delta, bench._image)
+    assert again.partition(A).high_watermark == 1
