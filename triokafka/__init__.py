@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
     from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
     from triokafka.client.producer.partitioner import Partitioner
-    from triokafka.client.producer.producer import PartitionStream, Producer
+    from triokafka.client.producer.producer import Producer
+    from triokafka.client.producer.stream import PartitionStream
     from triokafka.client.reader import RangeReader, read_topic
     from triokafka.errors import KafkaError
     from triokafka.records import ConsumerRecord
@@ -41,7 +42,7 @@ _HOMES: Final[dict[str, str]] = {
     "OffsetAndTimestamp": "triokafka.structs",
     "OffsetRange": "triokafka.client.deliveries",
     "PartitionAssignor": "triokafka.assignors",
-    "PartitionStream": "triokafka.client.producer.producer",
+    "PartitionStream": "triokafka.client.producer.stream",
     "Partitioner": "triokafka.client.producer.partitioner",
     "Producer": "triokafka.client.producer.producer",
     "ProducerInterceptor": "triokafka.client.producer.interceptors",

@@ -19,21 +19,20 @@ from triokafka.errors import (
     ConfigurationError,
     KafkaConnectionError,
     KafkaError,
-    KafkaTimeoutError,
     NodeNotReadyError,
-    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
 from triokafka.network.channel import BrokerChannel, ChannelState, check_security
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Completion, Connection, ResponseWaiter
-from triokafka.network.metadata import Cluster, Metadata
+from triokafka.network.metadata import Cluster
+from triokafka.network.metadata_updater import MetadataUpdater
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.network.versions import choose_version
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node
 from triokafka.world import World
@@ -44,7 +43,6 @@ R = TypeVar("R", bound=Response)
 
 _NEVER: Final = float("inf")
 _FIRST_BATCHED_COORDINATOR: Final = 4
-_FIRST_NULL_TOPICS: Final = 1
 
 
 class NetworkClient:
@@ -64,13 +62,17 @@ class NetworkClient:
             raise ConfigurationError("bootstrap_servers is empty: name at least one broker as 'host:port'")
         self.config = config
         self.world = world
-        self.metadata = Metadata(
-            max_age=config.metadata_max_age_ms / 1000,
-            max_idle=config.metadata_max_idle_ms / 1000,
-            backoff=config.retry_backoff_ms / 1000,
-            backoff_max=config.retry_backoff_max_ms / 1000,
-            jitter=lambda: world.random.uniform(0.8, 1.2),
+        self._updater = MetadataUpdater(
+            config,
+            world,
+            ask=self._ask_for_metadata,
+            check_usable=self.check_usable,
+            why_unreachable=self.why_unreachable,
+            on_success=self._metadata_came,
+            on_failure=self._metadata_failed,
+            on_attempt=self._announce,
         )
+        self.metadata = self._updater.metadata
         self._bootstrap = {
             -1 - position: Node(-1 - position, host, port)
             for position, (host, port) in enumerate(config.bootstrap_servers)
@@ -84,15 +86,13 @@ class NetworkClient:
         self._tasks = BackgroundTasks(self._failed)
         self._failure: Exception | None = None
         self._closed = False
-        self._metadata_due = trio.Event()
-        self._metadata_changed = trio.Event()
         self._listeners: list[Callable[[], None]] = []
 
     # ---------------------------------------------------------------- life
 
     async def __aenter__(self) -> Self:
         await self._tasks.open()
-        self._tasks.start(self._keep_metadata, name="kafka metadata")
+        self._tasks.start(self._updater.run, name="kafka metadata")
         return self
 
     async def __aexit__(
@@ -102,7 +102,7 @@ class NetworkClient:
         for channel in self._channels.values():
             if channel.connection is not None:
                 channel.connection.close(ClosedError("the client was closed"))
-        self._metadata_changed.set()
+        self._updater.wake_waiters()
         await self._tasks.close()
 
     def _failed(self, error: Exception) -> None:
@@ -116,7 +116,7 @@ class NetworkClient:
             if channel.connection is not None:
                 channel.connection.close(KafkaConnectionError(f"the client failed: {error}"))
         self._announce()
-        self._metadata_changed.set()
+        self._updater.wake_waiters()
 
     def check_usable(self) -> None:
         """Raise what made this client unusable: `ClosedError`, or the failure of a background task."""
@@ -452,7 +452,6 @@ class NetworkClient:
     def request_metadata_update(self) -> None:
         """Have the metadata refreshed soon; returns at once."""
         self.metadata.request_update()
-        self._metadata_due.set()
 
     async def refresh_metadata(self, *, timeout_ms: float | None = None) -> Cluster:
         """Refresh the metadata and return the new snapshot.
@@ -460,15 +459,7 @@ class NetworkClient:
         Raises:
             KafkaTimeoutError: no broker answered within ``timeout_ms`` (default ``request_timeout_ms``).
         """
-        limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        seen = self.metadata.request_update()
-        self._metadata_due.set()
-        with trio.move_on_after(limit / 1000):
-            while self.metadata.version <= seen:
-                self.check_usable()
-                await self._metadata_changed.wait()
-            return self.metadata.cluster
-        raise KafkaTimeoutError(self._metadata_failure(f"no metadata within {limit:.0f} ms"))
+        return await self._updater.refresh(self.config.request_timeout_ms if timeout_ms is None else timeout_ms)
 
     async def metadata_for(
         self, topics: Iterable[str], *, timeout_ms: float | None = None, wait_for_creation: bool = True
@@ -484,106 +475,25 @@ class NetworkClient:
             UnknownTopicOrPartitionError: the cluster answered, and does not have the topic.
             KafkaTimeoutError: no broker answered.
         """
-        self.check_usable()
-        wanted = list(topics)
-        now = self.world.now()
-        for topic in wanted:
-            if self.metadata.use_topic(topic, now):
-                self._metadata_due.set()
-        if all(topic in self.metadata.topics for topic in wanted):
-            return self.metadata.cluster
         limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        version = self.metadata.version
-        with trio.move_on_after(limit / 1000):
-            while True:
-                self.check_usable()
-                cluster = self.metadata.cluster
-                missing = [topic for topic in wanted if topic not in cluster.topics]
-                if not missing:
-                    return cluster
-                if self.metadata.version > version:
-                    for topic in missing:
-                        error = self.metadata.error_for(topic)
-                        if error is not None and not error.retriable:
-                            raise error
-                        if isinstance(error, UnknownTopicOrPartitionError) and not wait_for_creation:
-                            self.metadata.forget_topic(topic)
-                            raise error
-                now = self.world.now()
-                for topic in missing:
-                    self.metadata.use_topic(topic, now)
-                self.request_metadata_update()
-                await self._metadata_changed.wait()
-        missing = [topic for topic in wanted if topic not in self.metadata.topics]
-        if self.metadata.version > version and self.metadata.last_error is None:
-            names = ", ".join(repr(topic) for topic in missing)
-            for topic in missing:
-                self.metadata.forget_topic(topic)
-            raise UnknownTopicOrPartitionError(
-                f"topic {names} does not exist (waited {limit:.0f} ms). Create it, or check the spelling;"
-                " the broker may not create topics by itself (auto.create.topics.enable)"
-            )
-        raise KafkaTimeoutError(self._metadata_failure(f"no metadata for {missing} within {limit:.0f} ms"))
+        return await self._updater.wait_for(list(topics), limit, wait_for_creation=wait_for_creation)
 
-    def _metadata_failure(self, what: str) -> str:
-        error = self.metadata.last_error
-        return f"{what}; last failure: {error}" if error is not None else f"{what}: {self.why_unreachable()}"
+    async def _ask_for_metadata(
+        self, build: Callable[[int], MetadataRequest], min_version: int | None
+    ) -> MetadataResponse:
+        return await self.send_to_least_loaded(build, api=MetadataRequest, min_version=min_version)
 
-    async def _keep_metadata(self) -> None:
-        while True:
-            wait = self.metadata.time_to_next_update(self.world.now())
-            if wait > 0:
-                if self._metadata_due.is_set():
-                    self._metadata_due = trio.Event()
-                if wait == _NEVER:
-                    await self._metadata_due.wait()
-                elif self.metadata.update_requested:
-                    await trio.sleep(wait)  # backing off: nothing but time helps
-                else:
-                    with trio.move_on_after(wait):
-                        await self._metadata_due.wait()
-                continue
-            await self._refresh()
-            changed, self._metadata_changed = self._metadata_changed, trio.Event()
-            changed.set()
-            self._announce()
+    def _metadata_came(self) -> None:
+        self._use_bootstrap = False
+        self._drop_gone_brokers()
 
-    async def _refresh(self) -> None:
-        now = self.world.now()
-        topics = self.metadata.request_topics(now)
-
-        def build(version: int) -> MetadataRequest:
-            named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
-            if version < _FIRST_NULL_TOPICS:
-                named = named or []  # in version 0 an empty list means all topics
-            return MetadataRequest(topics=named, allow_auto_topic_creation=self.config.allow_auto_create_topics)
-
-        try:
-            response: MetadataResponse = await self.send_to_least_loaded(
-                build,
-                api=MetadataRequest,
-                min_version=None if self.config.allow_auto_create_topics else 4,
-            )
-        except KafkaError as error:
-            logger.debug("metadata refresh failed: %s", error)
-            self.metadata.failed_update(self.world.now(), error)
-            self._rebootstrap_if_stale()
-            return
-        if getattr(response, "error_code", 0):
-            refusal = for_code(response.error_code)("the broker asks to start over")
-            self.metadata.failed_update(self.world.now(), refusal)
-            self._use_bootstrap = True
-            return
-        if self.metadata.update(response, topics, self.world.now()):
-            self._use_bootstrap = False
-            self._drop_gone_brokers()
-
-    def _rebootstrap_if_stale(self) -> None:
-        """Start over when no refresh succeeded for ``metadata_recovery_rebootstrap_trigger_ms`` (KIP-1102)."""
+    def _metadata_failed(self, start_over: bool) -> None:
+        """Start over when a broker asks for it, or no refresh succeeded for long enough (KIP-1102)."""
         last = self.metadata.last_success
         limit = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
-        if self.config.metadata_recovery_strategy == "rebootstrap" and last is not None:
-            self._use_bootstrap = self._use_bootstrap or self.world.now() - last > limit
+        stale = last is not None and self.world.now() - last > limit
+        if self.config.metadata_recovery_strategy == "rebootstrap" and (start_over or stale):
+            self._use_bootstrap = True
 
     def _drop_gone_brokers(self) -> None:
         known = self.metadata.cluster.nodes

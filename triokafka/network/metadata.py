@@ -92,7 +92,7 @@ class Metadata:
     Topics that were not used for ``max_idle`` seconds are forgotten (KIP-526). Two attempts are at least a back-off
     apart, which grows with failures in a row. ``version`` grows with every successful update and only then. A picture
     with an older leader epoch never replaces a newer one. Durations are seconds; ``now`` is the world's monotonic
-    clock; ``jitter`` gives the factor for each back-off.
+    clock; ``jitter`` gives the factor for each back-off; ``on_due`` is called when somebody asks for a refresh.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class Metadata:
         backoff: float,
         backoff_max: float,
         jitter: Callable[[], float],
+        on_due: Callable[[], None] = lambda: None,
     ) -> None:
         self.cluster = Cluster()
         self.version = 0
@@ -114,6 +115,7 @@ class Metadata:
         self._backoff = backoff
         self._backoff_max = backoff_max
         self._jitter = jitter
+        self._on_due = on_due
         self._interest: dict[str, float] = {}
         self._pinned: dict[str, None] = {}
         self._need_update = False
@@ -140,24 +142,24 @@ class Metadata:
         known = topic in self._interest
         self._interest[topic] = now
         if not known and topic not in self._pinned:
-            self._need_update = True
             if not self._failures:
                 self._next_attempt_at = -_NEVER  # its user waits, and the cluster is well
+            self.request_update()
             return True
         return False
 
     def set_topics(self, topics: Iterable[str]) -> None:
         """Replace the topics that never expire (a consumer's). Asks for a refresh when one of them is new."""
         pinned = dict.fromkeys(topics)
-        if any(topic not in self.cluster.topics for topic in pinned):
-            self._need_update = True
         self._pinned = pinned
+        if any(topic not in self.cluster.topics for topic in pinned):
+            self.request_update()
 
     def set_all_topics(self, wanted: bool) -> None:
         """Ask for every topic of the cluster (pattern subscriptions) or only for those of interest."""
-        if wanted and not self.all_topics:
-            self._need_update = True
-        self.all_topics = wanted
+        asked, self.all_topics = self.all_topics, wanted
+        if wanted and not asked:
+            self.request_update()
 
     def forget_topic(self, topic: str) -> None:
         """Drop a topic from the interest and the picture."""
@@ -169,6 +171,7 @@ class Metadata:
     def request_update(self) -> int:
         """Ask for a refresh as soon as the back-off allows; returns the version that it will be later than."""
         self._need_update = True
+        self._on_due()
         return self.version
 
     def request_topics(self, now: float) -> list[str] | None:

@@ -17,7 +17,7 @@ import trio
 
 from triokafka.client.config import ProducerOptions
 from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, FilteredDelivery
-from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings, PartitionQueue
+from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.intake import Headers, Intake
@@ -25,6 +25,7 @@ from triokafka.client.producer.interceptors import InterceptorChain, ProducerRec
 from triokafka.client.producer.many import send_many
 from triokafka.client.producer.partitioner import Partitioner
 from triokafka.client.producer.sender import Sender
+from triokafka.client.producer.stream import PartitionStream
 from triokafka.errors import ClosedError, ConfigurationError, KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
@@ -424,55 +425,3 @@ class Producer:
             "buffer_available_bytes": pool.total - pool.in_use,
             "waiting_threads": pool.waiting,
         }
-
-
-class PartitionStream:
-    """Sends to one partition that was resolved beforehand (`Producer.bind`)."""
-
-    __slots__ = ("_plain", "_producer", "_queue", "_wall_ms")
-
-    def __init__(self, producer: Producer, queue: PartitionQueue) -> None:
-        self._producer = producer
-        self._queue = queue
-        self._plain = producer._plain
-        self._wall_ms = producer._wall_ms
-
-    async def send(
-        self, value: Any = None, *, key: Any = None, timestamp_ms: int | None = None, headers: Headers = ()
-    ) -> Delivery:
-        """As `Producer.send` to the bound partition."""
-        batch = self._queue.open
-        if batch is not None and self._plain and timestamp_ms is None and not headers:
-            timestamp = self._wall_ms()
-            try:
-                index = batch.append(timestamp, key, value)
-            except TypeError:
-                index = -1
-            if index >= 0:
-                return Delivery(
-                    batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
-                )
-        topic, partition = self._queue.topic_partition
-        return await self._producer.send(
-            topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-        )
-
-    def send_nowait(
-        self, value: Any = None, *, key: Any = None, timestamp_ms: int | None = None, headers: Headers = ()
-    ) -> Delivery:
-        """As `Producer.send_nowait` to the bound partition."""
-        batch = self._queue.open
-        if batch is not None and self._plain and timestamp_ms is None and not headers:
-            timestamp = self._wall_ms()
-            try:
-                index = batch.append(timestamp, key, value)
-            except TypeError:
-                index = -1
-            if index >= 0:
-                return Delivery(
-                    batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
-                )
-        topic, partition = self._queue.topic_partition
-        return self._producer.send_nowait(
-            topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-        )

@@ -1,0 +1,167 @@
+"""The task that keeps metadata fresh, and the waits for it. What is due when is `Metadata`'s to know."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
+from triokafka.network.config import NetworkConfig
+from triokafka.network.metadata import Cluster, Metadata
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+_FIRST_NULL_TOPICS: Final = 1
+_FIRST_WITHOUT_CREATION: Final = 4
+
+
+class MetadataUpdater:
+    """Asks for metadata whenever it is due, one request at a time, and wakes those who wait for it.
+
+    ``ask`` sends a request to some broker, with a lowest version if one is given. ``on_success`` and ``on_failure``
+    (with whether the broker asks to start over from the bootstrap servers) tell the owner before the waiters,
+    ``on_attempt`` after either. ``check_usable`` raises when there will be no more metadata.
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        world: World,
+        *,
+        ask: Callable[[Callable[[int], MetadataRequest], int | None], Awaitable[MetadataResponse]],
+        check_usable: Callable[[], None],
+        why_unreachable: Callable[[], str],
+        on_success: Callable[[], None],
+        on_failure: Callable[[bool], None],
+        on_attempt: Callable[[], None],
+    ) -> None:
+        self.metadata = Metadata(
+            max_age=config.metadata_max_age_ms / 1000,
+            max_idle=config.metadata_max_idle_ms / 1000,
+            backoff=config.retry_backoff_ms / 1000,
+            backoff_max=config.retry_backoff_max_ms / 1000,
+            jitter=lambda: world.random.uniform(0.8, 1.2),
+            on_due=lambda: self._due.set(),
+        )
+        self._config = config
+        self._world = world
+        self._ask = ask
+        self._check_usable = check_usable
+        self._why_unreachable = why_unreachable
+        self._on_success = on_success
+        self._on_failure = on_failure
+        self._on_attempt = on_attempt
+        self._due = trio.Event()
+        self._attempted = trio.Event()
+
+    def wake_waiters(self) -> None:
+        """Have everybody who waits look again: an attempt was made, or there will be no more."""
+        attempted, self._attempted = self._attempted, trio.Event()
+        attempted.set()
+
+    # ---------------------------------------------------------------- the task
+
+    async def run(self) -> None:
+        """Keep the metadata fresh until cancelled."""
+        while True:
+            wait = self.metadata.time_to_next_update(self._world.now())
+            if wait > 0:
+                if self._due.is_set():
+                    self._due = trio.Event()
+                with trio.move_on_after(wait):
+                    await self._due.wait()
+                continue
+            await self._refresh_once()
+            self.wake_waiters()
+            self._on_attempt()
+
+    async def _refresh_once(self) -> None:
+        metadata = self.metadata
+        topics = metadata.request_topics(self._world.now())
+        may_create = self._config.allow_auto_create_topics
+
+        def build(version: int) -> MetadataRequest:
+            named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+            if version < _FIRST_NULL_TOPICS:
+                named = named or []  # in version 0 an empty list means all topics
+            return MetadataRequest(topics=named, allow_auto_topic_creation=may_create)
+
+        try:
+            response = await self._ask(build, None if may_create else _FIRST_WITHOUT_CREATION)
+        except KafkaError as error:
+            logger.debug("metadata refresh failed: %s", error)
+            metadata.failed_update(self._world.now(), error)
+            self._on_failure(False)
+            return
+        if response.error_code:
+            refusal = for_code(response.error_code)("the broker asks to start over")
+            metadata.failed_update(self._world.now(), refusal)
+            self._on_failure(True)
+        elif metadata.update(response, topics, self._world.now()):
+            self._on_success()
+
+    # ---------------------------------------------------------------- waiting
+
+    async def refresh(self, limit_ms: float) -> Cluster:
+        """Refresh, and return the new snapshot. Raises `KafkaTimeoutError`."""
+        seen = self.metadata.request_update()
+        with trio.move_on_after(limit_ms / 1000):
+            while self.metadata.version <= seen:
+                self._check_usable()
+                await self._attempted.wait()
+            return self.metadata.cluster
+        raise self._timeout(f"no metadata within {limit_ms:.0f} ms")
+
+    async def wait_for(self, wanted: list[str], limit_ms: float, *, wait_for_creation: bool) -> Cluster:
+        """A snapshot with all wanted topics; see `NetworkClient.metadata_for`."""
+        metadata = self.metadata
+        self._check_usable()
+        now = self._world.now()
+        for topic in wanted:
+            metadata.use_topic(topic, now)
+        missing = [topic for topic in wanted if topic not in metadata.topics]
+        version = metadata.version
+        with trio.move_on_after(limit_ms / 1000):
+            while missing:
+                metadata.request_update()
+                await self._attempted.wait()
+                self._check_usable()
+                if metadata.version > version:
+                    for topic in missing:
+                        self._raise_if_final(topic, wait_for_creation)
+                now = self._world.now()
+                for topic in missing:
+                    metadata.use_topic(topic, now)
+                missing = [topic for topic in wanted if topic not in metadata.topics]
+        if not missing:
+            return metadata.cluster
+        if metadata.version > version and metadata.last_error is None:
+            for topic in missing:
+                metadata.forget_topic(topic)
+            names = ", ".join(repr(topic) for topic in missing)
+            raise UnknownTopicOrPartitionError(
+                f"topic {names} does not exist (waited {limit_ms:.0f} ms). Create it, or check the spelling;"
+                " the broker may not create topics by itself (auto.create.topics.enable)"
+            )
+        raise self._timeout(f"no metadata for {missing} within {limit_ms:.0f} ms")
+
+    def _raise_if_final(self, topic: str, wait_for_creation: bool) -> None:
+        error = self.metadata.error_for(topic)
+        if error is None or topic in self.metadata.topics:
+            return
+        if not error.retriable:
+            raise error
+        if isinstance(error, UnknownTopicOrPartitionError) and not wait_for_creation:
+            self.metadata.forget_topic(topic)
+            raise error
+
+    def _timeout(self, what: str) -> KafkaTimeoutError:
+        error = self.metadata.last_error
+        return KafkaTimeoutError(
+            f"{what}; last failure: {error}" if error is not None else f"{what}: {self._why_unreachable()}"
+        )
