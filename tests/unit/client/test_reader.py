@@ -1,0 +1,202 @@
+"""Bounded reads against a scripted broker, in virtual time: all of a range, or an error."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import trio
+
+from tests.cancellation import cancelled_at_each_checkpoint
+from tests.scripted_broker import CLOSE
+from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.client.reader import RangeReader, resolve_ranges
+from triokafka.client.threaded import ThreadedIteration
+from triokafka.errors import (
+    ConfigurationError,
+    CorruptRecordError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.structs import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def started(partitions: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=partitions)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker)
+    return cluster, broker, {"bootstrap_servers": address, "world": simulation.host("client").world}
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
+
+
+async def offsets(reader: RangeReader) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    with trio.fail_after(120):
+        async with reader:
+            async for batch in reader:
+                assert batch.num_rows
+                found += zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+    return found
+
+
+@simulated
+async def test_exactly_the_range_is_read_of_every_partition() -> None:
+    cluster, broker, options = await started(2)
+    for partition in (0, 1):
+        for batch in range(5):
+            cluster.write("t", partition, numbers(batch * 10, batch * 10 + 10))
+    found = await offsets(RangeReader({T0: (7, 33), T1: (0, 50)}, **options))
+    assert sorted(found) == [(0, n) for n in range(7, 33)] + [(1, n) for n in range(50)]
+    assert [n for partition, n in found if partition == 0] == list(range(7, 33))
+    asked = [p.fetch_offset for r in broker.seen(FetchRequest) for p in r.topics[0].partitions if p.partition == 0]
+    assert max(asked) < 33, "nothing is fetched behind the end"
+
+
+@simulated
+async def test_batches_have_at_most_so_many_rows() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 25))
+    cluster.write("t", 0, numbers(25, 50))
+    rows = []
+    async with RangeReader({T0: (0, 47)}, batch_rows=10, **options) as reader:
+        async for batch in reader:
+            rows.append(batch.num_rows)
+            assert reader.position(T0) == sum(rows)
+    assert rows == [10, 10, 10, 10, 7]
+
+
+@simulated
+async def test_records_come_as_lists_too() -> None:
+    cluster, _, options = await started(2)
+    cluster.write("t", 0, numbers(0, 25))
+    cluster.write("t", 1, numbers(0, 5))
+    seen = []
+    async with RangeReader({T0: (3, 20), T1: (0, 5)}, **options) as reader:
+        while records := await reader.next_records(10):
+            assert len({record.partition for record in records}) == 1
+            seen += [(record.partition, record.offset) for record in records]
+    assert sorted(seen) == [(0, n) for n in range(3, 20)] + [(1, n) for n in range(5)]
+
+
+@simulated
+async def test_a_range_whose_last_offsets_hold_nothing_ends_all_the_same() -> None:
+    """Compaction gaps and control batches end by the next offset."""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    cluster.write("t", 0, [b"\0\0\0\0\0\0"], control=True, transactional=True, producer_id=1, producer_epoch=0)
+    cluster.write("t", 0, [b"far"], gap=10)
+    assert await offsets(RangeReader({T0: (0, 6)}, **options)) == [(0, n) for n in range(5)]
+    assert await offsets(RangeReader({T0: (0, 12)}, **options)) == [(0, n) for n in range(5)]
+    assert await offsets(RangeReader({T0: (5, 12)}, **options)) == []
+    assert await offsets(RangeReader({T0: (5, 17)}, **options)) == [(0, 16)]
+
+
+@simulated
+async def test_empty_ranges_end_at_once() -> None:
+    _, broker, options = await started()
+    assert await offsets(RangeReader({T0: (5, 5)}, **options)) == []
+    assert await offsets(RangeReader({}, **options)) == []
+    assert not broker.seen(FetchRequest)
+    for bad in ((-1, 4), (5, 4)):
+        with pytest.raises(ValueError, match="cannot be read"):
+            RangeReader({T0: bad}, **options)
+
+
+@simulated
+async def test_a_deleted_start_is_an_error_that_names_it() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    cluster.starts[T0] = 3
+    with pytest.raises(OffsetOutOfRangeError, match="t-0: offset 1 of the range 1 to 5"):
+        await offsets(RangeReader({T0: (1, 5)}, **options))
+
+
+@simulated
+async def test_an_end_that_never_comes_is_an_error_that_says_where_it_stands() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    reader = RangeReader({T0: (0, 9)}, default_api_timeout_ms=4_000, **options)
+    async with reader:
+        assert (await anext(reader)).num_rows == 5
+        with pytest.raises(KafkaTimeoutError, match="t-0 stands at offset 5 of 9"):
+            await anext(reader)
+        cluster.write("t", 0, numbers(5, 9))
+        assert (await anext(reader)).num_rows == 4
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader)
+
+
+@simulated
+async def test_a_broker_that_hangs_up_only_delays_the_read() -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    broker.script(FetchRequest, CLOSE, CLOSE, broker.fetch_with(p0=6))
+    assert len(await offsets(RangeReader({T0: (0, 5)}, **options))) == 5
+
+
+@simulated
+async def test_corrupt_bytes_end_the_read_after_what_came_before() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    cluster.write("t", 0, numbers(5, 10))
+    broken = bytearray(cluster.batches[T0][1])
+    broken[-2] ^= 1
+    cluster.batches[T0][1] = bytes(broken)
+    async with RangeReader({T0: (0, 10)}, **options) as reader:
+        assert (await anext(reader)).num_rows == 5
+        for _ in range(2):
+            with pytest.raises(CorruptRecordError, match="t-0 at offset 5"):
+                await anext(reader)
+
+
+@simulated
+async def test_a_cancelled_read_loses_nothing() -> None:
+    """(`client/TRI-6`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 30))
+    async with RangeReader({T0: (0, 30)}, batch_rows=10, **options) as reader:
+
+        async def nothing() -> None:
+            await trio.sleep(0.01)
+
+        rows = []
+        for _ in range(3):
+            batch, _ = await cancelled_at_each_checkpoint(lambda: anext(reader), nothing)  # type: ignore[arg-type,return-value]
+            rows += batch.column("offset").to_pylist()
+    assert rows == list(range(30))
+
+
+@simulated
+async def test_bounds_are_ends_times_or_offsets() -> None:
+    cluster, _, options = await started(2)
+    for partition in (0, 1):
+        cluster.write("t", partition, numbers(0, 10))
+    cluster.starts[T1] = 4
+    assert await resolve_ranges(["t"], "earliest", "latest", **options) == {T0: (0, 10), T1: (4, 10)}
+    at = datetime.fromtimestamp(1.006, tz=UTC)  # the record at offset 6
+    assert await resolve_ranges(["t"], at, "latest", **options) == {T0: (6, 10), T1: (6, 10)}
+    late = datetime.fromtimestamp(5_000, tz=UTC)
+    assert await resolve_ranges(["t"], late, late, **options) == {T0: (10, 10), T1: (10, 10)}
+    assert await resolve_ranges(["t"], {T0: 2, T1: -2}, {T0: -1, T1: 7}, **options) == {T0: (2, 10), T1: (4, 7)}
+    assert await resolve_ranges(["t"], {T0: 2}, "latest", **options) == {T0: (2, 10)}
+    with pytest.raises(ConfigurationError, match="start='first'"):
+        await resolve_ranges(["t"], "first", "latest", **options)  # type: ignore[arg-type]
+    with pytest.raises(UnknownTopicOrPartitionError, match="'u'"):
+        await resolve_ranges(["u"], "earliest", "latest", default_api_timeout_ms=2_000, **options)
+
+
+async def test_a_threaded_iteration_refuses_to_block_trio() -> None:
+    with pytest.raises(IllegalStateError, match="RangeReader"):
+        ThreadedIteration(None)  # type: ignore[arg-type]
