@@ -58,7 +58,7 @@ class CorruptRecordError(RetriableError, BrokerResponseError):
     """A record batch fails its checksum, or is not a record batch."""
 
     code = 2
-    advice = "On produce: try again. On fetch: the bytes on disk or on the way are damaged; check the broker's disk, or seek past the batch."
+    advice = "On produce, try again. On fetch, the bytes are damaged: check the broker's disk, or seek past the batch."
 
 
 class UnknownTopicOrPartitionError(InvalidMetadataError, BrokerResponseError):
@@ -1040,7 +1040,7 @@ class CommitFailedError(KafkaError):
 
 
 class MaxPollIntervalExceededError(KafkaError):
-    """No records were asked for within ``max_poll_interval_ms``, so the member left its group; the next call rejoins."""
+    """No records were asked for within ``max_poll_interval_ms``: the member left its group; the next call rejoins."""
 
 
 class RecordDeserializationError(KafkaError):

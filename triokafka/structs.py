@@ -28,7 +28,7 @@ class Node(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read, the committer's own text, and the leader epoch of the record before it.
+    """A committed position: the next offset to read, the committer's own text, the leader epoch of the record before.
 
     ``leader_epoch`` is -1 when unknown.
     """
@@ -39,7 +39,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """What a lookup by time found: the offset, the record's timestamp in milliseconds, and its leader epoch (-1 unknown)."""
+    """What a lookup by time found: offset, the record's timestamp in milliseconds, its leader epoch (-1 unknown)."""
 
     offset: int
     timestamp: int
@@ -49,8 +49,8 @@ class OffsetAndTimestamp(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where a produced record landed.
 
-    ``offset`` is -1 with ``acks=0``; ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's when
-    the topic stamps on append.
+    ``offset`` is -1 with ``acks=0``; ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's
+    when the topic stamps on append.
     """
 
     topic: str

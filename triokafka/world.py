@@ -1,11 +1,11 @@
 """The one door to the outside: clocks, randomness, connections, storage and worker threads.
 
 Every long-lived object is given a `World` and reaches the outside through it alone, so that a test can put a simulated
-one in its place: each simulated node has its own, with a clock that skews, a disk that forgets what was not synced, and a
-network that delays, drops and cuts. `RealWorld` is the operating system.
+one in its place: each simulated node has its own, with a clock that skews, a disk that forgets what was not synced, and
+a network that delays, drops and cuts. `RealWorld` is the operating system.
 
-Relative waits (``trio.sleep``, ``trio.move_on_after``, ``trio.fail_after``) are Trio's own everywhere; points in time are
-seconds on `World.now`, and `World.deadline` turns one into a Trio deadline.
+Relative waits (``trio.sleep``, ``trio.move_on_after``, ``trio.fail_after``) are Trio's own everywhere; points in time
+are seconds on `World.now`, and `World.deadline` turns one into a Trio deadline.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Stream(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close at once, without waiting; a second call does nothing. Waiting calls raise `trio.ClosedResourceError`."""
+        """Close at once, without waiting; again does nothing. Waiting calls raise `trio.ClosedResourceError`."""
 
     @property
     @abstractmethod
@@ -181,7 +181,7 @@ class Storage(ABC):
             file.close()
 
     def replace_file(self, path: str, content: bytes) -> None:
-        """Put ``content`` at ``path`` atomically and durably: write a temporary file, sync, rename, sync the directory."""
+        """Put ``content`` at ``path``, atomically and durably: a temporary file is written, synced and renamed."""
         temporary = path + ".tmp"
         file = self.open(temporary, create=True)
         try:
@@ -213,7 +213,7 @@ class World(ABC):
 
     @abstractmethod
     def deadline(self, at: float) -> float:
-        """The Trio deadline for the point ``at`` on `now`; for ``trio.CancelScope(deadline=…)`` and ``trio.sleep_until``."""
+        """The Trio deadline for the point ``at`` on `now`, as ``trio.CancelScope(deadline=…)`` takes it."""
 
     @abstractmethod
     def random_bytes(self, size: int) -> bytes:
