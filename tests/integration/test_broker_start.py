@@ -121,6 +121,15 @@ async def test_port_in_use_is_a_sentence_with_the_address() -> None:
         pass
 
 
+async def test_listener_that_would_not_be_secure_is_refused() -> None:
+    """Rather than served in the clear."""
+    config = BrokerConfig.for_tests(
+        listeners=("SECURE://127.0.0.1:0",), listener_security_protocol_map=("SECURE:SASL_SSL",)
+    )
+    with pytest.raises(ConfigurationError, match="SASL_SSL"):
+        Broker(config, world=memory_world())
+
+
 async def test_data_directory_of_another_broker_is_a_sentence_and_stays_untouched(tmp_path: Path) -> None:
     """(`broker-log/G03`)."""
     directories = (str(tmp_path),)

@@ -58,8 +58,9 @@ class Broker:
         quota: told of every answer, and says how long a client is to be held back; nobody when None.
 
     Raises:
-        ConfigurationError: on entering: an address cannot be listened on, or a data directory cannot be used, is in use
-            by another broker, or belongs to another node or cluster. Says which, and what to do.
+        ConfigurationError: at construction: a listener has a security protocol that is not served. On entering: an
+            address cannot be listened on, or a data directory cannot be used, is in use by another broker, or belongs
+            to another node or cluster. Says which, and what to do.
         KafkaStorageError: on entering: a log cannot be read or written.
     """
 
@@ -71,6 +72,7 @@ class Broker:
         authorizer: Authorizer | None = None,
         quota: QuotaHook | None = None,
     ) -> None:
+        _check_listeners(config)
         self.config = config
         self.world: World = RealWorld() if world is None else world
         self.node_id = config.node_id
@@ -164,7 +166,7 @@ class Broker:
                 nursery.start_soon(self._guard, Expirer(purgatory, world).run)
             nursery.start_soon(self._guard, self.logs.run)
             nursery.start_soon(self._guard, self._checkpoint_high_watermarks)
-            await self.controller.register_broker(self._advertised())
+            self.logs.broker_epoch = await self.controller.register_broker(self._advertised())
             nursery.start_soon(self._guard, self._serve)
         except BaseException:
             await self._stop()
@@ -294,6 +296,15 @@ class _Topics:
     def topic_name(self, topic_id: UUID) -> str | None:
         topic = self._broker.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    for listener in config.broker_listeners:
+        if listener.security_protocol != "PLAINTEXT":
+            raise ConfigurationError(
+                f"the listener {listener.name} has the security protocol {listener.security_protocol}; this broker "
+                f"serves PLAINTEXT only (listener.security.protocol.map)"
+            )
 
 
 def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:

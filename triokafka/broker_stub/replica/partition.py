@@ -262,7 +262,6 @@ class Partition:
         """What ListOffsets asks: a special timestamp (`EARLIEST`, …) or milliseconds. None when nothing is found.
 
         Raises:
-            UnsupportedForMessageFormatError: for tiered storage, which there is none of: never here.
             OffsetNotAvailableError: the high watermark of a new leader is not known to be current yet.
         """
         log = self.log
