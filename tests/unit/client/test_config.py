@@ -8,9 +8,15 @@ import pytest
 
 import triokafka
 from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions, bootstrap_addresses
+from triokafka.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
 from triokafka.errors import ConfigurationError
 
 TABLES = [ProducerOptions, ConsumerOptions, AdminOptions]
+KEYWORDS = {
+    ProducerOptions: ProducerKeywords,
+    ConsumerOptions: ConsumerKeywords,
+    AdminOptions: AdminKeywords,
+}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +105,13 @@ def test_every_option_says_what_it_means_and_its_default_passes_its_own_check(ta
     described = table.describe()
     assert all(doc.endswith(".") or doc.endswith(")") for _, _, doc in described)
     assert table.parse({name: default for name, default, _ in described}) == table.parse({})
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_type_checkers_know_every_option_and_no_other(table: Any) -> None:
+    keywords = KEYWORDS[table]
+    assert {*keywords.__optional_keys__} == {name for name, _, _ in table.describe()}
+    assert not keywords.__required_keys__
 
 
 def test_heartbeats_must_come_within_the_session_timeout() -> None:

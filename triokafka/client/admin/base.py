@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 import trio
 
 from triokafka.client.admin.types import Results
 from triokafka.client.config import AdminOptions
+from triokafka.client.keywords import AdminKeywords
 from triokafka.errors import (
     BrokerResponseError,
     CoordinatorNotAvailableError,
@@ -44,7 +45,7 @@ _FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 class AdminBase:
     """The part of `AdminClient` that its areas build on."""
 
-    def __init__(self, *, world: World | None = None, **options: Any) -> None:
+    def __init__(self, *, world: World | None = None, **options: Unpack[AdminKeywords]) -> None:
         self.options = AdminOptions.parse(options)
         self._world = world if world is not None else RealWorld()
         number = next(_NUMBERS.setdefault(self._world, itertools.count(1)))

@@ -10,13 +10,14 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 from weakref import WeakKeyDictionary
 
 import trio
 
 from triokafka.client.config import ProducerOptions
 from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, FilteredDelivery
+from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
@@ -53,7 +54,7 @@ class Producer:
     then raised together as an `ExceptionGroup`; an exception of the body leaves as itself, with a note about them.
     """
 
-    def __init__(self, *, world: World | None = None, **options: Any) -> None:
+    def __init__(self, *, world: World | None = None, **options: Unpack[ProducerKeywords]) -> None:
         opts = self.options = ProducerOptions.parse(options)
         if opts.partitioner is not None and not isinstance(opts.partitioner, Partitioner):
             raise ConfigurationError(f"partitioner={opts.partitioner!r} is not a Partitioner")

@@ -719,31 +719,33 @@ async def test_open_batch_takes_records_while_another_send_waits_for_memory() ->
 @simulated
 async def test_bug_in_the_sender_fails_what_is_pending_and_every_later_call() -> None:
     """Nothing hangs, and the body is not cancelled (`client/TRI-1`)."""
-    async with scripted() as s:
-        async with s.producer(linger_ms=1000, batch_size=200, buffer_memory=200, max_block_ms=1e6) as producer:
-            await producer.partitions_for("orders")
-            delivery = await producer.send("orders", b"x" * 100)
-            errors: list[str] = []
+    async with (
+        scripted() as s,
+        s.producer(linger_ms=1000, batch_size=200, buffer_memory=200, max_block_ms=1e6) as producer,
+    ):
+        await producer.partitions_for("orders")
+        delivery = await producer.send("orders", b"x" * 100)
+        errors: list[str] = []
 
-            async def expect_failure(topic: str) -> None:
-                with pytest.raises(KafkaError) as caught:
-                    await producer.send(topic, b"x" * 100)
-                errors.append(str(caught.value))
+        async def expect_failure(topic: str) -> None:
+            with pytest.raises(KafkaError) as caught:
+                await producer.send(topic, b"x" * 100)
+            errors.append(str(caught.value))
 
-            def broken(now: float) -> float:
-                raise RuntimeError("a bug")
+        def broken(now: float) -> float:
+            raise RuntimeError("a bug")
 
-            async with trio.open_nursery() as nursery:
-                producer._sender.step = broken  # type: ignore[method-assign]
-                nursery.start_soon(expect_failure, "orders")  # waits for memory
-                nursery.start_soon(expect_failure, "unknown")  # waits for metadata
-            assert errors == ["a background task of the producer failed: RuntimeError('a bug')"] * 2
-            with pytest.raises(KafkaError, match="a bug"):
-                await delivery
-            with pytest.raises(KafkaError, match="a bug"):
-                await producer.flush()
-            with pytest.raises(KafkaError, match="a bug"):
-                producer.send_nowait("orders", b"y")
+        async with trio.open_nursery() as nursery:
+            producer._sender.step = broken  # type: ignore[method-assign]
+            nursery.start_soon(expect_failure, "orders")  # waits for memory
+            nursery.start_soon(expect_failure, "unknown")  # waits for metadata
+        assert errors == ["a background task of the producer failed: RuntimeError('a bug')"] * 2
+        with pytest.raises(KafkaError, match="a bug"):
+            await delivery
+        with pytest.raises(KafkaError, match="a bug"):
+            await producer.flush()
+        with pytest.raises(KafkaError, match="a bug"):
+            producer.send_nowait("orders", b"y")
 
 
 @simulated
@@ -825,17 +827,19 @@ async def test_users_partitioner_decides_and_is_held_to_what_exists() -> None:
 
 @simulated
 async def test_topic_deleted_while_sending_fails_its_records_and_no_others() -> None:
-    async with scripted(orders=1, other=1) as s:
-        async with s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
-            await (await producer.send("orders", b"a"))
-            del s.cluster.topics["orders"]
-            s.broker.script(ProduceRequest, s.broker.refuse(3))
-            lost = await producer.send("orders", b"b")
-            kept = await producer.send("other", b"c")
-            assert (await kept).offset == 0
-            with pytest.raises(KafkaTimeoutError):
-                await lost
-            assert producer.metrics()["buffer_available_bytes"] == producer.metrics()["buffer_total_bytes"]
+    async with (
+        scripted(orders=1, other=1) as s,
+        s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer,
+    ):
+        await (await producer.send("orders", b"a"))
+        del s.cluster.topics["orders"]
+        s.broker.script(ProduceRequest, s.broker.refuse(3))
+        lost = await producer.send("orders", b"b")
+        kept = await producer.send("other", b"c")
+        assert (await kept).offset == 0
+        with pytest.raises(KafkaTimeoutError):
+            await lost
+        assert producer.metrics()["buffer_available_bytes"] == producer.metrics()["buffer_total_bytes"]
 
 
 @simulated

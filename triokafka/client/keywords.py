@@ -1,0 +1,94 @@
+"""The options of the clients as keyword arguments, for type checkers: names and types of `config`, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from triokafka.client.consumer.listener import ConsumerInterceptor
+    from triokafka.client.producer.interceptors import ProducerInterceptor
+    from triokafka.client.producer.partitioner import Partitioner
+
+
+class ClientKeywords(TypedDict, total=False):
+    """What every client takes; see `ClientOptions`."""
+
+    bootstrap_servers: str | Sequence[str | tuple[str, int]]
+    client_id: str | None
+    security_protocol: str
+    client_dns_lookup: str
+    request_timeout_ms: float
+    retry_backoff_ms: float
+    retry_backoff_max_ms: float
+    reconnect_backoff_ms: float
+    reconnect_backoff_max_ms: float
+    socket_connection_setup_timeout_ms: float
+    socket_connection_setup_timeout_max_ms: float
+    connections_max_idle_ms: float
+    metadata_max_age_ms: float
+    metadata_max_idle_ms: float
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: float
+    receive_message_max_bytes: int
+    close_timeout_ms: float
+
+
+class ProducerKeywords(ClientKeywords, total=False):
+    """What a producer takes; see `ProducerOptions`."""
+
+    key_serializer: Callable[[Any], bytes | None] | None
+    value_serializer: Callable[[Any], bytes | None] | None
+    acks: int | str
+    enable_idempotence: bool | None
+    compression_type: str
+    compression_level: int | None
+    batch_size: int
+    linger_ms: float
+    buffer_memory: int
+    max_block_ms: float
+    max_request_size: int
+    max_in_flight_requests_per_connection: int
+    retries: int
+    delivery_timeout_ms: float
+    partitioner: Partitioner | None
+    partitioner_ignore_keys: bool
+    interceptors: Sequence[ProducerInterceptor]
+    on_delivery: Callable[..., None] | None
+    allow_auto_create_topics: bool
+
+
+class ConsumerKeywords(ClientKeywords, total=False):
+    """What a consumer takes; see `ConsumerOptions`."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: str
+    key_deserializer: Callable[[bytes], Any] | None
+    value_deserializer: Callable[[bytes], Any] | None
+    auto_offset_reset: str
+    enable_auto_commit: bool
+    auto_commit_interval_ms: float
+    session_timeout_ms: int
+    heartbeat_interval_ms: float
+    max_poll_interval_ms: int
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    prefetch_max_bytes: int
+    isolation_level: str
+    partition_assignment_strategy: Sequence[Any]
+    check_crcs: bool
+    exclude_internal_topics: bool
+    allow_auto_create_topics: bool
+    client_rack: str
+    default_api_timeout_ms: float
+    interceptors: Sequence[ConsumerInterceptor]
+
+
+class AdminKeywords(ClientKeywords, total=False):
+    """What an admin client takes; see `AdminOptions`."""
+
+    default_api_timeout_ms: float
