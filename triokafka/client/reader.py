@@ -16,7 +16,7 @@ import trio
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchedData
 from triokafka.client.consumer.fetcher import Fetcher
-from triokafka.client.consumer.offsets import OffsetClient
+from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import ClosedError, ConfigurationError, KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
@@ -294,7 +294,7 @@ async def resolve_ranges(
         for bound in (start, end):
             if isinstance(bound, Mapping):
                 partitions = [partition for partition in partitions if partition in bound]
-        offsets = OffsetClient(parsed, network)
+        offsets = LogOffsets(parsed, network)
         deadline = actual.now() + parsed.default_api_timeout_ms / 1000
         first = await _resolve(offsets, partitions, start, "start", deadline)
         last = await _resolve(offsets, partitions, end, "end", deadline)
@@ -302,7 +302,7 @@ async def resolve_ranges(
 
 
 async def _resolve(
-    offsets: OffsetClient, partitions: Sequence[TopicPartition], bound: Bound, name: str, deadline: float
+    offsets: LogOffsets, partitions: Sequence[TopicPartition], bound: Bound, name: str, deadline: float
 ) -> dict[TopicPartition, int]:
     asked: dict[TopicPartition, int]
     if isinstance(bound, datetime):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 import trio
 
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.listener import intercept_commit
 from triokafka.client.consumer.membership.group import GroupMembership
-from triokafka.client.consumer.offsets import GroupIdentity, OffsetClient
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import CommitFailedError, KafkaError
 from triokafka.network.tasks import BackgroundTasks
@@ -36,7 +36,7 @@ class Committer:
         self,
         options: ConsumerOptions,
         world: World,
-        offsets: OffsetClient,
+        offsets: GroupOffsets,
         tasks: BackgroundTasks,
         troubles: Troubles,
         *,
@@ -63,7 +63,7 @@ class Committer:
         """Commit ``offsets`` after all commits that were asked for before.
 
         Raises:
-            CommitFailedError, KafkaTimeoutError, KafkaError: see `OffsetClient.commit`.
+            CommitFailedError, KafkaTimeoutError, KafkaError: see `GroupOffsets.commit`.
         """
         if not offsets:
             return

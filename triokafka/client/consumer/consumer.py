@@ -320,7 +320,7 @@ class Consumer:
             return (await self.committed([partitions], timeout_ms=timeout_ms))[partitions]
         self._engine.check_usable()
         with self._engine.user("committed"):
-            return await self._engine.offsets.committed(partitions, deadline=self._deadline(timeout_ms))
+            return await self._engine.group_offsets.committed(partitions, deadline=self._deadline(timeout_ms))
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
@@ -351,7 +351,7 @@ class Consumer:
         """
         self._engine.check_usable()
         with self._engine.user("a lookup of offsets"):
-            return await self._engine.offsets.list_offsets(timestamps, deadline=self._deadline(timeout_ms))
+            return await self._engine.log_offsets.list_offsets(timestamps, deadline=self._deadline(timeout_ms))
 
     async def partitions_for_topic(self, topic: str, *, timeout_ms: float | None = None) -> list[int] | None:
         """The numbers of a topic's partitions, None if there is no such topic. Never creates it."""

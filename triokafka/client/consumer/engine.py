@@ -15,10 +15,11 @@ from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.delivery import Delivery
 from triokafka.client.consumer.fetcher import Fetcher
+from triokafka.client.consumer.group_offsets import GroupOffsets
 from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
+from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.classic import ClassicMember, GroupConfig
 from triokafka.client.consumer.membership.group import GroupMembership
-from triokafka.client.consumer.offsets import OffsetClient
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.rebalance import Rebalancer
 from triokafka.client.consumer.solo import SoloAssigner
@@ -64,14 +65,15 @@ class Engine:
             options, self.network, self.subscription, self._tasks, self.troubles, self.notify, self.wake
         )
         self.delivery = Delivery(options, self.subscription, self.fetcher)
-        self.offsets = OffsetClient(options, self.network)
+        self.log_offsets = LogOffsets(options, self.network)
+        self.group_offsets = GroupOffsets(options, self.network)
         self._positions = PositionFinder(
             options, self.network, self.subscription, self.troubles, self._positions_changed
         )
         self.committer = Committer(
             options,
             world,
-            self.offsets,
+            self.group_offsets,
             self._tasks,
             self.troubles,
             finished=self.delivery.finished,

@@ -12,7 +12,8 @@ from typing import Final
 import trio
 
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.offsets import OffsetClient
+from triokafka.client.consumer.group_offsets import GroupOffsets
+from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
@@ -50,7 +51,8 @@ class PositionFinder:
         self._network = network
         self._world = network.world
         self._subscription = subscription
-        self._offsets = OffsetClient(options, network, self._note)
+        self._log_offsets = LogOffsets(options, network, self._note)
+        self._group_offsets = GroupOffsets(options, network, self._note)
         self._troubles = troubles
         self._on_progress = on_progress
         self._error: KafkaError | None = None
@@ -114,7 +116,7 @@ class PositionFinder:
             await self._validate(suspects, deadline)
 
     async def _from_committed(self, versions: dict[TopicPartition, int], deadline: float) -> None:
-        committed = await self._offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
+        committed = await self._group_offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
         lost: list[TopicPartition] = []
         for partition, version in versions.items():
             found = committed.get(partition)
@@ -136,7 +138,7 @@ class PositionFinder:
             )
 
     async def _reset(self, resets: list[tuple[TopicPartition, int, int]], deadline: float) -> None:
-        found = await self._offsets.list_offsets({partition: to for partition, _, to in resets}, deadline=deadline)
+        found = await self._log_offsets.list_offsets({partition: to for partition, _, to in resets}, deadline=deadline)
         late: dict[TopicPartition, int] = {}
         for partition, version, to in resets:
             offset = found[partition]
@@ -148,7 +150,7 @@ class PositionFinder:
             else:
                 raise NoOffsetForPartitionError(f"the leader of {partition} knows no such offset")
         if late:
-            ends = await self._offsets.list_offsets(dict.fromkeys(late, LATEST), deadline=deadline)
+            ends = await self._log_offsets.list_offsets(dict.fromkeys(late, LATEST), deadline=deadline)
             for partition, version in late.items():
                 end = ends[partition]
                 if end is not None:
@@ -159,7 +161,7 @@ class PositionFinder:
         cluster = self._network.cluster
         current = {partition: cluster.leader_epoch_for(partition) for partition, _, _ in suspects}
         try:
-            ends = await self._offsets.epoch_ends(
+            ends = await self._log_offsets.epoch_ends(
                 {partition: epoch for partition, _, epoch in suspects}, deadline=deadline
             )
         except UnsupportedVersionError:

@@ -14,9 +14,9 @@ import trio
 
 from triokafka.assignors import Assignment
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
 from triokafka.client.consumer.membership.classic import ClassicMember, State, Step
 from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
-from triokafka.client.consumer.offsets import COORDINATOR, GroupIdentity
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (

@@ -1,19 +1,17 @@
-"""Questions about offsets, and commits: each call asks the right brokers, in parallel, and retries what may succeed.
+"""A group's committed offsets: asking for them and committing, at the group's coordinator wherever it moves.
 
-Log offsets and epochs come from the leaders, committed offsets from the group's coordinator. Every call ends at its
-deadline (seconds on the world's clock) at the latest.
+Each call retries what may succeed, and ends at its deadline (seconds on the world's clock) at the latest.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 import trio
 
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.fetcher import ISOLATION_LEVELS
 from triokafka.client.consumer.membership.payloads import by_topic
 from triokafka.errors import (
     CommitFailedError,
@@ -22,18 +20,15 @@ from triokafka.errors import (
     IllegalGenerationError,
     KafkaError,
     KafkaTimeoutError,
-    LeaderNotAvailableError,
     NotCoordinatorError,
     RebalanceInProgressError,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
-    UnsupportedForMessageFormatError,
     for_code,
 )
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
-from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -46,12 +41,7 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from triokafka.protocol.api.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from triokafka.structs import Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -62,14 +52,6 @@ COORDINATOR: Final = "coordinator"
 _LAST_WITH_TOPIC_NAMES: Final = 9
 _FIRST_OF_MANY_GROUPS: Final = 8
 _FIRST_WITH_STABLE: Final = 7
-_CONSUMER: Final = -1
-
-
-class EpochEnd(NamedTuple):
-    """Where a leader epoch ends in the leader's log; both -1 when the leader knows nothing of it."""
-
-    epoch: int
-    end_offset: int
 
 
 class GroupIdentity(NamedTuple):
@@ -80,8 +62,8 @@ class GroupIdentity(NamedTuple):
     group_instance_id: str | None = None
 
 
-class OffsetClient:
-    """Offset questions of one consumer. ``on_retry`` is told of every failure after which a call tries again."""
+class GroupOffsets:
+    """Committed offsets of one group. ``on_retry`` is told of every failure after which a call tries again."""
 
     def __init__(
         self,
@@ -94,181 +76,6 @@ class OffsetClient:
         self._network = network
         self._world = network.world
         self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
-
-    # ---------------------------------------------------------------- logs
-
-    async def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], *, deadline: float
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offset at or after each timestamp; -2 asks for the beginning of the log, -1 for its end.
-
-        None for partitions that have no such record. Under ``read_committed`` the end is the last stable offset.
-
-        Raises:
-            KafkaTimeoutError: some leader did not answer in time; says which partitions and the last error.
-            TopicAuthorizationFailedError, UnknownTopicOrPartitionError: as it says.
-        """
-
-        async def ask(
-            node_id: int, asked: Sequence[TopicPartition]
-        ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
-            cluster = self._network.cluster
-            request = ListOffsetsRequest(
-                replica_id=_CONSUMER,
-                topics=[
-                    ListOffsetsTopic(
-                        name=topic,
-                        partitions=[
-                            ListOffsetsPartition(
-                                partition_index=number,
-                                current_leader_epoch=cluster.leader_epoch_for(TopicPartition(topic, number)),
-                                timestamp=timestamps[TopicPartition(topic, number)],
-                            )
-                            for number in numbers
-                        ],
-                    )
-                    for topic, numbers in by_topic(asked).items()
-                ],
-                timeout_ms=int(self._options.request_timeout_ms),
-            )
-
-            def build(version: int) -> ListOffsetsRequest:
-                # Not in version 1, which knows no transactions and cannot carry the level.
-                request.isolation_level = ISOLATION_LEVELS[self._options.isolation_level] if version >= 2 else 0
-                return request
-
-            response = await self._network.send(node_id, build, api=ListOffsetsRequest)
-            found: dict[TopicPartition, OffsetAndTimestamp | KafkaError | None] = {}
-            for topic in response.topics:
-                for answer in topic.partitions:
-                    partition = TopicPartition(topic.name, answer.partition_index)
-                    error = for_code(answer.error_code) if answer.error_code else None
-                    if error is None and answer.offset >= 0:
-                        found[partition] = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
-                    elif error is None or error is UnsupportedForMessageFormatError:
-                        found[partition] = None
-                    else:
-                        found[partition] = error(f"offsets of {partition}. {error.advice}".rstrip())
-            return found
-
-        return await self._ask_leaders(list(timestamps), ask, deadline)
-
-    async def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int], *, deadline: float
-    ) -> dict[TopicPartition, EpochEnd]:
-        """Where each leader epoch ends in the log of the present leader (KIP-320)."""
-
-        async def ask(node_id: int, asked: Sequence[TopicPartition]) -> dict[TopicPartition, EpochEnd | KafkaError]:
-            cluster = self._network.cluster
-            request = OffsetForLeaderEpochRequest(
-                replica_id=_CONSUMER,
-                topics=[
-                    OffsetForLeaderTopic(
-                        topic=topic,
-                        partitions=[
-                            OffsetForLeaderPartition(
-                                partition=number,
-                                current_leader_epoch=cluster.leader_epoch_for(TopicPartition(topic, number)),
-                                leader_epoch=epochs[TopicPartition(topic, number)],
-                            )
-                            for number in numbers
-                        ],
-                    )
-                    for topic, numbers in by_topic(asked).items()
-                ],
-            )
-            response = await self._network.send(node_id, request, min_version=3)
-            found: dict[TopicPartition, EpochEnd | KafkaError] = {}
-            for topic in response.topics:
-                for answer in topic.partitions:
-                    partition = TopicPartition(topic.topic, answer.partition)
-                    if answer.error_code:
-                        found[partition] = for_code(answer.error_code)(f"leader epoch of {partition}")
-                    else:
-                        found[partition] = EpochEnd(answer.leader_epoch, answer.end_offset)
-            return found
-
-        return await self._ask_leaders(list(epochs), ask, deadline)
-
-    async def _ask_leaders(
-        self,
-        partitions: Sequence[TopicPartition],
-        ask: Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
-        deadline: float,
-    ) -> dict[TopicPartition, T]:
-        """Ask the leader of every partition, all at once, until all have answered."""
-        found: dict[TopicPartition, T] = {}
-        failures = 0
-        while True:
-            missing = [partition for partition in partitions if partition not in found]
-            if not missing:
-                return found
-            left_ms = max(0.0, deadline - self._world.now()) * 1000
-            cluster = await self._network.metadata_for(
-                dict.fromkeys(partition.topic for partition in missing), timeout_ms=left_ms
-            )
-            by_leader: dict[int, list[TopicPartition]] = {}
-            errors: dict[TopicPartition, KafkaError] = {}
-            for partition in missing:
-                leader = cluster.leader_for(partition)
-                if leader >= 0:
-                    by_leader.setdefault(leader, []).append(partition)
-                elif cluster.partition(partition) is None:
-                    errors[partition] = LeaderNotAvailableError(f"{partition} is not known to the cluster")
-                else:
-                    errors[partition] = LeaderNotAvailableError(f"{partition} has no leader now")
-            calls = [(asked, lambda n=leader, a=asked: ask(n, a)) for leader, asked in by_leader.items()]
-            for (asked, _), answer in zip(
-                calls, await self._together([call for _, call in calls], deadline), strict=True
-            ):
-                for partition in asked:
-                    got = answer if isinstance(answer, KafkaError) else answer.get(partition)
-                    if isinstance(got, KafkaError):
-                        errors[partition] = got
-                    elif isinstance(answer, KafkaError) or partition not in answer:
-                        errors[partition] = LeaderNotAvailableError(f"the leader did not answer for {partition}")
-                    else:
-                        found[partition] = answer[partition]  # type: ignore[assignment]
-            for error in errors.values():
-                if not error.retriable:
-                    raise error
-            if errors:
-                failures += 1
-                self._network.request_metadata_update()
-                await self._pause(failures, deadline, errors)
-
-    async def _together(
-        self, calls: Sequence[Callable[[], Awaitable[Mapping[TopicPartition, T | KafkaError]]]], deadline: float
-    ) -> list[Mapping[TopicPartition, T | KafkaError] | KafkaError]:
-        answers: list[Mapping[TopicPartition, T | KafkaError] | KafkaError] = [
-            KafkaTimeoutError("no answer in time") for _ in calls
-        ]
-
-        async def run(position: int) -> None:
-            try:
-                answers[position] = await calls[position]()
-            except KafkaError as error:
-                answers[position] = error
-
-        with trio.move_on_after(max(0.0, deadline - self._world.now())):
-            if len(calls) == 1:
-                await run(0)
-            else:
-                async with trio.open_nursery() as nursery:
-                    for position in range(len(calls)):
-                        nursery.start_soon(run, position)
-        return answers
-
-    async def _pause(self, failures: int, deadline: float, errors: Mapping[TopicPartition, KafkaError]) -> None:
-        partition, error = next(iter(errors.items()))
-        self._on_retry(error)
-        delay = self._backoff.delay(failures, self._world.random.random())
-        if self._world.now() + delay >= deadline:
-            more = f" and {len(errors) - 1} more partitions" if len(errors) > 1 else ""
-            raise KafkaTimeoutError(f"no answer in time about {partition}{more}; last error: {error}") from error
-        await trio.sleep(delay)
-
-    # ---------------------------------------------------------------- committed offsets
 
     async def coordinator(self, *, deadline: float) -> Node:
         """The group's coordinator, found within the time.
