@@ -87,7 +87,9 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
-    """Format and start one Apache Kafka node (broker and controller); gives its bootstrap address.
+    """Start one Apache Kafka node (broker and controller); gives its bootstrap address.
+
+    Its data directory is ``directory / "data"``; it is formatted when it is not a data directory yet.
 
     ``overrides`` are further broker properties, with ``_`` for ``.``. The process ends with the block.
     """
@@ -112,13 +114,14 @@ def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
     config = directory / "server.properties"
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     path = f"{jars()}/*"
-    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    subprocess.run(
-        ["java", "-cp", path, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
-        capture_output=True,
-        timeout=120,
-        check=True,
-    )
+    if not (directory / "data" / "meta.properties").exists():
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        subprocess.run(
+            ["java", "-cp", path, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
     log = directory / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

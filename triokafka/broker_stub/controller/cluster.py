@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
 from triokafka.broker_stub.controller.image import BrokerImage, EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.log.config import LogConfig
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
 )
 
@@ -73,13 +76,15 @@ class ClusterControl:
 
     Args:
         session_timeout: how long, in seconds, a broker that is not fenced may be silent.
-        unclean: whether a topic allows a leader that is not in sync.
+        topic_config: what applies to a topic, in an image.
     """
 
-    def __init__(self, cluster_id: str, session_timeout: float, unclean: Callable[[MetadataImage, str], bool]) -> None:
+    def __init__(
+        self, cluster_id: str, session_timeout: float, topic_config: Callable[[MetadataImage, str], LogConfig]
+    ) -> None:
         self._cluster_id = cluster_id
         self._session_timeout = session_timeout
-        self._unclean = unclean
+        self._topic_config = topic_config
         self._sessions: dict[int, _Session] = {}
 
     def register(
@@ -201,7 +206,10 @@ class ClusterControl:
 
     def _moves_on_shutdown(self, image: MetadataImage, broker_id: int) -> list[Struct]:
         # A partition that only this broker holds is left to it until the very end.
-        changes = elections.broker_fenced(image, broker_id, unclean=lambda topic: False)
+        def clean(topic: str) -> LogConfig:
+            return replace(self._topic_config(image, topic), unclean_leader_election_enable=False)
+
+        changes = elections.broker_fenced(image, broker_id, clean)
         return [
             change
             for change in changes
@@ -213,12 +221,12 @@ class ClusterControl:
         """The records that fence a broker: others take over, then it is out."""
         return [*self._moves(image, broker.broker_id), _registration_change(broker, _FENCE)]
 
-    def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[Struct]:
-        yield from elections.broker_fenced(image, broker_id, unclean=lambda topic: self._unclean(image, topic))
+    def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
+        return elections.broker_fenced(image, broker_id, partial(self._topic_config, image))
 
     def unfence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
         """The records that let a broker in: it is back, then it leads what nobody else can."""
-        changes = elections.broker_unfenced(image, broker.broker_id, unclean=lambda topic: self._unclean(image, topic))
+        changes = elections.broker_unfenced(image, broker.broker_id, partial(self._topic_config, image))
         return [_registration_change(broker, _UNFENCE), *changes]
 
     def _alive(self, broker: BrokerImage, now: float) -> bool:

@@ -17,14 +17,15 @@ METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 31),
     KRAFT_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
     # Set by Kafka when it formats a directory; without an effect here.
-    "eligible.leader.replicas.version": (0, 1),
     "share.version": (0, 1),
     "streams.version": (0, 1),
 }

@@ -53,7 +53,7 @@ class ControllerState:
         self.cluster = ClusterControl(
             cluster_id,
             config.broker_session_timeout_ms / 1000,
-            unclean=lambda image, topic: self.configuration.topic_config(image, topic).unclean_leader_election_enable,
+            self.configuration.topic_config,
         )
 
     @property

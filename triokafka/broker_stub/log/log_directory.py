@@ -82,9 +82,13 @@ class LogDirectory:
             self._storage.remove(self._marker)
             self._storage.sync_dir(self.path)
 
-    def mark_clean_stop(self) -> None:
-        """Write the marker: all logs are closed and on disk (G13)."""
-        self._storage.replace_file(self._marker, json.dumps({"version": 0, "brokerEpoch": -1}).encode())
+    def mark_clean_stop(self, broker_epoch: int = -1) -> None:
+        """Write the marker: all logs are closed and on disk (G13).
+
+        ``broker_epoch`` is the broker's registration that ends with this stop; Kafka takes a start whose marker names
+        another for one after a crash. -1 for none.
+        """
+        self._storage.replace_file(self._marker, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
     def release(self) -> None:
         """Give the lock back; a second call does nothing."""

@@ -91,6 +91,8 @@ class LogManager:
             raise ConfigurationError(f"log.dirs names a directory twice: {', '.join(directories)}")
         self.defaults = defaults or LogConfig()
         self.high_watermark_of = high_watermark_of
+        self.broker_epoch = -1
+        """The broker's registration, for the marker of a clean stop; the broker sets it."""
         self._world = world
         self._config = config or LogManagerConfig()
         self._files = OpenFiles(world.storage, self._config.max_open_files)
@@ -207,7 +209,7 @@ class LogManager:
                 try:
                     self._checkpoint_directory(directory)
                     if directory not in failed:
-                        directory.mark_clean_stop()
+                        directory.mark_clean_stop(self.broker_epoch)
                 except (KafkaError, OSError) as error:
                     logger.error("%s could not be closed cleanly: %s", directory.path, error)
         self._logs.clear()

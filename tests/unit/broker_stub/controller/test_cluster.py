@@ -11,13 +11,14 @@ from triokafka.broker_stub.controller import EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, ClusterControl
 from triokafka.broker_stub.controller.features import SUPPORTED
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.log.config import LogConfig
 from triokafka.protocol.stored.cluster_metadata import BrokerRegistrationChangeRecord
 
 SESSION = 9.0
 
 
 def control() -> ClusterControl:
-    return ClusterControl("cluster-a", SESSION, unclean=lambda image, name: False)
+    return ClusterControl("cluster-a", SESSION, lambda image, name: LogConfig())
 
 
 def registration(broker_id: int = 1, incarnation: int = 1, cluster_id: str = "cluster-a") -> BrokerRegistration:

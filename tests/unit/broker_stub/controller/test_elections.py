@@ -5,21 +5,23 @@ from collections.abc import Callable
 from tests.unit.broker_stub.controller.clusters import broker, cluster, replayed, topic
 from triokafka.broker_stub.controller import MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.elections import broker_fenced, broker_unfenced
-from triokafka.protocol.stored.cluster_metadata import PartitionRecord
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord, PartitionRecord
 
-Unclean = Callable[[str], bool]
-
-
-def clean(name: str) -> bool:
-    return False
+TopicConfig = Callable[[str], LogConfig]
+WITH_ELR = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
 
 
-def after_fencing(image: MetadataImage, broker_id: int, unclean: Unclean = clean) -> PartitionImage:
-    return replayed(list(broker_fenced(image, broker_id, unclean=unclean)), image).topics["t"].partitions[0]
+def clean(name: str) -> LogConfig:
+    return LogConfig()
 
 
-def after_unfencing(image: MetadataImage, broker_id: int, unclean: Unclean = clean) -> PartitionImage:
-    return replayed(list(broker_unfenced(image, broker_id, unclean=unclean)), image).topics["t"].partitions[0]
+def after_fencing(image: MetadataImage, broker_id: int, config: TopicConfig = clean) -> PartitionImage:
+    return replayed(list(broker_fenced(image, broker_id, config)), image).topics["t"].partitions[0]
+
+
+def after_unfencing(image: MetadataImage, broker_id: int, config: TopicConfig = clean) -> PartitionImage:
+    return replayed(list(broker_unfenced(image, broker_id, config)), image).topics["t"].partitions[0]
 
 
 def test_first_in_sync_replica_in_assigned_order_takes_over() -> None:
@@ -48,7 +50,7 @@ def test_last_member_stays_in_sync_and_nobody_leads() -> None:
 def test_unclean_leader_is_all_that_is_in_sync() -> None:
     """(`cluster/KRE-05`)"""
     image = cluster(topic("t", [1, 2, 3], isr=[1]), broker(2, fenced=True), brokers=(1, 3))
-    partition = after_fencing(image, 1, unclean=lambda name: name == "t")
+    partition = after_fencing(image, 1, lambda name: LogConfig(unclean_leader_election_enable=name == "t"))
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (3, (3,), 1)
 
 
@@ -58,10 +60,28 @@ def test_eligible_leader_leads_when_nobody_is_in_sync_and_is_then_in_sync_alone(
     partition = records[-1]
     assert isinstance(partition, PartitionRecord)
     partition.eligible_leader_replicas = [2, 1]
-    image = cluster(records, broker(2, fenced=True), brokers=(1,))
-    after = after_unfencing(image, 2)
+    image = cluster(WITH_ELR, records, broker(2, fenced=True), brokers=(1,))
+    after = after_unfencing(image, 2, lambda name: LogConfig(min_insync_replicas=2))
     assert (after.leader, after.isr, after.eligible_leader_replicas) == (1, (1,), (2,))
     assert (after.leader_recovery_state, after.leader_epoch) == (0, 1)
+
+
+def test_last_member_becomes_an_eligible_leader_where_the_cluster_has_them() -> None:
+    """What Kafka expects to find in a directory that it has formatted (KIP-966; `cluster/` section 19, ELR)."""
+    image = cluster(WITH_ELR, topic("t", [1]), brokers=(1,))
+    gone = after_fencing(image, 1)
+    assert (gone.leader, gone.isr, gone.eligible_leader_replicas, gone.last_known_elr) == (-1, (), (1,), (1,))
+    fenced = replayed([*broker_fenced(image, 1, clean), broker(1, fenced=True)], image)
+    back = after_unfencing(fenced, 1)
+    assert (back.leader, back.isr, back.eligible_leader_replicas, back.last_known_elr) == (1, (1,), (), ())
+
+
+def test_member_that_leaves_is_eligible_only_while_too_few_are_in_sync() -> None:
+    """(KIP-966; `cluster/` section 19, ELR)"""
+    image = cluster(WITH_ELR, topic("t", [1, 2, 3]), brokers=(1, 2, 3))
+    assert after_fencing(image, 3).eligible_leader_replicas == ()
+    strict = after_fencing(image, 3, lambda name: LogConfig(min_insync_replicas=3))
+    assert (strict.isr, strict.eligible_leader_replicas) == ((1, 2), (3,))
 
 
 def test_fenced_replica_in_sync_is_no_candidate() -> None:
@@ -80,18 +100,18 @@ def test_broker_that_comes_leads_what_nobody_leads() -> None:
 def test_broker_that_comes_but_is_not_in_sync_leads_nothing() -> None:
     """(`cluster/KRE-04`, KRE-10)"""
     image = cluster(topic("t", [1, 2], isr=[2], leader=-1), broker(1, fenced=True), broker(2, fenced=True), brokers=())
-    assert list(broker_unfenced(image, 1, unclean=clean)) == []
+    assert list(broker_unfenced(image, 1, clean)) == []
 
 
 def test_partitions_of_others_are_left_alone() -> None:
     """(`cluster/KRE-10`)"""
     image = cluster(topic("t", [1, 2]), brokers=(1, 2, 3))
-    assert list(broker_fenced(image, 3, unclean=clean)) == []
-    assert list(broker_unfenced(image, 3, unclean=clean)) == []
+    assert list(broker_fenced(image, 3, clean)) == []
+    assert list(broker_unfenced(image, 3, clean)) == []
 
 
 def test_records_hold_only_what_changes() -> None:
     """(`cluster/KRE-11`)"""
     image = cluster(topic("t", [1, 2], isr=[1]), brokers=(1, 2))
-    (record,) = broker_fenced(image, 1, unclean=clean)
+    (record,) = broker_fenced(image, 1, clean)
     assert (record.isr, record.leader, record.replicas, record.directories) == (None, -1, None, None)

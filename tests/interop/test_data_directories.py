@@ -1,0 +1,166 @@
+"""One data directory, served in turn by Apache Kafka and by our broker: topics, ids, records and positions stay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+
+from tests.broker_process import BrokerProcess
+from tests.interop import jvm
+
+pytestmark = pytest.mark.interop
+
+TIMEOUT = 30
+PARTITIONS = 3
+
+
+@contextmanager
+def our_broker(directory: Path) -> Iterator[str]:
+    """Our broker in a process of its own, stopped in order."""
+    broker = BrokerProcess(directory)
+    try:
+        yield broker.start()
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+
+
+def create(bootstrap: str, name: str) -> None:
+    topic = NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([topic])[name].result(TIMEOUT)
+
+
+def produce(bootstrap: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for number in range(count):
+        producer.produce(topic, str(number), partition=number % PARTITIONS)
+    assert producer.flush(TIMEOUT) == 0
+
+
+def consume_and_commit(bootstrap: str, topic: str, count: int) -> None:
+    """Read the next ``count`` records as a group and commit behind them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        messages = []
+        while len(messages) < count:
+            found = consumer.consume(count - len(messages), TIMEOUT)
+            assert found, f"only {len(messages)} of {count} records came"
+            messages += found
+        assert all(message.error() is None for message in messages)
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def records_of(bootstrap: str, topic: str, count: int) -> set[bytes | str | None]:
+    """The values of ``count`` records over all partitions; waits until the partitions have their leaders again."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False})
+    values: set[bytes | str | None] = set()
+    try:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        while len(values) < count:
+            found = consumer.consume(count - len(values), TIMEOUT)
+            assert found, f"only {len(values)} of {count} records came"
+            values |= {message.value() for message in found if message.error() is None}
+    finally:
+        consumer.close()
+    return values
+
+
+def committed_positions(admin: AdminClient) -> list[TopicPartition]:
+    """Where the group is; asks again while its coordinator loads, which no event of another program tells."""
+    for _ in range(TIMEOUT * 10):
+        try:
+            asked = [ConsumerGroupTopicPartitions("readers")]
+            return list(admin.list_consumer_group_offsets(asked)["readers"].result(TIMEOUT).topic_partitions)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            time.sleep(0.1)
+    raise AssertionError("the coordinator did not load")
+
+
+def described(bootstrap: str, topic: str) -> dict[str, object]:
+    """What both brokers must agree on. Asked through the admin client, which tries again while a broker starts."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (description,) = admin.describe_topics(TopicCollection([topic])).values()
+    found = description.result(TIMEOUT)
+    latest = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
+    ends = {partition.partition: end.result(TIMEOUT).offset for partition, end in admin.list_offsets(latest).items()}
+    committed = committed_positions(admin)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    configs = admin.describe_configs([resource])[resource].result(TIMEOUT)
+    return {
+        "cluster": admin.describe_cluster().result(TIMEOUT).cluster_id,
+        "id": str(found.topic_id),
+        "partitions": [(partition.id, partition.leader.id) for partition in found.partitions],
+        "retention": configs["retention.ms"].value,
+        "committed": {(partition.topic, partition.partition): partition.offset for partition in committed},
+        "ends": ends,
+    }
+
+
+def numbers(count: int) -> set[bytes]:
+    return {b"%d" % number for number in range(count)}
+
+
+def test_directory_of_apache_kafka_is_served_by_our_broker_and_again_by_apache_kafka(tmp_path: Path) -> None:
+    jvm.require("mvn", "java")
+    with jvm.apache_kafka(tmp_path) as bootstrap:
+        create(bootstrap, "theirs")
+        produce(bootstrap, "theirs", 100)
+        consume_and_commit(bootstrap, "theirs", 40)
+        before = described(bootstrap, "theirs")
+    with our_broker(tmp_path / "data") as bootstrap:
+        assert records_of(bootstrap, "theirs", 100) == numbers(100)
+        assert described(bootstrap, "theirs") == before
+        create(bootstrap, "ours")
+        produce(bootstrap, "ours", 10)
+        consume_and_commit(bootstrap, "theirs", 60)
+        after = [described(bootstrap, topic) for topic in ("theirs", "ours")]
+    with jvm.apache_kafka(tmp_path) as bootstrap:
+        assert records_of(bootstrap, "theirs", 100) == numbers(100)
+        assert records_of(bootstrap, "ours", 10) == numbers(10)
+        assert [described(bootstrap, topic) for topic in ("theirs", "ours")] == after
+
+
+def test_directory_of_our_broker_is_served_by_apache_kafka_and_again_by_our_broker(tmp_path: Path) -> None:
+    jvm.require("mvn", "java")
+    with our_broker(tmp_path / "data") as bootstrap:
+        create(bootstrap, "ours")
+        produce(bootstrap, "ours", 100)
+        consume_and_commit(bootstrap, "ours", 40)
+        before = described(bootstrap, "ours")
+    with jvm.apache_kafka(tmp_path) as bootstrap:
+        assert records_of(bootstrap, "ours", 100) == numbers(100)
+        assert described(bootstrap, "ours") == before
+        create(bootstrap, "theirs")
+        produce(bootstrap, "theirs", 10)
+        consume_and_commit(bootstrap, "ours", 60)
+        after = [described(bootstrap, topic) for topic in ("ours", "theirs")]
+    with our_broker(tmp_path / "data") as bootstrap:
+        assert records_of(bootstrap, "theirs", 10) == numbers(10)
+        assert [described(bootstrap, topic) for topic in ("ours", "theirs")] == after
