@@ -21,8 +21,19 @@ from cython.cimports.cpython.bytearray import (
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.triokafka.records._wire import (
+    ORDER,
+    Record,
+    check_headers,
+    int32,
+    int64,
+    ordinary_batch,
+    read_long_record,
+    read_short_record,
+    read_varint,
+)
 
-from triokafka.records.corruption import corrupt_batch, corrupt_record
+from triokafka.records.corruption import FAULTS, corrupt_batch, corrupt_record
 from triokafka.records.plain_columns import (
     HEADERS,
     KEY,
@@ -43,143 +54,6 @@ _VALUE = cython.declare(cython.int, VALUE)
 _LARGEST = cython.declare(cython.Py_ssize_t, MAX_COLUMN_BYTES)
 _SMALLEST_RECORD = cython.declare(cython.Py_ssize_t, 6)
 _FIELDS = cython.declare(cython.Py_ssize_t, 4)
-
-# What the loop can find wrong with a record; 0 is nothing.
-_SHORT = cython.declare(cython.int, 1)
-_LENGTH = cython.declare(cython.int, 2)
-_ORDER = cython.declare(cython.int, 3)
-_BAD_KEY = cython.declare(cython.int, 4)
-_BAD_VALUE = cython.declare(cython.int, 5)
-_HEADER_COUNT = cython.declare(cython.int, 6)
-_BAD_HEADER = cython.declare(cython.int, 7)
-_SIZE = cython.declare(cython.int, 8)
-_REASONS = (
-    "",
-    "it ends too early",
-    "its length is more than the batch holds",
-    "its offset is out of order",
-    "its key has a wrong length",
-    "its value has a wrong length",
-    "its header count is more than it holds",
-    "a header has a wrong length",
-    "its fields do not fill its length",
-)
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _read_long_varint(
-    p: cython.p_const_uchar, end: cython.p_const_uchar, bits: cython.int, out: cython.p_ulonglong
-) -> cython.p_const_uchar:
-    """Read an unsigned varint of at most ``bits`` bits; returns the place after it, or NULL."""
-    byte: cython.ulonglong
-    value: cython.ulonglong = 0
-    shift: cython.int = 0
-    while p < end and shift < bits:
-        byte = p[0]
-        p += 1
-        if shift == 63 and byte > 1:
-            return cython.NULL
-        value |= (byte & 0x7F) << shift
-        if byte < 128:
-            if bits == 32 and value >> 32:
-                return cython.NULL
-            out[0] = value
-            return p
-        shift += 7
-    return cython.NULL
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def read_varint(
-    p: cython.p_const_uchar, end: cython.p_const_uchar, bits: cython.int, out: cython.p_ulonglong
-) -> cython.p_const_uchar:
-    """The same; one and two bytes, which is nearly all there are, without a call."""
-    if end - p >= 2:
-        if p[0] < 128:
-            out[0] = p[0]
-            return p + 1
-        if p[1] < 128:
-            out[0] = (p[0] & 0x7F) | (cython.cast(cython.uint, p[1]) << 7)
-            return p + 2
-    return _read_long_varint(p, end, bits, out)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _read_short_varint(p: cython.p_const_uchar, out: cython.p_uint) -> cython.p_const_uchar:
-    """Read an unsigned varint of one or two bytes, NULL when it is longer; two bytes are known to be there."""
-    first: cython.uint = p[0]
-    if first < 128:
-        out[0] = first
-        return p + 1
-    second: cython.uint = p[1]
-    out[0] = (first & 0x7F) | (second << 7)
-    return p + 2 if second < 128 else cython.NULL
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _find_short_fields(
-    p: cython.p_const_uchar,
-    base: cython.p_const_uchar,
-    stop: cython.p_const_uchar,
-    delta: cython.p_longlong,
-    time: cython.p_longlong,
-    fields: cython.p_uint,
-) -> cython.p_const_uchar:
-    """``_find_fields`` for a record like most: all numbers short, nothing wrong. NULL says: look closer.
-
-    At least 16 bytes are there at ``p``, so that the numbers up to the key can be read before anything is compared.
-    """
-    size: cython.uint = 0
-    raw_time: cython.uint = 0
-    raw_delta: cython.uint = 0
-    raw: cython.uint = 0
-    p = _read_short_varint(p, cython.address(size))
-    if p == cython.NULL or (size >> 1) > stop - p:
-        return cython.NULL
-    end: cython.p_const_uchar = p + (size >> 1)
-    p = _read_short_varint(p + 1, cython.address(raw_time))  # the attributes byte before it is unused
-    if p == cython.NULL:
-        return cython.NULL
-    p = _read_short_varint(p, cython.address(raw_delta))
-    if p == cython.NULL or (size | raw_delta) & 1:
-        return cython.NULL
-    time[0] = (raw_time >> 1) ^ -cython.cast(cython.longlong, raw_time & 1)
-    delta[0] = raw_delta >> 1
-    p = _read_short_varint(p, cython.address(raw))
-    if p == cython.NULL:
-        return cython.NULL
-    fields[0] = cython.cast(cython.uint, p - base)
-    if raw == 1:
-        fields[1] = 0
-    else:
-        fields[1] = (raw >> 1) + 1
-        p += raw >> 1
-        if raw & 1:
-            return cython.NULL
-    if end - p < 2:
-        return cython.NULL
-    p = _read_short_varint(p, cython.address(raw))
-    if p == cython.NULL:
-        return cython.NULL
-    fields[2] = cython.cast(cython.uint, p - base)
-    if raw == 1:
-        fields[3] = 0
-    else:
-        fields[3] = (raw >> 1) + 1
-        if raw & 1 or (raw >> 1) > end - p:
-            return cython.NULL
-    return end
 
 
 @cython.cfunc
@@ -207,141 +81,39 @@ def _find_fields(
     ``failure`` says why.
     """
     p: cython.p_const_uchar = place[0]
-    end: cython.p_const_uchar
     previous_delta: cython.longlong = previous_place[0]
-    delta: cython.longlong = 0
-    time: cython.longlong = 0
-    raw: cython.ulonglong = 0
     index: cython.Py_ssize_t = 0
+    found = cython.declare(Record)
+    closer = cython.declare(Record)
     while index < records:
-        if stop - p >= 16:
-            end = _find_short_fields(p, base, stop, cython.address(delta), cython.address(time), fields)
-            if end != cython.NULL and delta > previous_delta and delta <= last_delta:
-                offsets[index] = base_offset + delta
-                timestamps[index] = cython.cast(
-                    cython.longlong, (base_timestamp + cython.cast(cython.ulonglong, time)) * 1000
-                )
-                if ends != cython.NULL:
-                    ends[index] = cython.cast(cython.uint, end - base)
-                fields += _FIELDS
-                p = end
-                previous_delta = delta
-                index += 1
-                continue
-        p = read_varint(p, stop, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure[0] = _SHORT
-            break
-        if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, stop - p):
-            failure[0] = _LENGTH
-            break
-        end = p + (raw >> 1)
-        if p == end:
-            failure[0] = _SHORT
-            break
-        p = read_varint(p + 1, end, 64, cython.address(raw))  # the attributes byte before it is unused
-        if p == cython.NULL:
-            failure[0] = _SHORT
-            break
-        timestamps[index] = cython.cast(cython.longlong, (base_timestamp + ((raw >> 1) ^ (0 - (raw & 1)))) * 1000)
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure[0] = _SHORT
-            break
-        delta = cython.cast(cython.longlong, raw >> 1)
-        if raw & 1 or delta <= previous_delta or delta > last_delta:
-            failure[0] = _ORDER
-            break
-        offsets[index] = base_offset + delta
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure[0] = _SHORT
-            break
-        fields[0] = cython.cast(cython.uint, p - base)
-        if raw == 1:
-            fields[1] = 0
+        if stop - p >= 16 and read_short_record(p, stop, cython.address(found)):
+            pass
         else:
-            if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                failure[0] = _BAD_KEY
+            failure[0] = read_long_record(p, stop, cython.address(closer))
+            if failure[0]:
                 break
-            fields[1] = cython.cast(cython.uint, (raw >> 1) + 1)
-            p += raw >> 1
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure[0] = _SHORT
+            found = closer
+        if found.delta <= previous_delta or found.delta > last_delta:
+            failure[0] = ORDER
             break
-        fields[2] = cython.cast(cython.uint, p - base)
-        if raw == 1:
-            fields[3] = 0
-        else:
-            if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                failure[0] = _BAD_VALUE
-                break
-            fields[3] = cython.cast(cython.uint, (raw >> 1) + 1)
-            p += raw >> 1
-        if ends != cython.NULL:
-            ends[index] = cython.cast(cython.uint, end - base)
+        offsets[index] = base_offset + found.delta
+        timestamps[index] = cython.cast(
+            cython.longlong, (base_timestamp + cython.cast(cython.ulonglong, found.elapsed)) * 1000
+        )
+        fields[0] = cython.cast(cython.uint, found.key - base)
+        fields[1] = cython.cast(cython.uint, found.key_size + 1)
+        fields[2] = cython.cast(cython.uint, found.value - base)
+        fields[3] = cython.cast(cython.uint, found.value_size + 1)
         fields += _FIELDS
-        p = end
-        previous_delta = delta
+        if ends != cython.NULL:
+            ends[index] = cython.cast(cython.uint, found.end - base)
+        p = found.end
+        previous_delta = found.delta
         index += 1
     if failure[0] == 0:
         place[0] = p
     previous_place[0] = previous_delta
     return index
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int32(p: cython.p_const_uchar) -> cython.int:
-    return cython.cast(
-        cython.int,
-        (cython.cast(cython.uint, p[0]) << 24)
-        | (cython.cast(cython.uint, p[1]) << 16)
-        | (cython.cast(cython.uint, p[2]) << 8)
-        | p[3],
-    )
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int64(p: cython.p_const_uchar) -> cython.longlong:
-    return cython.cast(
-        cython.longlong,
-        (cython.cast(cython.ulonglong, cython.cast(cython.uint, _int32(p))) << 32)
-        | cython.cast(cython.uint, _int32(p + 4)),
-    )
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _ordinary_batch(
-    p: cython.p_const_uchar, available: cython.Py_ssize_t, limit: cython.longlong, from_offset: cython.longlong
-) -> cython.Py_ssize_t:
-    """The size of the batch at ``p`` if it is one like most, else 0.
-
-    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be (no
-    record has fewer than 6 bytes), and all its records are wanted.
-    """
-    if available < 61 or p[16] != 2:
-        return 0
-    size: cython.longlong = _int32(p + 8)
-    size += 12
-    base_offset: cython.longlong = _int64(p)
-    last_delta: cython.longlong = _int32(p + 23)
-    count: cython.longlong = _int32(p + 57)
-    if size < 61 or size > available or p[21] != 0 or (p[22] & 0xF7) != 0:
-        return 0
-    if count < 1 or count > limit or last_delta < count - 1 or count > (size - 61) // 6:
-        return 0
-    if base_offset < from_offset or base_offset >> 62:
-        return 0
-    return size
 
 
 @cython.final
@@ -686,7 +458,7 @@ class ColumnAppender:
             if failure == 0 and self._columns & _HEADERS:
                 failure = _check_all_headers(base, fields, ends, records, cython.address(self._filled))
             if failure:
-                raise corrupt_record("", 0, base_offset, index, _REASONS[failure])
+                raise corrupt_record("", 0, base_offset, index, FAULTS[failure])
             if index == count and p != stop:
                 raise corrupt_batch("", 0, base_offset, f"{stop - p} bytes follow its {count} records")
             if timestamp_type == 1:
@@ -716,7 +488,7 @@ class ColumnAppender:
                 return position, next_offset, leader_epoch, timestamp_type
             while position < view.len:
                 p: cython.p_const_uchar = start + position
-                size: cython.Py_ssize_t = _ordinary_batch(p, view.len - position, limit, next_offset)
+                size: cython.Py_ssize_t = ordinary_batch(p, view.len - position, limit, next_offset)
                 if size == 0 or not self.has_room(size):
                     break
                 appended: cython.int = (p[22] >> 3) & 1
@@ -724,16 +496,16 @@ class ColumnAppender:
                     break
                 if check_crc:
                     checksum: cython.uint = crc32c(data[position + 21 : position + size])
-                    if checksum != cython.cast(cython.uint, _int32(p + 17)):
+                    if checksum != cython.cast(cython.uint, int32(p + 17)):
                         break
                 if timestamp_type < 0:
-                    self._expect(_int32(p + 57), size, view.len - position, limit)
+                    self._expect(int32(p + 57), size, view.len - position, limit)
                 if not self._append_ordinary(p, size, number, position, appended):
                     break
                 timestamp_type = appended
-                leader_epoch = _int32(p + 12)
-                limit -= _int32(p + 57)
-                next_offset = _int64(p) + _int32(p + 23) + 1
+                leader_epoch = int32(p + 12)
+                limit -= int32(p + 57)
+                next_offset = int64(p) + int32(p + 23) + 1
                 position += size
             return position, next_offset, leader_epoch, timestamp_type
         finally:
@@ -774,7 +546,7 @@ class ColumnAppender:
         base: cython.p_const_uchar = batch + 61
         p: cython.p_const_uchar = base
         stop: cython.p_const_uchar = batch + size
-        records: cython.Py_ssize_t = _int32(batch + 57)
+        records: cython.Py_ssize_t = int32(batch + 57)
         previous_delta: cython.longlong = -1
         failure: cython.int = 0
         offsets = cython.cast(cython.p_longlong, self._offset.reserve(8 * records))
@@ -789,9 +561,9 @@ class ColumnAppender:
             stop,
             records,
             cython.address(previous_delta),
-            _int32(batch + 23),
-            _int64(batch),
-            cython.cast(cython.ulonglong, _int64(batch + 27)),
+            int32(batch + 23),
+            int64(batch),
+            cython.cast(cython.ulonglong, int64(batch + 27)),
             offsets,
             timestamps,
             fields,
@@ -803,7 +575,7 @@ class ColumnAppender:
         if failure or p != stop:
             return 0
         if appended:
-            _set_all(timestamps, records, _int64(batch + 35))
+            _set_all(timestamps, records, int64(batch + 35))
         self._fill(records, base, fields, ends, number, cython.cast(cython.uint, shift + 61))
         return 1
 
@@ -949,35 +721,15 @@ def _check_all_headers(
     """0 when the headers of all records fit: reading them needs no checks any more. ``filled`` counts who has any."""
     p: cython.p_const_uchar
     end: cython.p_const_uchar
-    raw: cython.ulonglong = 0
-    remaining: cython.ulonglong = 0
+    failure: cython.int
     index: cython.Py_ssize_t
     for index in range(records):
         p = _after_value(base, fields + _FIELDS * index)
         end = base + ends[index]
         if end - p == 1 and p[0] == 0:
             continue
+        failure = check_headers(p, end)
+        if failure:
+            return failure
         filled[0] += 1
-        p = read_varint(p, end, 32, cython.address(remaining))
-        if p == cython.NULL:
-            return _SHORT
-        # A header takes two bytes at least.
-        if remaining & 1 or remaining >> 2 > cython.cast(cython.ulonglong, end - p):
-            return _HEADER_COUNT
-        remaining >>= 1
-        while remaining:
-            p = read_varint(p, end, 32, cython.address(raw))
-            if p == cython.NULL or raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                return _BAD_HEADER
-            p += raw >> 1
-            p = read_varint(p, end, 32, cython.address(raw))
-            if p == cython.NULL:
-                return _BAD_HEADER
-            if raw != 1:
-                if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                    return _BAD_HEADER
-                p += raw >> 1
-            remaining -= 1
-        if p != end:
-            return _SIZE
     return 0

@@ -13,8 +13,19 @@ from crc32c import crc32c
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
+from cython.cimports.triokafka.records._wire import (
+    ORDER,
+    Record,
+    check_headers,
+    int32,
+    int64,
+    ordinary_batch,
+    read_long_record,
+    read_short_record,
+    read_varint,
+)
 
-from triokafka.records.corruption import corrupt_batch, corrupt_record
+from triokafka.records.corruption import FAULTS, corrupt_batch, corrupt_record
 
 _FIELDS = (
     "topic",
@@ -30,28 +41,6 @@ _FIELDS = (
     "serialized_key_size",
     "serialized_value_size",
     "serialized_header_size",
-)
-
-
-# What the loop can find wrong with a record; 0 is nothing.
-_SHORT = cython.declare(cython.int, 1)
-_LENGTH = cython.declare(cython.int, 2)
-_OFFSET = cython.declare(cython.int, 3)
-_KEY = cython.declare(cython.int, 4)
-_VALUE = cython.declare(cython.int, 5)
-_HEADER_COUNT = cython.declare(cython.int, 6)
-_HEADER = cython.declare(cython.int, 7)
-_SIZE = cython.declare(cython.int, 8)
-_REASONS = (
-    "",
-    "it ends too early",
-    "its length is more than the batch holds",
-    "its offset is out of order",
-    "its key has a wrong length",
-    "its value has a wrong length",
-    "its header count is more than it holds",
-    "a header has a wrong length",
-    "its fields do not fill its length",
 )
 
 
@@ -74,7 +63,7 @@ class RecordOrigin:
 
 @cython.final
 @cython.no_gc
-@cython.freelist(1024)
+@cython.freelist(8192)
 @cython.cclass
 class ConsumerRecord:
     """One record as it was read.
@@ -226,133 +215,27 @@ def _size_of(data):
 
 
 @cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _read_long_varint(
-    p: cython.p_const_uchar, end: cython.p_const_uchar, bits: cython.int, out: cython.p_ulonglong
-) -> cython.p_const_uchar:
-    """Read an unsigned varint of at most ``bits`` bits; returns the place after it, or NULL."""
-    byte: cython.ulonglong
-    value: cython.ulonglong = 0
-    shift: cython.int = 0
-    while p < end and shift < bits:
-        byte = p[0]
-        p += 1
-        if shift == 63 and byte > 1:
-            return cython.NULL
-        value |= (byte & 0x7F) << shift
-        if byte < 128:
-            if bits == 32 and value >> 32:
-                return cython.NULL
-            out[0] = value
-            return p
-        shift += 7
-    return cython.NULL
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def read_varint(
-    p: cython.p_const_uchar, end: cython.p_const_uchar, bits: cython.int, out: cython.p_ulonglong
-) -> cython.p_const_uchar:
-    """The same; one and two bytes, which is nearly all there are, without a call."""
-    if end - p >= 2:
-        if p[0] < 128:
-            out[0] = p[0]
-            return p + 1
-        if p[1] < 128:
-            out[0] = (p[0] & 0x7F) | (cython.cast(cython.uint, p[1]) << 7)
-            return p + 2
-    return _read_long_varint(p, end, bits, out)
-
-
-@cython.cfunc
-def _read_headers(
-    place: cython.pointer(cython.p_const_uchar), end: cython.p_const_uchar, count: cython.ulonglong
-) -> tuple:
-    """``count`` headers from ``place[0]`` on, which is moved behind them; None when they do not fit."""
+def _read_headers(p: cython.p_const_uchar, end: cython.p_const_uchar) -> tuple:
+    """The headers of a record; ``check_headers`` has found nothing wrong with them."""
     headers: list = []
-    p: cython.p_const_uchar = place[0]
+    count: cython.ulonglong = 0
     raw: cython.ulonglong = 0
+    size: cython.Py_ssize_t
+    p = read_varint(p, end, 32, cython.address(count))
+    count >>= 1
     while count:
         p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL or raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-            return None
-        name = PyUnicode_DecodeUTF8(
-            cython.cast(cython.p_const_char, p), cython.cast(cython.Py_ssize_t, raw >> 1), "replace"
-        )
-        p += raw >> 1
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            return None
-        if raw == 1:
-            headers.append((name, None))
-        else:
-            if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                return None
-            value = PyBytes_FromStringAndSize(
-                cython.cast(cython.p_const_char, p), cython.cast(cython.Py_ssize_t, raw >> 1)
-            )
-            p += raw >> 1
-            headers.append((name, value))
+        size = raw >> 1
+        name = PyUnicode_DecodeUTF8(cython.cast(cython.p_const_char, p), size, "replace")
+        p = read_varint(p + size, end, 32, cython.address(raw))
+        value = None
+        if raw != 1:
+            size = raw >> 1
+            value = PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, p), size)
+            p += size
+        headers.append((name, value))
         count -= 1
-    place[0] = p
     return tuple(headers)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int32(p: cython.p_const_uchar) -> cython.int:
-    return cython.cast(
-        cython.int,
-        (cython.cast(cython.uint, p[0]) << 24)
-        | (cython.cast(cython.uint, p[1]) << 16)
-        | (cython.cast(cython.uint, p[2]) << 8)
-        | p[3],
-    )
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int64(p: cython.p_const_uchar) -> cython.longlong:
-    return cython.cast(
-        cython.longlong,
-        (cython.cast(cython.ulonglong, cython.cast(cython.uint, _int32(p))) << 32)
-        | cython.cast(cython.uint, _int32(p + 4)),
-    )
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _ordinary_batch(
-    p: cython.p_const_uchar, available: cython.Py_ssize_t, limit: cython.longlong, from_offset: cython.longlong
-) -> cython.Py_ssize_t:
-    """The size of the batch at ``p`` if it is one like most, else 0.
-
-    That is: of format v2, whole, neither compressed nor of a transaction nor control, with a header that can be (no
-    record has fewer than 6 bytes), and all its records are wanted.
-    """
-    if available < 61 or p[16] != 2:
-        return 0
-    size: cython.longlong = _int32(p + 8)
-    size += 12
-    base_offset: cython.longlong = _int64(p)
-    last_delta: cython.longlong = _int32(p + 23)
-    count: cython.longlong = _int32(p + 57)
-    if size < 61 or size > available or p[21] != 0 or (p[22] & 0xF7) != 0:
-        return 0
-    if count < 1 or count > limit or last_delta < count - 1 or count > (size - 61) // 6:
-        return 0
-    if base_offset < from_offset or base_offset >> 62:
-        return 0
-    return size
 
 
 def decode_batches(
@@ -376,15 +259,15 @@ def decode_batches(
         start: cython.p_const_uchar = cython.cast(cython.p_const_uchar, view.buf)
         while 0 <= position < view.len:
             batch: cython.p_const_uchar = start + position
-            size: cython.Py_ssize_t = _ordinary_batch(batch, view.len - position, limit - len(out), next_offset)
+            size: cython.Py_ssize_t = ordinary_batch(batch, view.len - position, limit - len(out), next_offset)
             if size == 0:
                 break
             if check_crc:
                 checksum: cython.uint = crc32c(data[position + 21 : position + size])
-                if checksum != cython.cast(cython.uint, _int32(batch + 17)):
+                if checksum != cython.cast(cython.uint, int32(batch + 17)):
                     break
-            if origin is None or leader_epoch != _int32(batch + 12) or timestamp_type != (batch[22] >> 3) & 1:
-                leader_epoch = _int32(batch + 12)
+            if origin is None or leader_epoch != int32(batch + 12) or timestamp_type != (batch[22] >> 3) & 1:
+                leader_epoch = int32(batch + 12)
                 timestamp_type = (batch[22] >> 3) & 1
                 origin = RecordOrigin.__new__(RecordOrigin)
                 origin.topic = topic
@@ -402,12 +285,12 @@ def decode_batches(
                     cython.address(p),
                     batch + size,
                     cython.address(index),
-                    _int32(batch + 57),
+                    int32(batch + 57),
                     cython.address(previous_delta),
-                    _int64(batch),
-                    _int32(batch + 23),
-                    _int64(batch + 27),
-                    _int64(batch + 35),
+                    int64(batch),
+                    int32(batch + 23),
+                    int64(batch + 27),
+                    int64(batch + 35),
                     origin,
                     next_offset,
                 )
@@ -415,7 +298,7 @@ def decode_batches(
             ):
                 del out[before:]  # the caller looks closer, and says what is wrong
                 break
-            next_offset = _int64(batch) + _int32(batch + 23) + 1
+            next_offset = int64(batch) + int32(batch + 23) + 1
             position += size
         return position, next_offset, leader_epoch, timestamp_type
     finally:
@@ -469,7 +352,7 @@ def decode_payload(
             from_offset,
         )
         if failure:
-            raise corrupt_record(origin.topic, origin.partition, base_offset, index, _REASONS[failure])
+            raise corrupt_record(origin.topic, origin.partition, base_offset, index, FAULTS[failure])
         if index == count and p != stop:
             reason = f"{stop - p} bytes follow its {count} records"
             raise corrupt_batch(origin.topic, origin.partition, base_offset, reason)
@@ -497,104 +380,58 @@ def _decode(
 ) -> cython.int:
     """The loop. Returns 0, or what is wrong with the record at ``index_place[0]``."""
     p: cython.p_const_uchar = place[0]
-    end: cython.p_const_uchar
     index: cython.longlong = index_place[0]
     previous_delta: cython.longlong = previous_place[0]
-    delta: cython.longlong
-    timestamp: cython.ulonglong
-    raw: cython.ulonglong = 0
-    size: cython.Py_ssize_t
-    key_size: cython.Py_ssize_t
-    key_start: cython.p_const_uchar = p
-    value_start: cython.p_const_uchar = p
-    headers: tuple
+    timestamp: cython.longlong
     appended: cython.bint = origin.timestamp_type == 1
-    skip: cython.bint
     failure: cython.int = 0
+    found = cython.declare(Record)
+    closer = cython.declare(Record)
+    headers: tuple
+    start: cython.p_const_char
     record: ConsumerRecord
     while index < count and wanted > 0:
-        p = read_varint(p, stop, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure = _SHORT
-            break
-        if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, stop - p):
-            failure = _LENGTH
-            break
-        end = p + (raw >> 1)
-        if p == end:
-            failure = _SHORT
-            break
-        p += 1  # attributes: unused
-        p = read_varint(p, end, 64, cython.address(raw))
-        if p == cython.NULL:
-            failure = _SHORT
-            break
-        timestamp = cython.cast(cython.ulonglong, base_timestamp) + ((raw >> 1) ^ (0 - (raw & 1)))
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure = _SHORT
-            break
-        delta = cython.cast(cython.longlong, raw >> 1)
-        if raw & 1 or delta <= previous_delta or delta > last_delta:
-            failure = _OFFSET
-            break
-        skip = base_offset + delta < from_offset
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure = _SHORT
-            break
-        key_size = -1
-        if raw != 1:
-            if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                failure = _KEY
+        if stop - p >= 16 and read_short_record(p, stop, cython.address(found)):
+            pass
+        else:
+            failure = read_long_record(p, stop, cython.address(closer))
+            if failure:
                 break
-            key_size = raw >> 1
-            key_start = p
-            p += key_size
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure = _SHORT
-            break
-        size = -1
-        if raw != 1:
-            if raw & 1 or raw >> 1 > cython.cast(cython.ulonglong, end - p):
-                failure = _VALUE
-                break
-            size = raw >> 1
-            value_start = p
-            p += size
-        p = read_varint(p, end, 32, cython.address(raw))
-        if p == cython.NULL:
-            failure = _SHORT
+            found = closer
+        if found.delta <= previous_delta or found.delta > last_delta:
+            failure = ORDER
             break
         headers = ()
-        if raw:
-            # A header takes two bytes at least.
-            if raw & 1 or raw >> 2 > cython.cast(cython.ulonglong, end - p):
-                failure = _HEADER_COUNT
+        if found.end - found.headers != 1 or found.headers[0] != 0:
+            failure = check_headers(found.headers, found.end)
+            if failure:
                 break
-            headers = _read_headers(cython.address(p), end, raw >> 1)
-            if headers is None:
-                failure = _HEADER
-                break
-        if p != end:
-            failure = _SIZE
-            break
-        if not skip:
+            headers = _read_headers(found.headers, found.end)
+        if base_offset + found.delta >= from_offset:
+            timestamp = append_time
+            if not appended:
+                timestamp = cython.cast(
+                    cython.longlong,
+                    cython.cast(cython.ulonglong, base_timestamp) + cython.cast(cython.ulonglong, found.elapsed),
+                )
             record = ConsumerRecord.__new__(ConsumerRecord)
-            record.offset = base_offset + delta
-            record.timestamp = append_time if appended else cython.cast(cython.longlong, timestamp)
-            record._key_size = cython.cast(cython.int, key_size)
-            record._value_size = cython.cast(cython.int, size)
+            record.offset = base_offset + found.delta
+            record.timestamp = timestamp
+            record._key_size = cython.cast(cython.int, found.key_size)
+            record._value_size = cython.cast(cython.int, found.value_size)
             record._origin = origin
             record.headers = headers
-            if key_size >= 0:
-                record.key = PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, key_start), key_size)
-            if size >= 0:
-                record.value = PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, value_start), size)
+            if found.key_size >= 0:
+                start = cython.cast(cython.p_const_char, found.key)
+                record.key = PyBytes_FromStringAndSize(start, found.key_size)
+            if found.value_size >= 0:
+                record.value = PyBytes_FromStringAndSize(
+                    cython.cast(cython.p_const_char, found.value), found.value_size
+                )
             out.append(record)
             wanted -= 1
-        previous_delta = delta
+        p = found.end
+        previous_delta = found.delta
         index += 1
     place[0] = p
     index_place[0] = index

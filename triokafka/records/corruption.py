@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from triokafka.errors import CorruptRecordError
+
+FAULTS: Final = (
+    "nothing is wrong with it",
+    "it ends too early",
+    "its length is more than the batch holds",
+    "its offset is out of order",
+    "its key has a wrong length",
+    "its value has a wrong length",
+    "its header count is more than it holds",
+    "a header has a wrong length",
+    "its fields do not fill its length",
+)
+"""What the compiled kernels can find wrong with a record, by the number that they use for it."""
 
 
 def corrupt_batch(topic: str, partition: int, base_offset: int, reason: str) -> CorruptRecordError:
