@@ -1,0 +1,1 @@
+"""The broker: network, request handlers, logs, replicas, controller. `server.Broker` is the whole of it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from triokafka.broker_stub.controller.features import SERVED
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.errors import InvalidRequestError
 from triokafka.protocol.api.api_versions import (
@@ -36,17 +37,16 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> 
         ]
     )
     if context.version >= 3:
-        image = context.broker.image
-        broker = image.brokers.get(context.broker.node_id)
         # Old clients cannot read a lowest version of 0 (KAFKA-17011).
         response.supported_features = [
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in sorted((broker.features if broker else {}).items())
+            for name, (low, high) in sorted(SERVED.items())
             if low > 0 or context.version >= 4
         ]
-        response.finalized_features_epoch = image.offset
+        controller = context.broker.controller
+        response.finalized_features_epoch = controller.image.offset
         response.finalized_features = [
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(controller.finalized_features.items())
         ]
     return response
