@@ -1,4 +1,4 @@
-"""An authorizer that denies one thing at a time is asked, and what it denies is refused item by item (`broker-log/B08`).
+"""An authorizer that denies one thing at a time is asked, and what it denies is refused by item (`broker-log/B08`).
 
 Two topics are in every request that can name several: ``open`` is allowed whatever happens to ``shut``.
 """
