@@ -22,7 +22,7 @@ def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
 
 
 def _names(request: DeleteTopicsRequest) -> list[str]:
-    return [topic.name if topic.name is not None else str(topic.topic_id) for topic in _asked(request)]
+    return [topic.name for topic in _asked(request) if topic.name is not None]
 
 
 def _failed(request: DeleteTopicsRequest, context: RequestContext, code: int, message: str) -> DeleteTopicsResponse:
@@ -58,15 +58,20 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
 
 
 def _denied(topic: DeleteTopicState, image: MetadataImage, context: RequestContext) -> DeletableTopicResult | None:
-    """The answer for a topic that the client may not delete; it must not tell one who may not see it that it exists."""
-    name = topic.name if topic.name is not None else str(topic.topic_id)
+    """The answer for a topic that may not be deleted; who may not see it does not learn whether it exists."""
+    name = topic.name
+    if name is None:
+        found = image.topics_by_id.get(topic.topic_id)
+        if found is None:
+            return None
+        name = found.name
     if not context.denied(Operation.DELETE, ResourceType.TOPIC, name):
         return None
     visible = not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
-    if visible and topic.name is not None and topic.name not in image.topics:
+    if visible and name not in image.topics:
         return None
     return DeletableTopicResult(
-        name=topic.name,
+        name=name if visible or topic.name is not None else None,
         topic_id=topic.topic_id,
         error_code=errors.TopicAuthorizationFailedError.code,
         error_message="Authorization failed.",

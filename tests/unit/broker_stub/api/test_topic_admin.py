@@ -170,6 +170,18 @@ async def test_topics_that_may_not_be_deleted_stay() -> None:
         assert response.responses[0].error_code == DENIED
 
 
+async def test_id_stands_for_the_name_when_the_authorizer_is_asked() -> None:
+    """The name is told to who may see the topic only."""
+    for also, told in (([], "no"), ([Operation.DESCRIBE], None)):
+        async with running_node(authorizer=Denying([Operation.DELETE, *also], ["no"])) as node:
+            await node.create("no")
+            topic_id = node.broker.image.topics["no"].topic_id
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1000)
+            (answer,) = (await node.call(request, 6)).responses
+            assert (answer.error_code, answer.name, answer.topic_id) == (DENIED, told, topic_id)
+            assert "no" in node.broker.image.topics
+
+
 @pytest.mark.parametrize("version", range(0, 4))
 async def test_topic_grows_in_every_version(version: int) -> None:
     """(`protocol` table: CreatePartitions 0-3)"""
