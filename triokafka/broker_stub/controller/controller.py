@@ -171,11 +171,7 @@ class Controller:
             world.storage, directories, config.node_id, new_id=world.uuid, cluster_id=self._wanted_cluster_id
         )
         self._log = MetadataLog(world.storage, config.metadata_directory, now_ms=world.wall_ms())
-        replay = LogReplay()
-        try:
-            replay.replay(self._log.read_all())
-        except (ValueError, errors.ProtocolError) as error:
-            raise errors.KafkaStorageError(f"{self._log.directory}: {error}") from error
+        replay = _replay(self._log)
         features.check(replay.image)
         self._kraft_version = replay.kraft_version
         self._state = ControllerState(config, self._identity.cluster_id, pick=world.random.randrange, new_id=world.uuid)
@@ -338,3 +334,26 @@ class Controller:
             return state.cluster.heartbeat(image, beat, now=self._world.now())
 
         return await self._running().submit("BrokerHeartbeat", compute)
+
+
+def _replay(log: MetadataLog) -> LogReplay:
+    """Everything that the directory says, from the newest snapshot on where the log does not begin at its beginning.
+
+    Raises:
+        KafkaStorageError: it cannot be read, or records are missing.
+    """
+    replay = LogReplay()
+    start = log.start_offset
+    try:
+        if start > 0:
+            snapshot = log.newest_snapshot()
+            if snapshot is None or not start <= snapshot.end_offset <= log.end_offset:
+                raise errors.KafkaStorageError(
+                    f"the metadata log in {log.directory} begins at offset {start}, and no snapshot leads up to it"
+                )
+            replay.load(snapshot.batches, end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+            start = snapshot.end_offset
+        replay.replay(log.read_all(from_offset=start))
+    except (OSError, ValueError, errors.ProtocolError) as error:
+        raise errors.KafkaStorageError(f"{log.directory}: {error}") from error
+    return replay

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
-from collections.abc import Iterator
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.meta_properties import encode_uuid
@@ -24,8 +25,17 @@ from triokafka.world import Storage
 PARTITION: Final = TopicPartition(topic_names.CLUSTER_METADATA_TOPIC, 0)
 QUORUM_STATE_FILE: Final = "quorum-state"
 SyncJob: TypeAlias = FlushJob
+_SNAPSHOT: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")
 _READ_BYTES: Final = 1 << 20
 _KEEP_ALL: Final = LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=2**63 - 1, cleanup_policy=("delete",))
+
+
+class Snapshot(NamedTuple):
+    """The whole state before the record at ``end_offset``, as batches of records."""
+
+    end_offset: int
+    epoch: int
+    batches: Sequence[LogBatch]
 
 
 class MetadataLog:
@@ -40,6 +50,24 @@ class MetadataLog:
         self._storage = storage
         storage.make_dirs(self.directory)
         self._log = PartitionLog.open(storage, self.directory, PARTITION, _KEEP_ALL, now_ms=now_ms)
+
+    def newest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot that Kafka has left beside the log; None without one.
+
+        Raises as `decode_batches`.
+        """
+        names = [name for name in self._storage.list_dir(self.directory) if _SNAPSHOT.fullmatch(name)]
+        if not names:
+            return None
+        name = max(names)
+        end_offset, epoch = (int(part) for part in name.removesuffix(".checkpoint").split("-"))
+        data = self._storage.read_file(os.path.join(self.directory, name))
+        return Snapshot(end_offset, epoch, list(decode_batches(data)))
+
+    @property
+    def start_offset(self) -> int:
+        """The offset of the first record that is still in the log."""
+        return self._log.log_start_offset
 
     @property
     def end_offset(self) -> int:

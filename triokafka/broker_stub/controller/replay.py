@@ -45,6 +45,11 @@ class LogReplay:
             if self._count >= _CHUNK:
                 self._fold()
 
+    def load(self, batches: Iterable[LogBatch], *, end_offset: int, epoch: int) -> None:
+        """Take a snapshot: the state before the record at ``end_offset``. Only before anything else."""
+        self.replay(batches)
+        self._offset, self._epoch = end_offset - 1, epoch
+
     def _take(self, record: MetadataRecord) -> None:
         # Records between begin and end are one change; without an end they never happened.
         match record:

@@ -26,6 +26,8 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
 from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
@@ -35,6 +37,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+from triokafka.structs import TopicPartition
 from triokafka.world_memory import DiskFault
 
 LOG = f"{DATA}/__cluster_metadata-0/00000000000000000000.log"
@@ -155,6 +158,47 @@ class TestStart:
             world.disk.crash(random.Random(seed))
             async with running(world, register=False) as controller:
                 assert same(controller.image, before)
+
+
+class TestSnapshot:
+    """A log that Kafka has cut at its beginning, with its snapshot beside it (`cluster/KRE-12`)."""
+
+    async def cut(self, *, snapshot: bool) -> tuple[MemoryWorld, MetadataImage]:
+        world = MemoryWorld()
+        async with running(world) as controller:
+            await controller.create_topics(creation(wanted("early", 2)))
+            middle = controller.image
+            await controller.create_topics(creation(wanted("late")))
+            image = controller.image
+            await controller.close()
+        directory = f"{DATA}/__cluster_metadata-0"
+        log = PartitionLog.open(world.disk, directory, TopicPartition("__cluster_metadata", 0), LogConfig(), now_ms=0)
+        batches = bytes(log.read(0, 1 << 20).records)
+        rest = bytes(log.read(middle.offset + 1, 1 << 20).records)
+        log.truncate_fully_and_start_at(middle.offset + 1, now_ms=0)
+        log.append_as_follower(rest, now_ms=0)
+        log.close()
+        if snapshot:
+            head = batches[: len(batches) - len(rest)]
+            name = f"{directory}/{middle.offset + 1:020}-{middle.epoch:010}.checkpoint"
+            world.disk.replace_file(name, head)
+        return world, image
+
+    async def test_state_is_the_snapshot_and_the_records_after_it(self) -> None:
+        world, image = await self.cut(snapshot=True)
+        async with running(world, register=False) as controller:
+            assert same(controller.image, image)
+            assert controller.finalized_features["kraft.version"] == 1
+            assert codes(await controller.create_topics(creation(wanted("early")))) == [
+                errors.TopicAlreadyExistsError.code
+            ]
+        async with running(world) as controller:
+            assert codes(await controller.create_topics(creation(wanted("next")))) == [0]
+
+    async def test_log_without_its_beginning_and_without_a_snapshot_is_refused(self) -> None:
+        world, _ = await self.cut(snapshot=False)
+        with pytest.raises(errors.KafkaStorageError, match="no snapshot leads up to it"):
+            await Controller(world, CONFIG).start()
 
 
 class TestFailedAppend:
