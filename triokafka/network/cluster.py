@@ -26,9 +26,9 @@ from triokafka.errors import (
 from triokafka.network.channel import BrokerChannel, ChannelState, check_security
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Completion, Connection, ResponseWaiter
+from triokafka.network.directory import BrokerDirectory
 from triokafka.network.metadata import Cluster
 from triokafka.network.metadata_updater import MetadataUpdater
-from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.network.versions import choose_version
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -68,21 +68,15 @@ class NetworkClient:
             ask=self._ask_for_metadata,
             check_usable=self.check_usable,
             why_unreachable=self.why_unreachable,
-            on_success=self._metadata_came,
+            on_success=lambda: self._directory.note_metadata(),
             on_failure=self._metadata_failed,
             on_attempt=self._announce,
         )
         self.metadata = self._updater.metadata
-        self._bootstrap = {
-            -1 - position: Node(-1 - position, host, port)
-            for position, (host, port) in enumerate(config.bootstrap_servers)
-        }
-        self._channels: dict[tuple[int, str], BrokerChannel] = {}
-        self._extra_nodes: dict[int, Node] = {}
+        self._directory = BrokerDirectory(
+            config, world, nodes=lambda: self.metadata.cluster.nodes, on_change=self._announce
+        )
         self._coordinators: dict[tuple[str, int], Node] = {}
-        self._use_bootstrap = True
-        self._unreachable_since: float | None = None
-        self._pool = ReceivePool(config.receive_pool_bytes)
         self._tasks = BackgroundTasks(self._failed)
         self._failure: Exception | None = None
         self._closed = False
@@ -99,7 +93,7 @@ class NetworkClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._closed = True
-        for channel in self._channels.values():
+        for channel in self._directory.channels():
             if channel.connection is not None:
                 channel.connection.close(ClosedError("the client was closed"))
         self._updater.wake_waiters()
@@ -112,7 +106,7 @@ class NetworkClient:
     def fail(self, error: Exception) -> None:
         """Make the client unusable: its owner cannot go on. Whoever waits wakes, and every later call raises."""
         self._failure = self._failure or error
-        for channel in self._channels.values():
+        for channel in self._directory.channels():
             if channel.connection is not None:
                 channel.connection.close(KafkaConnectionError(f"the client failed: {error}"))
         self._announce()
@@ -142,38 +136,7 @@ class NetworkClient:
 
     def node_ids(self) -> list[int]:
         """Ids of the brokers known now; the bootstrap servers' (negative) before the first metadata."""
-        return list(self._candidates())
-
-    def _candidates(self) -> dict[int, Node]:
-        nodes = self.metadata.cluster.nodes
-        return self._bootstrap if self._use_bootstrap or not nodes else dict(nodes)
-
-    def _node(self, node_id: int) -> Node:
-        nodes = self.metadata.cluster.nodes
-        node = nodes.get(node_id) or self._extra_nodes.get(node_id) or self._bootstrap.get(node_id)
-        if node is None:
-            raise NodeNotReadyError(f"broker {node_id} is not known; refresh the metadata")
-        return node
-
-    def _channel(self, node_id: int, purpose: str = "") -> BrokerChannel:
-        node = self._node(node_id)
-        channel = self._channels.get((node_id, purpose))
-        if channel is None:
-            channel = BrokerChannel(
-                node, world=self.world, config=self.config, pool=self._pool, on_change=self._channel_changed
-            )
-            self._channels[node_id, purpose] = channel
-        elif (channel.node.host, channel.node.port) != (node.host, node.port):
-            # The broker moved: whatever was wrong with its old address says nothing about the new one.
-            channel.node = node
-            channel.retry_at = 0.0
-            channel.failures = 0
-            if channel.connection is not None:
-                channel.connection.close(KafkaConnectionError(f"{channel.name} has a new address"))
-        return channel
-
-    def _channel_changed(self) -> None:
-        self._announce()
+        return list(self._directory.candidates())
 
     def _start_connecting(self, channel: BrokerChannel) -> None:
         channel.begin()
@@ -185,13 +148,13 @@ class NetworkClient:
             # The broker may be gone for good, and its partitions led by another (`client/NET-23`, `client/NET-28`).
             if channel.node.node_id >= 0:
                 self.request_metadata_update()
-            self._rebootstrap_if_lost()
+            self._directory.note_lost_connection()
 
     def ready(self, node_id: int, purpose: str = "") -> bool:
         """Whether `submit` may be called now. If not, and the back-off allows it, a connection attempt starts."""
         self.check_usable()
         try:
-            channel = self._channel(node_id, purpose)
+            channel = self._directory.channel(node_id, purpose)
         except NodeNotReadyError:
             self.request_metadata_update()
             return False
@@ -204,18 +167,18 @@ class NetworkClient:
 
     def ready_delay(self, node_id: int, purpose: str = "") -> float:
         """Seconds after which `ready` is worth asking again; infinity when a listener will be called first."""
-        channel = self._channels.get((node_id, purpose))
+        channel = self._directory.known_channel(node_id, purpose)
         return channel.delay(self.world.now()) if channel is not None else _NEVER
 
     def channel_error(self, node_id: int) -> KafkaError | None:
         """Why the last connection to a broker failed or ended; None while it is well."""
-        channel = self._channels.get((node_id, ""))
+        channel = self._directory.known_channel(node_id)
         return channel.error if channel is not None else None
 
     def disconnect(self, node_id: int, reason: str) -> None:
         """Close the connections to a broker; what is in flight fails with `KafkaConnectionError`."""
-        for (known, _), channel in self._channels.items():
-            if known == node_id and channel.connection is not None:
+        for channel in self._directory.channels_of(node_id):
+            if channel.connection is not None:
                 channel.connection.close(KafkaConnectionError(f"{channel.name}: {reason}"))
 
     def version_for(
@@ -233,7 +196,7 @@ class NetworkClient:
             NodeNotReadyError: not connected yet, so that nothing is known.
             UnsupportedVersionError: broker and client have no version in common.
         """
-        channel = self._channel(node_id, purpose)
+        channel = self._directory.channel(node_id, purpose)
         if not channel.api_versions:
             raise NodeNotReadyError(f"{channel.name} has not said yet which versions it speaks")
         return choose_version(
@@ -259,7 +222,7 @@ class NetworkClient:
             NodeNotReadyError: it is not ready; nothing was sent.
         """
         self.check_usable()
-        channel = self._channel(node_id, purpose)
+        channel = self._directory.channel(node_id, purpose)
         connection = channel.connection
         if connection is None or not channel.is_ready(self.world.now()):
             raise NodeNotReadyError(f"{channel.name} is not ready for a request")
@@ -346,7 +309,7 @@ class NetworkClient:
 
     async def _ready_connection(self, node_id: int, purpose: str, limit: float) -> tuple[BrokerChannel, Connection]:
         self.check_usable()
-        channel = self._channel(node_id, purpose)
+        channel = self._directory.channel(node_id, purpose)
         connection = channel.connection
         if connection is not None and channel.is_ready(self.world.now()):
             return channel, connection
@@ -388,35 +351,8 @@ class NetworkClient:
     # ---------------------------------------------------------------- any broker
 
     def least_loaded(self) -> int | None:
-        """The broker to ask when any will do: connected and idle first, fewest in flight next, then one not connected
-        yet.
-
-        Starts at a random one, so that not all clients ask the same. None when all are in reconnect back-off.
-        """
-        now = self.world.now()
-        nodes = list(self._candidates())
-        start = self.world.random.randrange(len(nodes))
-        best: int | None = None
-        fewest = 0
-        connecting: int | None = None
-        unconnected: int | None = None
-        for node_id in nodes[start:] + nodes[:start]:
-            channel = self._channels.get((node_id, ""))
-            if channel is None:
-                unconnected = node_id if unconnected is None else unconnected
-            elif channel.is_ready(now):
-                if not channel.in_flight:
-                    return node_id
-                if best is None or channel.in_flight < fewest:
-                    best, fewest = node_id, channel.in_flight
-            elif channel.state is ChannelState.CONNECTING:
-                connecting = node_id if connecting is None else connecting
-            elif channel.may_connect(now):
-                unconnected = node_id if unconnected is None else unconnected
-        for choice in (best, unconnected, connecting):
-            if choice is not None:
-                return choice
-        return None
+        """The broker to ask when any will do: idle ones first; None when all are in reconnect back-off."""
+        return self._directory.least_loaded()
 
     async def _least_loaded(self, give_up_at: float) -> int:
         while True:
@@ -427,25 +363,11 @@ class NetworkClient:
                 raise KafkaConnectionError(self.why_unreachable())
             if node_id is not None:
                 return node_id
-            waits = [self._channel(candidate).delay(now) for candidate in self._candidates()]
-            await trio.sleep(min([*waits, give_up_at - now]) + 0.001)
+            await trio.sleep(min(self._directory.shortest_delay(), give_up_at - now) + 0.001)
 
     def why_unreachable(self) -> str:
         """A sentence about the last connection failures, for who has waited in vain."""
-        failures = [str(c.error) for (_, purpose), c in self._channels.items() if c.error is not None and not purpose]
-        return "no broker can be reached: " + ("; ".join(failures) or "no connection was made in time")
-
-    def _rebootstrap_if_lost(self) -> None:
-        """Go back to the bootstrap servers when every known broker failed since it last answered (KIP-899)."""
-        nodes = self.metadata.cluster.nodes
-        if self._use_bootstrap or not nodes or self.config.metadata_recovery_strategy != "rebootstrap":
-            return
-        for node_id in nodes:
-            channel = self._channels.get((node_id, ""))
-            if channel is None or channel.state is not ChannelState.DISCONNECTED or channel.failures < 2:
-                return
-        logger.warning("none of the brokers %s can be reached; asking the bootstrap servers again", sorted(nodes))
-        self._use_bootstrap = True
+        return self._directory.why_unreachable()
 
     # ---------------------------------------------------------------- metadata
 
@@ -483,27 +405,8 @@ class NetworkClient:
     ) -> MetadataResponse:
         return await self.send_to_least_loaded(build, api=MetadataRequest, min_version=min_version)
 
-    def _metadata_came(self) -> None:
-        self._use_bootstrap = False
-        self._drop_gone_brokers()
-
     def _metadata_failed(self, start_over: bool) -> None:
-        """Start over when a broker asks for it, or no refresh succeeded for long enough (KIP-1102)."""
-        last = self.metadata.last_success
-        limit = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
-        stale = last is not None and self.world.now() - last > limit
-        if self.config.metadata_recovery_strategy == "rebootstrap" and (start_over or stale):
-            self._use_bootstrap = True
-
-    def _drop_gone_brokers(self) -> None:
-        known = self.metadata.cluster.nodes
-        for (node_id, purpose), channel in list(self._channels.items()):
-            if node_id in known:
-                self._channel(node_id, purpose)  # notices a new address
-            elif channel.state is ChannelState.DISCONNECTED and node_id not in self._extra_nodes:
-                del self._channels[node_id, purpose]
-            elif node_id < 0 and channel.connection is not None and not channel.in_flight:
-                channel.connection.close(KafkaConnectionError("the bootstrap connection is not needed any more"))
+        self._directory.note_no_metadata(self.metadata.last_success, start_over=start_over)
 
     # ---------------------------------------------------------------- coordinators
 
@@ -530,7 +433,7 @@ class NetworkClient:
         if found.error_code:
             raise for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
         node = Node(found.node_id, found.host, found.port)
-        self._extra_nodes[node.node_id] = node
+        self._directory.add(node)
         self._coordinators[key, key_type] = node
         return node
 

@@ -341,7 +341,7 @@ async def test_request_made_while_the_connection_is_ending_waits_for_the_next_on
     """Between the end of a connection and the end of its task the channel is neither ready nor disconnected."""
     async with client_of() as (cluster, client):
         await client.send(-1, ASK)
-        channel = client._channel(-1)
+        channel = client._directory.channel(-1)
         assert channel.connection is not None
         channel.connection.close(KafkaConnectionError("gone"))
         with trio.fail_after(5):
@@ -359,7 +359,7 @@ async def test_callers_take_turns_when_too_many_requests_are_in_flight() -> None
         async def ask() -> None:
             nonlocal most
             await client.send(-1, ASK)
-            connection = client._channel(-1).connection
+            connection = client._directory.channel(-1).connection
             most = max(most, connection.in_flight if connection is not None else 0)
 
         async with trio.open_nursery() as nursery:

@@ -1,0 +1,166 @@
+"""Which brokers there are, and the channel to each: bootstrap servers first, then those that metadata names.
+
+Starts no task and sends nothing. Node ids below 0 are bootstrap servers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from triokafka.errors import KafkaConnectionError, NodeNotReadyError
+from triokafka.network.channel import BrokerChannel, ChannelState
+from triokafka.network.config import NetworkConfig
+from triokafka.network.receive_pool import ReceivePool
+from triokafka.structs import Node
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerDirectory:
+    """The brokers of one network client. ``nodes`` gives what metadata knows now; ``on_change`` hears of every channel.
+
+    ``use_bootstrap`` says whether the bootstrap servers are asked: before the first metadata, and again when every
+    known broker is lost.
+    """
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        world: World,
+        *,
+        nodes: Callable[[], Mapping[int, Node]],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.use_bootstrap = True
+        self._config = config
+        self._world = world
+        self._nodes = nodes
+        self._on_change = on_change
+        self._bootstrap = {
+            -1 - position: Node(-1 - position, host, port)
+            for position, (host, port) in enumerate(config.bootstrap_servers)
+        }
+        self._others: dict[int, Node] = {}
+        self._channels: dict[tuple[int, str], BrokerChannel] = {}
+        self._pool = ReceivePool(config.receive_pool_bytes)
+
+    def add(self, node: Node) -> None:
+        """Know a broker that metadata may not have named yet: a coordinator."""
+        self._others[node.node_id] = node
+
+    def candidates(self) -> Mapping[int, Node]:
+        """The brokers to ask what any broker can answer."""
+        nodes = self._nodes()
+        return self._bootstrap if self.use_bootstrap or not nodes else nodes
+
+    def channels(self) -> Iterator[BrokerChannel]:
+        """All channels there are, of whatever purpose."""
+        yield from list(self._channels.values())
+
+    def channels_of(self, node_id: int) -> Iterator[BrokerChannel]:
+        """The channels to one broker."""
+        yield from [channel for (known, _), channel in self._channels.items() if known == node_id]
+
+    def known_channel(self, node_id: int, purpose: str = "") -> BrokerChannel | None:
+        """The channel if there is one."""
+        return self._channels.get((node_id, purpose))
+
+    def channel(self, node_id: int, purpose: str = "") -> BrokerChannel:
+        """The channel to a broker, made at first use. Raises `NodeNotReadyError` when no such broker is known."""
+        node = self._nodes().get(node_id) or self._others.get(node_id) or self._bootstrap.get(node_id)
+        if node is None:
+            raise NodeNotReadyError(f"broker {node_id} is not known; refresh the metadata")
+        channel = self._channels.get((node_id, purpose))
+        if channel is None:
+            channel = BrokerChannel(
+                node, world=self._world, config=self._config, pool=self._pool, on_change=self._on_change
+            )
+            self._channels[node_id, purpose] = channel
+        elif (channel.node.host, channel.node.port) != (node.host, node.port):
+            # The broker moved: whatever was wrong with its old address says nothing about the new one.
+            channel.node = node
+            channel.retry_at = 0.0
+            channel.failures = 0
+            if channel.connection is not None:
+                channel.connection.close(KafkaConnectionError(f"{channel.name} has a new address"))
+        return channel
+
+    def least_loaded(self) -> int | None:
+        """The broker to ask when any will do; None when all are in reconnect back-off (`client/META-24`).
+
+        Connected and idle first, then the one with the fewest requests in flight, then one not connected yet. Starts at
+        a random one, so that not all clients ask the same.
+        """
+        now = self._world.now()
+        nodes = list(self.candidates())
+        start = self._world.random.randrange(len(nodes))
+        best: int | None = None
+        fewest = 0
+        connecting: int | None = None
+        unconnected: int | None = None
+        for node_id in nodes[start:] + nodes[:start]:
+            channel = self._channels.get((node_id, ""))
+            if channel is None:
+                unconnected = node_id if unconnected is None else unconnected
+            elif channel.is_ready(now):
+                if not channel.in_flight:
+                    return node_id
+                if best is None or channel.in_flight < fewest:
+                    best, fewest = node_id, channel.in_flight
+            elif channel.state is ChannelState.CONNECTING:
+                connecting = node_id if connecting is None else connecting
+            elif channel.may_connect(now):
+                unconnected = node_id if unconnected is None else unconnected
+        for choice in (best, unconnected, connecting):
+            if choice is not None:
+                return choice
+        return None
+
+    def shortest_delay(self) -> float:
+        """Seconds until the next candidate leaves its back-off; infinity when an event will tell."""
+        now = self._world.now()
+        return min(self.channel(node_id).delay(now) for node_id in self.candidates())
+
+    def why_unreachable(self) -> str:
+        """A sentence about the last connection failures, for who has waited in vain."""
+        failures = [
+            str(channel.error)
+            for (_, purpose), channel in self._channels.items()
+            if channel.error is not None and not purpose
+        ]
+        return "no broker can be reached: " + ("; ".join(failures) or "no connection was made in time")
+
+    # ---------------------------------------------------------------- coming and going
+
+    def note_lost_connection(self) -> None:
+        """Go back to the bootstrap servers when every known broker failed since it last answered (KIP-899)."""
+        nodes = self._nodes()
+        if self.use_bootstrap or not nodes or self._config.metadata_recovery_strategy != "rebootstrap":
+            return
+        for node_id in nodes:
+            channel = self._channels.get((node_id, ""))
+            if channel is None or channel.state is not ChannelState.DISCONNECTED or channel.failures < 2:
+                return
+        logger.warning("none of the brokers %s can be reached; asking the bootstrap servers again", sorted(nodes))
+        self.use_bootstrap = True
+
+    def note_no_metadata(self, last_success: float | None, *, start_over: bool) -> None:
+        """Go back to the bootstrap servers when a broker asks for it, or nothing was learnt for long (KIP-1102)."""
+        limit = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        stale = last_success is not None and self._world.now() - last_success > limit
+        if self._config.metadata_recovery_strategy == "rebootstrap" and (start_over or stale):
+            self.use_bootstrap = True
+
+    def note_metadata(self) -> None:
+        """Ask the brokers that metadata names from now on; forget those that are gone, notice those that moved."""
+        self.use_bootstrap = False
+        known = self._nodes()
+        for (node_id, purpose), channel in list(self._channels.items()):
+            if node_id in known:
+                self.channel(node_id, purpose)
+            elif channel.state is ChannelState.DISCONNECTED and node_id not in self._others:
+                del self._channels[node_id, purpose]
+            elif node_id < 0 and channel.connection is not None and not channel.in_flight:
+                channel.connection.close(KafkaConnectionError("the bootstrap connection is not needed any more"))
