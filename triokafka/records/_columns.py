@@ -329,6 +329,18 @@ class _Binary:
         return BinaryBuffers(self.valid.finish(), self.nulls, self.offsets.finish(), data)
 
 
+def multiples(step: cython.Py_ssize_t, count: cython.Py_ssize_t):
+    """``count`` multiples of ``step`` from 0 on, as 32-bit integers."""
+    index: cython.Py_ssize_t
+    if step < 0 or count < 0 or step * count > _LARGEST:
+        raise ValueError("the multiples do not fit 32 bits")
+    out: bytearray = PyByteArray_FromStringAndSize(cython.NULL, 4 * count)
+    place: cython.p_uint = cython.cast(cython.p_uint, PyByteArray_AS_STRING(out))
+    for index in range(count):
+        place[index] = cython.cast(cython.uint, index * step)
+    return out
+
+
 @cython.final
 @cython.cclass
 class ColumnAppender:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 import sys
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -15,7 +16,7 @@ from triokafka.errors import ConfigurationError, CorruptRecordError
 from triokafka.records import plain_columns
 from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED
 from triokafka.records.decoder import RecordDecoder
-from triokafka.records.kernel import ColumnAppender
+from triokafka.records.kernel import ColumnAppender, multiples
 from triokafka.records.plain_columns import BinaryBuffers, ColumnBuffers, HeaderBuffers
 from triokafka.structs import Buffer
 
@@ -94,6 +95,10 @@ class ArrowBuilder:
             CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset.
         """
         before = self._appender.rows
+        if "topic" in self._names and decoder.topic:
+            size = len(decoder.topic.encode())
+            used = sum(len(topic.encode()) * rows for topic, _, _, rows in self._runs)
+            limit = min(limit, (plain_columns.MAX_COLUMN_BYTES - used) // size - 1)
         while (taken := self._appender.rows - before) < limit:
             start = self._appender.rows
             try:
@@ -140,11 +145,11 @@ class ArrowBuilder:
             elif name == "headers":
                 arrays.append(_headers(types, rows, buffers.headers))
             elif name == "topic":
-                arrays.append(types.repeated(types.string, [(run[0], run[3]) for run in self._runs]))
+                arrays.append(types.joined(types.string, [types.same_text(run[0], run[3]) for run in self._runs]))
             elif name == "partition":
-                arrays.append(types.repeated(types.int32, [(run[1], run[3]) for run in self._runs]))
+                arrays.append(types.joined(types.int32, [types.same_number(run[1], run[3]) for run in self._runs]))
             else:
-                arrays.append(types.repeated(types.int32, [(run[2], run[3]) for run in self._runs]))
+                arrays.append(types.joined(types.int32, [types.same_number(run[2], run[3]) for run in self._runs]))
         return types.pa.RecordBatch.from_arrays(arrays, schema=types.schema(self._names, self._views))
 
     def _binary(self, types: _Types, rows: int, buffers: BinaryBuffers | None) -> pa.Array:
@@ -239,19 +244,28 @@ class _Types:
         }
         return self.pa.schema([(name, types[name]) for name in columns])
 
-    def fixed(self, of: Any, rows: int, data: Buffer | None) -> Any:
+    def fixed(self, of: Any, rows: int, data: Buffer | array[int] | None) -> Any:
         return self.pa.Array.from_buffers(of, rows, [None, self.pa.py_buffer(data)], 0)
 
     def binary_array(self, of: Any, rows: int, buffers: BinaryBuffers) -> Any:
         layout = [_validity(self, buffers), self.pa.py_buffer(buffers.offsets), self.pa.py_buffer(buffers.data)]
         return self.pa.Array.from_buffers(of, rows, layout, buffers.nulls)
 
-    def repeated(self, of: Any, runs: list[tuple[Any, int]]) -> Any:
-        """A column made of runs of equal values."""
-        parts = [self.pa.repeat(self.pa.scalar(value, of), rows) for value, rows in runs]
-        if len(parts) == 1:
-            return parts[0]
-        return self.pa.concat_arrays(parts) if parts else self.pa.array([], of)
+    def same_number(self, value: int, rows: int) -> Any:
+        """``rows`` times the same 32-bit number."""
+        return self.fixed(self.int32, rows, array("i", (value,)) * rows)
+
+    def same_text(self, value: str, rows: int) -> Any:
+        """``rows`` times the same string."""
+        encoded = value.encode()
+        buffers = BinaryBuffers(b"", 0, multiples(len(encoded), rows + 1), encoded * rows)
+        return self.binary_array(self.string, rows, buffers)
+
+    def joined(self, of: Any, runs: list[Any]) -> Any:
+        """One column of several."""
+        if len(runs) == 1:
+            return runs[0]
+        return self.pa.concat_arrays(runs) if runs else self.pa.array([], of)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from triokafka import kernels
 
 if TYPE_CHECKING:
     from triokafka.records.plain_appender import RecordAppender
-    from triokafka.records.plain_columns import ColumnAppender
+    from triokafka.records.plain_columns import ColumnAppender, multiples
     from triokafka.records.plain_kernel import (
         ConsumerRecord,
         RecordOrigin,
@@ -23,7 +23,9 @@ else:
     decode_batches = _rows.decode_batches
     decode_payload = _rows.decode_payload
     open_payload = _rows.open_payload
-    ColumnAppender = kernels.load("triokafka.records._columns").ColumnAppender
+    _columns = kernels.load("triokafka.records._columns")
+    ColumnAppender = _columns.ColumnAppender
+    multiples = _columns.multiples
     RecordAppender = kernels.load("triokafka.records._appender").RecordAppender
 
 __all__ = [
@@ -33,5 +35,6 @@ __all__ = [
     "RecordOrigin",
     "decode_batches",
     "decode_payload",
+    "multiples",
     "open_payload",
 ]

@@ -249,6 +249,17 @@ class ColumnAppender:
         )
 
 
+def multiples(step: int, count: int) -> Buffer:
+    """``count`` multiples of ``step`` from 0 on, as 32-bit integers: the offsets of a column of equal strings.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    if step < 0 or count < 0 or step * count > MAX_COLUMN_BYTES:
+        raise ValueError("the multiples do not fit 32 bits")
+    return array("i", range(0, step * count, step) if step else bytes(count)).tobytes()
+
+
 def _read_field(record: memoryview, position: int, name: str) -> tuple[memoryview | None, int, int]:
     """A nullable byte string: (itself, where it starts, where it ends)."""
     raw, position = read_varint(record, position, 32)
