@@ -1,0 +1,102 @@
+"""Claims about accepting connections (`broker-log/A02`, `A12`)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from tests.unit.broker_stub.network.streams import ScriptedStream
+from tests.unit.broker_stub.network.test_processor import Bench, answers, heartbeat_frame
+from triokafka.broker_stub.network.socket_server import Endpoint, SocketLimits, SocketServer
+from triokafka.errors import ConfigurationError
+from triokafka.world import Listener, Stream, World
+
+
+class ScriptedListener(Listener):
+    """Accepts what it was given, or raises it; then waits."""
+
+    def __init__(self, *outcomes: Stream | OSError) -> None:
+        self._outcomes = list(outcomes)
+        self._closed = trio.Event()
+
+    async def accept(self) -> Stream:
+        if not self._outcomes:
+            await self._closed.wait()
+            raise trio.ClosedResourceError
+        outcome = self._outcomes.pop(0)
+        if isinstance(outcome, OSError):
+            raise outcome
+        return outcome
+
+    def close(self) -> None:
+        self._closed.set()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return ("192.0.2.9", 9092)
+
+
+def server_with(listen: Callable[[], Listener]) -> tuple[SocketServer, Bench]:
+    """A server whose world listens as it is told."""
+    bench = Bench()
+
+    async def listen_(host: str, port: int) -> Listener:
+        return listen()
+
+    world = SimpleNamespace(listen=listen_, now=bench.world.now)
+    return SocketServer(cast(World, world), SocketLimits()), bench
+
+
+async def test_acceptor_survives_running_out_of_file_descriptors(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next connection is served (`broker-log/A12`)."""
+    stream = ScriptedStream(heartbeat_frame(1))
+    server, bench = server_with(lambda: ScriptedListener(OSError(errno.EMFILE, "too many open files"), stream))
+    await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run, bench.dispatcher)
+        await trio.sleep(1)
+        assert len(answers(stream)) == 1
+        assert server.connection_count == 0
+        assert "cannot accept" in caplog.text
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (errno.EADDRINUSE, "the port is in use"),
+        (errno.EADDRNOTAVAIL, "no such address"),
+        (errno.EACCES, "not permitted"),
+        (errno.EIO, "boom"),
+    ],
+)
+async def test_address_that_cannot_be_listened_on_is_named_with_the_reason(code: int, sentence: str) -> None:
+    """(`broker-log/A07`)."""
+
+    def fail() -> Listener:
+        raise OSError(code, "boom")
+
+    server, _ = server_with(fail)
+    with pytest.raises(ConfigurationError, match=rf"192\.0\.2\.9:9092 \(listener PLAINTEXT\): .*{sentence}"):
+        await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+
+
+async def test_cancelled_server_closes_its_connections() -> None:
+    """None is left behind (`broker-log/A27`)."""
+    streams: list[Any] = [ScriptedStream(end=False) for _ in range(3)]
+    server, bench = server_with(lambda: ScriptedListener(*streams))
+    await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run, bench.dispatcher)
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.connection_count == 3
+        nursery.cancel_scope.cancel()
+    assert all(stream.closed for stream in streams)
+    assert server.connection_count == 0
