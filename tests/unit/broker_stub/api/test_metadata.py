@@ -17,6 +17,7 @@ from triokafka.protocol.api.describe_topic_partitions import (
     TopicRequest,
 )
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from triokafka.protocol.frames import decode_response
 
 NOT_ASKED = -(2**31)
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -238,3 +239,16 @@ async def test_software_with_an_impossible_name_is_refused(name: str) -> None:
         request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
         response = await node.call(request, 3)
         assert response.error_code == errors.InvalidRequestError.code
+
+
+async def test_bytes_behind_a_request_are_ignored() -> None:
+    """As Kafka does; librdkafka's request for all topics, recorded, has three bytes too many."""
+    recorded = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
+    async with running_node() as node:
+        await node.create("t")
+        slot = await node.broker.sockets.slots.acquire()
+        answer = await node.broker.dispatcher.dispatch(
+            bytearray(recorded), slot=slot, principal="User:test", listener="PLAINTEXT", peer=("192.0.2.1", 5)
+        )
+        _, response = decode_response(MetadataResponse, b"".join(answer.parts)[4:], version=13)
+        assert list(summary(response)) == ["t"]
