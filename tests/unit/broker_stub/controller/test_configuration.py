@@ -200,3 +200,17 @@ class TestEffectiveConfiguration:
     def test_key_that_only_kafka_knows_does_not_hide_the_others(self) -> None:
         image = cluster(topic("t", [1], configs={"retention.ms": "4", "from.the.future": "x"}))
         assert control().topic_config(image, "t").retention_ms == 4
+
+    def test_dynamic_value_that_the_static_options_rule_out_does_not_hide_the_others(self) -> None:
+        """A log may be older than the options that the broker is started with."""
+        image = cluster(
+            ConfigRecord(resource_type=BROKER, resource_name="", name="log.retention.ms", value="9"),
+            ConfigRecord(resource_type=BROKER, resource_name="1", name="num.io.threads", value="0"),
+        )
+        effective = control().broker_config(image)
+        assert (effective.log_retention_ms, effective.num_io_threads) == (9, 8)
+
+    def test_lists_of_the_broker_grow_from_their_default(self) -> None:
+        request = changing((APPEND, "log.cleanup.policy", "compact"), resource_type=BROKER, name="1")
+        outcome = control().incremental_alter_configs(IMAGE, request)
+        assert replayed(outcome.records, IMAGE).broker_configs(1) == {"log.cleanup.policy": "delete,compact"}

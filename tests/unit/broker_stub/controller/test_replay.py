@@ -12,6 +12,7 @@ from triokafka.broker_stub.controller.replay import LogReplay
 from triokafka.protocol.stored.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
@@ -50,6 +51,11 @@ class TestLogReplay:
         result = replay(batch(0, kraft_version=1), batch(1, name("t", 7)), batch(2, NoOpRecord(), epoch=4))
         assert (result.image.offset, result.image.epoch, result.kraft_version) == (2, 4, 1)
         assert set(result.image.topics) == {"t"}
+
+    def test_long_log_is_folded_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = replay(*(batch(n, name(f"t{n}", n + 1)) for n in range(10))).image
+        monkeypatch.setattr("triokafka.broker_stub.controller.replay._CHUNK", 3)
+        assert replay(*(batch(n, name(f"t{n}", n + 1)) for n in range(10))).image == whole
 
     def test_transaction_counts_from_its_end(self) -> None:
         whole = replay(
@@ -153,6 +159,19 @@ class TestDelta:
         delta = MetadataDelta.from_nothing(image)
         assert set(delta.local_changes(1).leaders) == {TopicPartition("t", 0), TopicPartition("t", 1)}
         assert delta.changed_configs == {(2, "t")} and delta.changed_brokers == {1}
+
+    def test_brokers_are_fenced_and_unfenced_by_the_records_of_older_versions_too(self) -> None:
+        image = replayed([FenceBrokerRecord(id=1, epoch=101)], cluster())
+        assert image.brokers[1].fenced
+        assert not replayed([UnfenceBrokerRecord(id=1, epoch=101)], image).brokers[1].fenced
+
+    def test_directories_of_a_broker_can_change(self) -> None:
+        change = BrokerRegistrationChangeRecord(
+            broker_id=1, broker_epoch=101, log_dirs=[uuid.UUID(int=5)], cordoned_log_dirs=[]
+        )
+        image = replayed([change], cluster())
+        assert image.brokers[1].directories == (uuid.UUID(int=5),)
+        assert image.brokers[1].cordoned_directories == ()
 
     def test_brokers_go_when_they_are_unregistered(self) -> None:
         image = replayed([UnregisterBrokerRecord(broker_id=1, broker_epoch=101)], cluster())

@@ -150,6 +150,13 @@ class TestCreateTopics:
         outcome = replication().create_topics(cluster(), creation(both, factor))
         assert codes(outcome.response) == [errors.InvalidRequestError.code] * 2
 
+    def test_configuration_key_that_is_there_twice_is_refused(self) -> None:
+        twice = wanted("t", configs={"retention.ms": "5"})
+        twice.configs *= 2
+        assert codes(replication().create_topics(cluster(), creation(twice)).response) == [
+            errors.InvalidRequestError.code
+        ]
+
     def test_partition_assigned_twice_is_refused(self) -> None:
         twice = wanted("t", assignments={0: (1,)})
         twice.assignments *= 2
