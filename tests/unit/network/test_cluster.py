@@ -152,13 +152,14 @@ async def test_broker_that_comes_back_is_used_again() -> None:
 async def test_bootstrap_servers_are_asked_again_when_every_known_broker_is_gone() -> None:
     """KIP-899 (`client/NET-29`, `client/MOD-23`)"""
     simulation = current_simulation()
-    async with client_of(nodes=2) as (cluster, client):
-        await client.refresh_metadata()
-        bootstrap_port = cluster.brokers[1].stop()
-        cluster.brokers[2].stop()
+    spare_port = 45_000
+    async with client_of(nodes=2, bootstrap=[("127.0.0.1", 40_000), ("127.0.0.1", spare_port)]) as (cluster, client):
+        assert sorted((await client.refresh_metadata()).nodes) == [1, 2]
+        for broker in cluster.brokers.values():
+            broker.stop()
         moved = ScriptedCluster(orders=1)
         await trio.sleep(30)
-        for node_id, port in ((7, bootstrap_port), (8, 0)):
+        for node_id, port in ((7, spare_port), (8, 0)):
             await ScriptedBroker(moved, node_id, simulation.host("broker").world).start(simulation.nursery, port)
         cluster_now = await client.refresh_metadata()
         assert sorted(cluster_now.nodes) == [7, 8]

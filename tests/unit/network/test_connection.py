@@ -70,6 +70,7 @@ async def test_answers_reach_their_askers_in_order() -> None:
 async def test_silence_ends_the_connection_and_fails_the_newest_first() -> None:
     """(`client/NET-30`, `client/NET-23`)"""
     async with connected() as (broker, connection):
+        await connection.call(ASK, 9)
         broker.script(MetadataRequest, SILENCE)
         failed: list[tuple[int, Any]] = []
         for number in range(3):
