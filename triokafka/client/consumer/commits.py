@@ -149,4 +149,4 @@ class Committer:
             except KafkaError as error:
                 logger.warning("auto-commit of %d partitions failed: %s", len(offsets), error)
                 if error.retriable:
-                    self._troubles.failed(what, error, self._world.now())
+                    self._troubles.failed(what, error, self._world.now(), quietly=True)

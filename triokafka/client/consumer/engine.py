@@ -308,9 +308,10 @@ class Engine:
                         await self._assigner.step()
                     finally:
                         self._stepping = False
-                found = look()
-                if found if truthy else found is not None:
-                    return found
+                if not (truthy and self._assigner.settling):
+                    found = look()
+                    if found if truthy else found is not None:
+                        return found
                 now = self.world.now()
                 if now >= give_up_at:
                     return None

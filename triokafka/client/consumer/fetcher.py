@@ -136,6 +136,9 @@ class Fetcher:
         for partition in self._subscription.assignment:
             order.setdefault(partition)
         self._order = order
+        for partition in [known for known in self._retry_at if known not in order]:
+            del self._retry_at[partition]
+            self._troubles.succeeded(f"fetching {partition}")
         cluster = self._network.cluster
         enough = self._options.max_partition_fetch_bytes
         targets: dict[TopicPartition, FetchTarget] = {}
@@ -187,6 +190,8 @@ class Fetcher:
             room = self._room()
             wait_until = plan.retry_at
             ready = bool(plan.targets) and room > 0
+            if not plan.targets and wait_until == _NEVER:
+                self._troubles.succeeded(what)  # its partitions are led by others now, or not ours any more
             if ready and plan.crowded:
                 # A long poll for the idle partitions would hold up the busy ones as soon as there is room for them
                 # again; so the idle ones are asked without waiting, and not all the time.

@@ -57,6 +57,11 @@ class Rebalancer:
         self._incoming: tuple[int, Assignment] | None = None
         self._callbacks: deque[tuple[str, tuple[TopicPartition, ...]]] = deque()
 
+    @property
+    def settling(self) -> bool:
+        """Whether partitions are about to be given up, so that nothing of them may be handed out (`client/FET-15`)."""
+        return self._phase is _Phase.COMMITTING
+
     async def step(self) -> None:
         """Do what can be done now. Afterwards the assignment may be used, whatever it is.
 

@@ -22,6 +22,11 @@ class SoloAssigner:
         self._subscription = subscription
         self._on_assignment = on_assignment
 
+    @property
+    def settling(self) -> bool:
+        """Nothing is ever given up for somebody else."""
+        return False
+
     async def step(self) -> None:
         """Take over partitions that are new, drop those that are gone. Waits for the listener only."""
         if self._network.metadata.version <= self.fresh_after:

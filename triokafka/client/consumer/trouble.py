@@ -6,15 +6,17 @@ caller that waits for records looks at what has failed without a break for too l
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from triokafka.errors import KafkaTimeoutError
+
+_NEVER: Final = float("inf")
 
 
 class Failing(NamedTuple):
     """Something that has failed since ``since`` (seconds on the world's clock), last with ``error``.
 
-    ``told_at`` is when a caller last heard of it, or ``since``.
+    ``told_at`` is when a caller last heard of it, or ``since``; infinity for what callers only see in the health.
     """
 
     what: str
@@ -29,10 +31,10 @@ class Troubles:
     def __init__(self) -> None:
         self._failing: dict[str, Failing] = {}
 
-    def failed(self, what: str, error: Exception, now: float) -> None:
-        """``what`` failed once more."""
+    def failed(self, what: str, error: Exception, now: float, *, quietly: bool = False) -> None:
+        """``what`` failed once more; ``quietly`` when that alone is never to end a caller's wait."""
         known = self._failing.get(what)
-        since, told_at = (now, now) if known is None else (known.since, known.told_at)
+        since, told_at = (now, _NEVER if quietly else now) if known is None else (known.since, known.told_at)
         self._failing[what] = Failing(what, since, error, told_at)
 
     def succeeded(self, what: str) -> None:
@@ -59,4 +61,4 @@ class Troubles:
 
     def next_deadline(self, limit: float) -> float:
         """When `raise_after` will raise next; infinity when nothing fails."""
-        return min((failing.told_at + limit for failing in self._failing.values()), default=float("inf"))
+        return min((failing.told_at + limit for failing in self._failing.values()), default=_NEVER)

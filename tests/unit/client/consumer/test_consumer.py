@@ -734,3 +734,69 @@ async def test_a_cancelled_listener_is_called_again() -> None:
             await anext(consumer)
         assert await take(consumer, 1) == [b"here"]
         assert listener.heard == [("revoked", []), ("assigned", ["t-0"])]
+
+
+@simulated
+async def test_nothing_is_handed_out_between_the_last_commit_and_the_rebalance() -> None:
+    """(`client/FET-15`, `client/GRP-11`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=60_000) as consumer:
+        await consumer.poll(timeout_ms=1_000, max_records=4)
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=27))
+        await trio.sleep(4)
+        assert await consumer.poll(timeout_ms=0) == {}
+        got = await consumer.poll(timeout_ms=5_000)
+        assert cluster.commits[0] == {T0: 4}
+        assert [record.value for record in got[T0]] == numbers(4, 10)
+
+
+@simulated
+async def test_troubles_of_partitions_that_moved_on_are_forgotten() -> None:
+    cluster, _, options = await started(2, nodes=2)
+    cluster.move("t", 0, 2)
+    cluster.write("t", 1, numbers(0, 3))
+    other = cluster.brokers[2]
+    async with triokafka.Consumer(**options, default_api_timeout_ms=5_000) as consumer:
+        consumer.assign([T0, T1])
+        await consumer.poll(timeout_ms=1_000)
+        other.stop()
+        await consumer.poll(timeout_ms=2_000)
+        assert any("broker 2" in trouble for trouble in consumer.health().troubles)
+        cluster.move("t", 0, 1)
+        for _ in range(3):
+            await consumer.poll(timeout_ms=5_000)
+        assert consumer.health().healthy
+
+
+@simulated
+async def test_a_fenced_member_stays_out() -> None:
+    """(`client/MOD-18`)"""
+    _, broker, options = await started()
+    async with triokafka.Consumer("t", **options, group_id="g", group_instance_id="one") as consumer:
+        await consumer.poll(timeout_ms=1_000)
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=82))
+        await trio.sleep(4)
+        joins = len(broker.seen(JoinGroupRequest))
+        for _ in range(2):
+            with pytest.raises(triokafka.errors.FencedInstanceIdError):
+                await consumer.poll(timeout_ms=1_000)
+        assert len(broker.seen(JoinGroupRequest)) == joins
+
+
+@simulated
+async def test_a_failing_auto_commit_shows_in_the_health_and_stops_nobody() -> None:
+    """(`client/OFF-8`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    options |= {"group_id": "g", "auto_commit_interval_ms": 1_000, "default_api_timeout_ms": 5_000}
+    async with triokafka.Consumer("t", **options) as consumer:
+        await take(consumer, 3)
+        broker.script(OffsetCommitRequest, *[CLOSE] * 10_000)
+        await consumer.poll(timeout_ms=60_000, max_records=1)
+        await trio.sleep(40)
+        assert any("auto-commit" in trouble for trouble in consumer.health().troubles)
+        await consumer.poll(timeout_ms=1_000)
+        broker._scripts.clear()
+        await trio.sleep(40)
+        assert consumer.health().healthy

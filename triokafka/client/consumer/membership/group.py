@@ -21,6 +21,7 @@ from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
     CommitFailedError,
+    FencedInstanceIdError,
     IllegalGenerationError,
     KafkaConnectionError,
     KafkaError,
@@ -99,6 +100,7 @@ class GroupMembership:
         self._broken_meetings = 0
         self._changed = trio.Event()
         self._what = f"joining group {self.group_id!r}"
+        self._beating = f"sending heartbeats to group {self.group_id!r}"
 
     # ---------------------------------------------------------------- what the caller asks
 
@@ -114,8 +116,10 @@ class GroupMembership:
         return GroupIdentity(generation, member_id, self.member.config.group_instance_id)
 
     def take_error(self) -> KafkaError | None:
-        """Why the membership failed, once; afterwards joining is tried again."""
-        error, self._error = self._error, None
+        """Why the membership failed, once; afterwards joining is tried again. A fenced member stays out for good."""
+        error = self._error
+        if not isinstance(error, FencedInstanceIdError):
+            self._error = None
         return error
 
     def take_assignment(self) -> Assignment | None:
@@ -255,6 +259,7 @@ class GroupMembership:
         while True:
             self._changed = trio.Event()
             if not self.member.heartbeats:
+                self._troubles.succeeded(self._beating)
                 await self._changed.wait()
                 continue
             now = self._world.now()
@@ -284,7 +289,6 @@ class GroupMembership:
     async def _beat(self) -> None:
         member = self.member
         sent_as = member.identity
-        what = f"heartbeats of group {self.group_id!r}"
         self.clock.sent(self._world.now())
         failure: KafkaError | None = None
         try:
@@ -292,7 +296,7 @@ class GroupMembership:
                 node = await self._network.find_coordinator(self.group_id)
                 response = await self._network.send(node.node_id, member.heartbeat(), purpose=COORDINATOR)
             self.clock.answered(self._world.now())
-            self._troubles.succeeded(what)
+            self._troubles.succeeded(self._beating)
             before = member.needs_rejoin
             if not member.heartbeat_answered(response.error_code, sent_as):
                 self._network.forget_coordinator(self.group_id)
@@ -308,7 +312,7 @@ class GroupMembership:
             if not error.retriable:
                 self._error = error
                 self._on_change()
-        self._troubles.failed(what, failure, self._world.now())
+        self._troubles.failed(self._beating, failure, self._world.now())
         self._network.forget_coordinator(self.group_id)
         self.clock.failed(self._world.now(), self._backoff.initial)
 
@@ -356,6 +360,7 @@ class GroupMembership:
             self._join_scope.cancel()
             self._join_scope = None
         self._assignment = self._error = None
+        self._troubles.succeeded(self._what)
         send = self.member.leave(reason) if self.member.leaves else None
         self.member.left()
         self._changed.set()
