@@ -24,7 +24,7 @@ from tests.unit.broker_stub.controller.clusters import (
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
-from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER
+from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER, MAX_WAITING
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log import PartitionLog
@@ -322,6 +322,28 @@ class TestQueue:
                     nursery.start_soon(create)
             assert sorted(answers) == [0] + [errors.TopicAlreadyExistsError.code] * (MAX_TOGETHER - 1)
             assert len(syncs) == 1
+
+    async def test_callers_wait_for_room_when_the_queue_is_full(self) -> None:
+        """(design rule 7: bounded everywhere)"""
+        controller = Controller(MemoryWorld(), CONFIG)
+        await controller.start()
+        begun: list[MetadataImage] = []
+
+        def compute(image: MetadataImage) -> Outcome[None]:
+            begun.append(image)
+            return Outcome([], None)
+
+        async with trio.open_nursery() as callers:
+            for _ in range(MAX_WAITING + 20):
+                callers.start_soon(controller._running().submit, "test", compute)
+            await trio.testing.wait_all_tasks_blocked()
+            assert controller._running()._send.statistics().current_buffer_used == MAX_WAITING
+            async with trio.open_nursery() as runner:
+                runner.start_soon(controller.run)
+                while len(begun) < MAX_WAITING + 20:
+                    await trio.lowlevel.checkpoint()
+                runner.cancel_scope.cancel()
+        assert len(begun) == MAX_WAITING + 20
 
     async def test_request_whose_time_is_over_changes_nothing(self) -> None:
         async with running(MemoryWorld()) as controller:
