@@ -231,3 +231,4 @@ def _check_headers(headers: Any) -> None:
             raise TypeError(f"headers are pairs of name and bytes, not {header!r}") from None
         if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
             raise TypeError(f"headers are pairs of a str and bytes (or None), not {header!r}")
+        name.encode()  # lone surrogates are refused here, before a batch is begun

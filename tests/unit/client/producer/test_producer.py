@@ -447,6 +447,14 @@ async def test_what_is_not_bytes_is_refused_by_name(arguments: dict[str, Any], m
 
 
 @simulated
+async def test_header_name_that_is_no_text_is_refused_before_a_batch_is_begun() -> None:
+    async with scripted() as s, s.producer() as producer:
+        with pytest.raises(UnicodeEncodeError):
+            await producer.send("orders", b"a", headers=[("\ud800", b"x")])
+        assert (await (await producer.send("orders", b"a"))).offset == 0
+
+
+@simulated
 async def test_negative_timestamp_and_partition_are_refused() -> None:
     async with scripted() as s, s.producer() as producer:
         with pytest.raises(ValueError, match="timestamp_ms=-5"):
