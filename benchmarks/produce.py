@@ -283,7 +283,8 @@ def run(
 
 def table(rows: list[Row]) -> str:
     """The rows as text, with the ratios that are aimed at."""
-    lines = [f"{'client':28} {'records/s':>12} {'CPU s/M':>9} {'peak MiB':>9}"]
+    title = "Producing: acks=all, one partition, batches of 128 KiB, linger 5 ms; medians, clients taking turns"
+    lines = [title, f"{'client':28} {'records/s':>12} {'CPU s/M':>9} {'peak MiB':>9}"]
     lines += [
         f"{row.client:28} {row.records_per_second:12,.0f} {row.cpu_seconds_per_million:9.3f} {row.peak_mib:9.0f}"
         for row in rows
@@ -294,6 +295,11 @@ def table(rows: list[Row]) -> str:
             ratio = by_name[ours].records_per_second / by_name[theirs].records_per_second
             lines.append(f"{ours} / {theirs}: {ratio:.1f} (target for 100 bytes: {target})")
     return "\n".join(lines)
+
+
+def show(rows: list[Row]) -> None:
+    """Print the table."""
+    print(table(rows))
 
 
 def main() -> None:
@@ -320,7 +326,7 @@ def main() -> None:
         clients=args.client,
         bootstrap=args.bootstrap,
     )
-    print(table(rows))
+    show(rows)
 
 
 if __name__ == "__main__":
