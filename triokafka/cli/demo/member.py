@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--group", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--pace", type=int, default=6_000)
+    parser.add_argument("--pace", type=int, default=8_000)
     parser.add_argument("--batch", type=int, default=1_500)
     trio.run(_run, parser.parse_args())
 

