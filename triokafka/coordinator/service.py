@@ -22,7 +22,7 @@ from triokafka.coordinator.partitioning import coordinator_partition
 from triokafka.coordinator.runtime import CoordinatorLog, CoordinatorRuntime
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import Change, GroupTurn
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
@@ -51,8 +51,6 @@ from triokafka.world import World
 T = TypeVar("T")
 
 _FIRST_BATCHED_LEAVE: Final = 3
-_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Read, delete, describe, describe configs and alter configs, as a bit field: everything that exists for groups."""
 
 
 class Operation(Protocol):
@@ -181,9 +179,11 @@ class GroupCoordinator:
 
     # --- offsets ---
 
-    async def commit_offsets(self, request: OffsetCommitRequest, *, version: int) -> OffsetCommitResponse:
+    async def commit_offsets(
+        self, request: OffsetCommitRequest, *, version: int, may_read: TopicFilter = any_topic
+    ) -> OffsetCommitResponse:
         """OffsetCommit. Waits until the positions are committed, at most ``offset_commit_timeout_ms``."""
-        known, response = commits.resolve_topics(request, version, self._topics)
+        known, response = commits.resolve_topics(request, version, self._topics, may_read)
         if not known:
             return response
         try:
@@ -195,26 +195,34 @@ class GroupCoordinator:
         except KafkaError as error:
             return commits.commit_failed(request, offsets_append_error(error))
 
-    async def fetch_offsets(self, request: OffsetFetchRequest, *, version: int) -> OffsetFetchResponse:
+    async def fetch_offsets(
+        self, request: OffsetFetchRequest, *, version: int, may_describe: TopicFilter = any_topic
+    ) -> OffsetFetchResponse:
         """OffsetFetch, of one group or several. Answers at once, with committed positions only."""
-        groups = [self._fetch_group(asked, version) for asked in fetches.asked_groups(request, version)]
+        groups = [self._fetch_group(asked, version, may_describe) for asked in fetches.asked_groups(request, version)]
         return fetches.as_response(request, groups, version)
 
-    def _fetch_group(self, asked: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponseGroup:
+    def _fetch_group(
+        self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
+    ) -> OffsetFetchResponseGroup:
         try:
             return self.runtime.read(
                 self.partition_for(asked.group_id),
-                lambda shard: fetches.fetch_group(shard, asked, version, self._topics),
+                lambda shard: fetches.fetch_group(shard, asked, version, self._topics, may_describe),
             )
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
 
-    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    async def delete_offsets(
+        self, request: OffsetDeleteRequest, *, may_read: TopicFilter = any_topic
+    ) -> OffsetDeleteResponse:
         """OffsetDelete. Waits until the removal is committed."""
         try:
             _check_group_id(request.group_id)
             reply: Reply[OffsetDeleteResponse] = Reply()
-            operation = partial(deletes.delete_offsets, request=request, reply=reply, topics=self._topics)
+            operation = partial(
+                deletes.delete_offsets, request=request, reply=reply, topics=self._topics, may_read=may_read
+            )
             return await self._write(request.group_id, operation, reply)
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=coordinator_error(error))
@@ -223,11 +231,7 @@ class GroupCoordinator:
 
     async def describe_groups(self, request: DescribeGroupsRequest, *, version: int) -> DescribeGroupsResponse:
         """DescribeGroups. Answers at once."""
-        groups = [self._describe(group_id, version) for group_id in request.groups]
-        if request.include_authorized_operations:
-            for group in groups:
-                group.authorized_operations = _GROUP_OPERATIONS
-        return DescribeGroupsResponse(groups=groups)
+        return DescribeGroupsResponse(groups=[self._describe(group_id, version) for group_id in request.groups])
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 from uuid import UUID
+
+TopicFilter: TypeAlias = Callable[[str], bool]
+"""Whether the client that asks may do what it asks with a topic, by name."""
+
+
+def any_topic(name: str) -> bool:
+    """No restriction."""
+    return True
 
 
 class TopicsView(Protocol):

@@ -345,13 +345,12 @@ async def test_describe_shows_members_and_what_they_were_assigned() -> None:
     """`cluster/GMD-29`."""
     desk = Desk()
     joined = await desk.stable()
-    request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    request = DescribeGroupsRequest(groups=["g"])
     (group,) = (await desk.coordinator.describe_groups(request, version=6)).groups
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     (member,) = group.members
     assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "app", "/10.0.0.1")
     assert (member.member_metadata, member.member_assignment) == (subscription("orders"), b"all")
-    assert group.authorized_operations == 0b1101_0100_1000
 
 
 async def test_describe_shows_no_assignment_of_a_group_that_is_not_stable() -> None:

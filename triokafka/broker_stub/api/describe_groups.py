@@ -24,10 +24,9 @@ def _failed(request: DescribeGroupsRequest, context: RequestContext, code: int, 
 async def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe the groups that the caller may see."""
     response = await context.broker.group_coordinator.describe_groups(request, version=context.version)
-    response.groups = [
-        DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)
-        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        else group
-        for group in response.groups
-    ]
+    for i, group in enumerate(response.groups):
+        if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            response.groups[i] = DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)
+        elif request.include_authorized_operations:
+            group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group.group_id)
     return response

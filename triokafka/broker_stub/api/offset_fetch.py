@@ -35,7 +35,11 @@ def _failed(request: OffsetFetchRequest, context: RequestContext, code: int, mes
 )
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Look the positions up."""
-    response = await context.broker.group_coordinator.fetch_offsets(request, version=context.version)
+    response = await context.broker.group_coordinator.fetch_offsets(
+        request,
+        version=context.version,
+        may_describe=lambda name: not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name),
+    )
     refused = denial(ResourceType.GROUP)
     if not request.groups and context.denied(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return _failed(request, context, refused.code, "")

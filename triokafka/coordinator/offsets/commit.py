@@ -8,13 +8,15 @@ from uuid import UUID
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, GroupTurn, OffsetChange, OffsetKey
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange, OffsetKey
+from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import (
+    BrokerResponseError,
     GroupIdNotFoundError,
     IllegalGenerationError,
     OffsetMetadataTooLargeError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -32,28 +34,30 @@ _FIRST_WITHOUT_LEGACY_ERROR: Final = 9
 
 
 def resolve_topics(
-    request: OffsetCommitRequest, version: int, topics: TopicsView
+    request: OffsetCommitRequest, version: int, topics: TopicsView, may_read: TopicFilter = any_topic
 ) -> tuple[list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]], OffsetCommitResponse]:
     """Look the topics up: those that exist, with names and ids both filled in, and the response with places for all.
 
-    Partitions of topics that do not exist are answered already. Order is that of the request.
+    Partitions of topics that do not exist, or that the client may not read, are answered already. Order is that of the
+    request.
     """
     response = OffsetCommitResponse()
     known = []
     for asked in request.topics:
         name: str | None
         topic_id: UUID | None
+        error: type[BrokerResponseError]
         if version >= FIRST_WITH_TOPIC_IDS:
-            name, topic_id = topics.topic_name(asked.topic_id), asked.topic_id
-            error: type[UnknownTopicIdError] | type[UnknownTopicOrPartitionError] = UnknownTopicIdError
+            name, topic_id, error = topics.topic_name(asked.topic_id), asked.topic_id, UnknownTopicIdError
         else:
-            name, topic_id = asked.name, topics.topic_id(asked.name)
-            error = UnknownTopicOrPartitionError
+            name, topic_id, error = asked.name, topics.topic_id(asked.name), UnknownTopicOrPartitionError
+        if name and not may_read(name):
+            error, name = TopicAuthorizationFailedError, None  # nor is it told whether there is such a topic
         if name is None or topic_id is None:
-            refused = OffsetCommitResponseTopic(
-                name=name or "", topic_id=topic_id or NO_TOPIC_ID, partitions=_all_failed(asked, error.code)
+            partitions = _all_failed(asked, error.code)
+            response.topics.append(
+                OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
             )
-            response.topics.append(refused)
             continue
         answered = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
         response.topics.append(answered)

@@ -7,12 +7,13 @@ from collections.abc import Collection
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import GroupTurn, OffsetChange, OffsetKey
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import (
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
     NonEmptyGroupError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from triokafka.protocol.api.offset_delete import (
@@ -29,6 +30,7 @@ def delete_offsets(
     reply: Reply[OffsetDeleteResponse],
     topics: TopicsView,
     turn: GroupTurn,
+    may_read: TopicFilter = any_topic,
 ) -> None:
     """Remove positions, except of topics that a member wants. What was never committed is removed successfully.
 
@@ -44,7 +46,9 @@ def delete_offsets(
     response = OffsetDeleteResponse()
     for topic in request.topics:
         error_code = 0
-        if topics.topic_id(topic.name) is None:
+        if not may_read(topic.name):
+            error_code = TopicAuthorizationFailedError.code
+        elif topics.topic_id(topic.name) is None:
             error_code = UnknownTopicOrPartitionError.code
         elif group.subscribes_to(topic.name):
             error_code = GroupSubscribedToTopicError.code

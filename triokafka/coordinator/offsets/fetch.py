@@ -12,8 +12,8 @@ from uuid import UUID
 
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, OffsetKey
-from triokafka.coordinator.topics import TopicsView
-from triokafka.errors import UnknownTopicIdError
+from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
+from triokafka.errors import TopicAuthorizationFailedError, UnknownTopicIdError
 from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -45,16 +45,20 @@ def asked_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchR
 
 
 def fetch_group(
-    shard: GroupShard, asked: OffsetFetchRequestGroup, version: int, topics: TopicsView
+    shard: GroupShard,
+    asked: OffsetFetchRequestGroup,
+    version: int,
+    topics: TopicsView,
+    may_describe: TopicFilter = any_topic,
 ) -> OffsetFetchResponseGroup:
-    """The committed positions of one group: the partitions that were asked for, or all of them."""
+    """The committed positions of one group: the partitions that were asked for, or all that the client may see."""
     by_id = version >= FIRST_WITH_TOPIC_IDS
     if asked.topics is None:
         found = []
         for topic_name, committed in shard.offsets.read_group(asked.group_id).items():
             topic_id = topics.topic_id(topic_name)
-            if by_id and topic_id is None:
-                continue  # deleted meanwhile; there is no way to name it
+            if (by_id and topic_id is None) or not may_describe(topic_name):
+                continue  # by id there is no way to name a topic that is gone
             found.append(_all_of_topic(topic_name, topic_id or NO_TOPIC_ID, committed))
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
     answers = []
@@ -62,6 +66,9 @@ def fetch_group(
         name = topics.topic_name(topic.topic_id) or "" if by_id else topic.name
         if by_id and not name:
             partitions = [_missing(index, UnknownTopicIdError.code) for index in topic.partition_indexes]
+        elif not may_describe(name):
+            name = topic.name
+            partitions = [_missing(index, TopicAuthorizationFailedError.code) for index in topic.partition_indexes]
         else:
             partitions = [_one(shard, asked.group_id, name, index, topic) for index in topic.partition_indexes]
         answers.append(OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions))

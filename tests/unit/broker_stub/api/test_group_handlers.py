@@ -8,7 +8,12 @@ import pytest
 
 from tests.unit.broker_stub.api.node import Node, memory_world, running_node
 from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
-from triokafka.errors import GroupAuthorizationFailedError, GroupIdNotFoundError, UnknownMemberIdError
+from triokafka.errors import (
+    GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+)
 from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
 from triokafka.protocol.api.describe_groups import DescribeGroupsRequest
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
@@ -228,15 +233,50 @@ async def test_deleted_topic_takes_its_offsets_with_it() -> None:
         assert (await node.call(OffsetFetchRequest(group_id="g", topics=None), 5)).topics == []
 
 
-class NoGroups(Authorizer):
-    """Nobody may touch a group."""
+class Without(Authorizer):
+    """Everything is allowed but what concerns these kinds of resources."""
+
+    def __init__(self, *denied: ResourceType) -> None:
+        self.kinds = denied
 
     def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return resource_type is not ResourceType.GROUP
+        return resource_type not in self.kinds
+
+
+async def test_topics_that_the_caller_may_not_touch_are_denied_one_by_one() -> None:
+    """`cluster/GOC-01`."""
+    denied = TopicAuthorizationFailedError.code
+    world = memory_world()
+    async with running_node(world=world, **FAST) as node:
+        await node.create("t")
+        await node.call(FindCoordinatorRequest(key="g"), 1)
+        await node.call(commit_request(node, 8), 8)
+    async with running_node(world=world, authorizer=Without(ResourceType.TOPIC), **FAST) as node:
+        for version in (8, 10):
+            committed = await node.call(commit_request(node, version), version)
+            assert [p.error_code for p in committed.topics[0].partitions] == [denied]
+        named = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        fetched = await node.call(OffsetFetchRequest(group_id="g", topics=named), 5)
+        assert [(p.committed_offset, p.error_code) for p in fetched.topics[0].partitions] == [(-1, denied)]
+        assert (await node.call(OffsetFetchRequest(group_id="g", topics=None), 5)).topics == []
+        topics = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+        deleted = await node.call(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+        assert deleted.topics[0].partitions[0].error_code == denied
+
+
+async def test_list_shows_the_groups_that_the_caller_may_see() -> None:
+    world = memory_world()
+    async with running_node(world=world, **FAST) as node:
+        await stable(node)
+    shown: list[int] = []
+    for kinds in ((ResourceType.GROUP,), (ResourceType.CLUSTER,), (ResourceType.GROUP, ResourceType.CLUSTER)):
+        async with running_node(world=world, authorizer=Without(*kinds), **FAST) as node:
+            shown.append(len((await node.call(ListGroupsRequest(), 5)).groups))
+    assert shown == [1, 1, 0]
 
 
 async def test_groups_that_the_caller_may_not_touch_are_denied_in_each_api() -> None:
-    async with running_node(authorizer=NoGroups(), **FAST) as node:
+    async with running_node(authorizer=Without(ResourceType.GROUP), **FAST) as node:
         await node.create("t")
         assert (await node.call(join_request(5), 5)).error_code == DENIED
         assert (await node.call(SyncGroupRequest(group_id="g"), 3)).error_code == DENIED
