@@ -27,6 +27,11 @@ class Faults:
     def __init__(self) -> None:
         self._armed: list[Fault] = []
 
+    @property
+    def armed(self) -> bool:
+        """Whether any is on."""
+        return bool(self._armed)
+
     def arm(self, fault: Fault) -> None:
         """Switch a fault on."""
         self._armed.append(fault)
