@@ -69,13 +69,14 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     )
     failed: dict[PartitionKey, ReadOutcome] = {}
     readable: list[tuple[TopicPartition, WantedPartition]] = []
+    faults_armed = broker.faults.armed
     topic: TopicKey | None = None
     name, code = "", 0
     for wanted in session.partitions:
         if wanted.topic is not topic:  # partitions of a topic mostly come together
             topic = wanted.topic
             name, code = _resolve(topic, context)
-        partition_code = code or _injected(name, wanted.partition, context)
+        partition_code = code or (_injected(name, wanted.partition, context) if faults_armed else 0)
         if partition_code:
             failed[wanted.key] = ReadOutcome(partition_code)
         else:
@@ -130,12 +131,10 @@ def _resolve(topic: TopicKey, context: RequestContext) -> tuple[str, int]:
 
 def _injected(topic: str, partition: int, context: RequestContext) -> int:
     """The error code that a test wants for this partition, or 0."""
-    faults = context.broker.faults
-    if faults.armed:
-        try:
-            faults.check(1, topic, partition)
-        except errors.BrokerResponseError as fault:
-            return fault.code
+    try:
+        context.broker.faults.check(1, topic, partition)
+    except errors.BrokerResponseError as fault:
+        return fault.code
     return 0
 
 
