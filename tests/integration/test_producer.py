@@ -90,6 +90,9 @@ async def test_records_by_the_column_from_lists_and_from_arrow(bootstrap: str, t
             assert [(await delivery).timestamp for delivery in arrow] == [10, 20, 30]
             assert len(list(listed)) == len(listed) == 5000
             assert (await list(listed)[4321]).offset == 4321
+            long = pyarrow.chunked_array([[b"%d" % i for i in range(start, start + 10_000)] for start in (0, 10_000)])
+            assert await (await producer.send_many(topic, long, partition=0)) == {(topic, 0): (0, 19_999)}
+            assert await (await producer.send_many(topic, [])) == {}
             keyed = await producer.send_many(topic, [b"x"] * 100, keys=[b"%d" % i for i in range(100)])
             assert sum(last - first + 1 for first, last in (await keyed).values()) >= 100
 

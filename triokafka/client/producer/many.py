@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.client.deliveries import Deliveries
 from triokafka.client.producer.interceptors import ProducerRecord
 
 if TYPE_CHECKING:
     from triokafka.client.producer.producer import Producer
+
+_ARROW_PIECE: Final = 8_192
 
 
 async def send_many(
@@ -22,9 +24,10 @@ async def send_many(
     headers: Any,
 ) -> Deliveries:
     """`Producer.send_many`."""
-    values = _column("values", values)
-    keys = _column("keys", keys)
-    count = len(values) if values is not None else 0
+    _check_column("values", values)
+    if keys is not None:
+        _check_column("keys", keys)
+    count = len(values)
     per_record_headers = bool(headers) and not _is_one_header_list(headers)
     for name, column in (
         ("keys", keys),
@@ -39,21 +42,26 @@ async def send_many(
     one_queue = isinstance(partition, int) or (
         partition is None and keys is None and producer.options.partitioner is None
     )
-    if producer._plain and one_queue and not headers and (timestamp_ms is None or isinstance(timestamp_ms, int)):
-        await _send_column(producer, topic, values, keys, partition, timestamp_ms, deliveries)  # type: ignore[arg-type]
-        return deliveries
-    for position in range(count):
-        delivery = await producer.send(
-            topic,
-            values[position],
-            key=keys[position] if keys is not None else None,
-            partition=partition if partition is None or isinstance(partition, int) else partition[position],
-            timestamp_ms=timestamp_ms
-            if timestamp_ms is None or isinstance(timestamp_ms, int)
-            else timestamp_ms[position],
-            headers=headers[position] if per_record_headers else headers,
-        )
-        deliveries.add_one(delivery)
+    by_column = (
+        producer._plain and one_queue and not headers and (timestamp_ms is None or isinstance(timestamp_ms, int))
+    )
+    # Arrow columns become Python objects piece by piece, so that a large one does not exist twice.
+    piece = _ARROW_PIECE if _is_arrow(values) or _is_arrow(keys) else count
+    for start in range(0, count, max(piece, 1)):
+        some_values, some_keys = _piece(values, start, piece, count), _piece(keys, start, piece, count)
+        if by_column:
+            await _send_column(producer, topic, some_values, some_keys, partition, timestamp_ms, deliveries)  # type: ignore[arg-type]
+            continue
+        for position, value in enumerate(some_values):
+            delivery = await producer.send(
+                topic,
+                value,
+                key=None if some_keys is None else some_keys[position],
+                partition=_of(partition, start + position),
+                timestamp_ms=_of(timestamp_ms, start + position),
+                headers=headers[start + position] if per_record_headers else headers,
+            )
+            deliveries.add_one(delivery)
     return deliveries
 
 
@@ -104,14 +112,29 @@ async def _send_column(
         await intake.open_batch(queue, size, give_up_at)
 
 
-def _column(name: str, column: Any) -> Any:
-    if column is None:
-        return None
-    if hasattr(column, "to_pylist"):
-        return column.to_pylist()  # an Arrow array
-    if isinstance(column, (str, bytes, bytearray)) or not isinstance(column, Sequence):
+def _is_arrow(column: Any) -> bool:
+    return hasattr(column, "to_pylist")
+
+
+def _check_column(name: str, column: Any) -> None:
+    plain = isinstance(column, Sequence) and not isinstance(column, (str, bytes, bytearray))
+    if not plain and not _is_arrow(column):
         raise TypeError(f"{name} must be a sequence or an Arrow array, not {type(column).__name__}")
-    return column
+
+
+def _piece(column: Any, start: int, size: int, count: int) -> Any:
+    if column is None or (not _is_arrow(column) and size == count):
+        return column
+    part = column[start : start + size]
+    return part.to_pylist() if _is_arrow(part) else part
+
+
+def _of(column: int | Sequence[int] | None, position: int) -> int | None:
+    """The record's own, out of one for all or one per record."""
+    if column is None or isinstance(column, int):
+        return column
+    number = column[position]
+    return number.as_py() if hasattr(number, "as_py") else number
 
 
 def _is_one_header_list(headers: Any) -> bool:

@@ -1,0 +1,229 @@
+"""The admin client against scripted brokers: where requests go, what is tried again, and what is raised."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.scripted_broker import CLOSE, SILENCE, ScriptedCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.client.admin import ConfigResource, Results
+from triokafka.errors import (
+    ConfigurationError,
+    GroupAuthorizationFailedError,
+    KafkaTimeoutError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from triokafka.protocol.api.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from triokafka.protocol.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
+from triokafka.protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from triokafka.protocol.api.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from triokafka.structs import TopicPartition
+
+
+@asynccontextmanager
+async def admin_of(*, nodes: int = 1, **options: Any) -> AsyncIterator[tuple[ScriptedCluster, triokafka.AdminClient]]:
+    simulation = current_simulation()
+    cluster = ScriptedCluster(orders=2)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
+    for broker in cluster.brokers.values():
+        broker.api_versions |= {2: (1, 11), 15: (0, 6), 16: (0, 5), 19: (2, 7), 32: (1, 4), 42: (0, 2)}
+    async with triokafka.AdminClient(
+        bootstrap_servers=address, world=simulation.host("client").world, **options
+    ) as admin:
+        yield cluster, admin
+
+
+def created(**codes: int) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=name, error_code=code, error_message="why") for name, code in codes.items()]
+    )
+
+
+@simulated
+async def test_topics_are_created_by_the_controller_also_after_it_moved() -> None:
+    async with admin_of(nodes=2) as (cluster, admin):
+        first, second = cluster.brokers[1], cluster.brokers[2]
+        first.script(CreateTopicsRequest, created(a=41))
+        second.script(CreateTopicsRequest, created(a=0))
+        await admin._client.refresh_metadata()
+        cluster.controller_id = 2
+        assert list(await admin.create_topics(["a"])) == ["a"]
+        assert len(first.seen(CreateTopicsRequest)) == 1
+
+
+@simulated
+async def test_only_what_failed_for_a_passing_reason_is_tried_again() -> None:
+    async with admin_of() as (cluster, admin):
+        broker = cluster.brokers[1]
+        broker.script(CreateTopicsRequest, created(a=0, b=7, c=36), created(b=0))
+        with pytest.raises(TopicAlreadyExistsError, match="topic 'c': why"):
+            await admin.create_topics(["a", "b", "c"])
+        requests = [[topic.name for topic in request.topics] for request in broker.seen(CreateTopicsRequest)]
+        assert requests == [["a", "b", "c"], ["b"]]
+
+
+@simulated
+async def test_several_failures_are_raised_together() -> None:
+    async with admin_of() as (cluster, admin):
+        cluster.brokers[1].script(CreateTopicsRequest, created(a=44, b=36, c=0))
+        with pytest.raises(ExceptionGroup, match="2 of 3 items failed") as caught:
+            await admin.create_topics(["a", "b", "c"])
+        assert [type(error) for error in caught.value.exceptions] == [PolicyViolationError, TopicAlreadyExistsError]
+
+
+@simulated
+async def test_item_that_the_answer_leaves_out_is_an_error() -> None:
+    async with admin_of() as (cluster, admin):
+        cluster.brokers[1].script(CreateTopicsRequest, created(a=0))
+        with pytest.raises(Exception, match="does not mention"):
+            await admin.create_topics(["a", "b"])
+
+
+@simulated
+async def test_lost_connection_is_tried_again() -> None:
+    async with admin_of() as (cluster, admin):
+        cluster.brokers[1].script(CreateTopicsRequest, CLOSE, created(a=0))
+        assert list(await admin.create_topics(["a"])) == ["a"]
+
+
+@simulated
+async def test_call_ends_after_its_time_with_the_last_reason() -> None:
+    async with admin_of() as (cluster, admin):
+        cluster.brokers[1].script(CreateTopicsRequest, *[created(a=7)] * 1000)
+        started = trio.current_time()
+        with pytest.raises(Exception, match="topic 'a': why"):
+            await admin.create_topics(["a"], timeout_ms=3000)
+        assert trio.current_time() - started <= 3.1
+        cluster.brokers[1].script(ListGroupsRequest, SILENCE)
+        with pytest.raises(KafkaTimeoutError, match="not done within 2000 ms"):
+            await admin.list_groups(timeout_ms=2000)
+
+
+@simulated
+async def test_groups_of_all_brokers_are_listed() -> None:
+    async with admin_of(nodes=3) as (cluster, admin):
+        for node_id, broker in cluster.brokers.items():
+            group = ListedGroup(group_id=f"g{node_id}", protocol_type="consumer", group_state="Stable")
+            broker.script(ListGroupsRequest, ListGroupsResponse(groups=[group]))
+        assert [listing.group_id for listing in await admin.list_groups()] == ["g1", "g2", "g3"]
+
+
+@simulated
+async def test_filter_that_the_broker_does_not_know_is_refused_not_ignored() -> None:
+    async with admin_of() as (cluster, admin):
+        cluster.brokers[1].api_versions[16] = (0, 3)
+        with pytest.raises(UnsupportedVersionError, match="ListGroups in versions 0 to 3, this call needs 4 to 5"):
+            await admin.list_groups(states=["Empty"])
+
+
+@simulated
+async def test_coordinator_that_moved_is_looked_up_again() -> None:
+    async with admin_of() as (cluster, admin):
+        broker = cluster.brokers[1]
+        moved = DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=16)])
+        done = DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=0)])
+        broker.script(DeleteGroupsRequest, moved, done)
+        await admin.delete_groups(["g"])
+        assert len(broker.seen(FindCoordinatorRequest)) == 2
+
+
+@simulated
+async def test_reading_a_result_that_failed_raises_its_error_and_the_others_are_there() -> None:
+    async with admin_of() as (cluster, admin):
+
+        def answer(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+            [name] = request.groups
+            code = 30 if name == "secret" else 0
+            return DescribeGroupsResponse(groups=[DescribedGroup(group_id=name, group_state="Empty", error_code=code)])
+
+        cluster.brokers[1].script(DescribeGroupsRequest, answer, answer)
+        results = await admin.describe_groups(["open", "secret"])
+        assert results["open"].state == "Empty"
+        assert list(results.errors) == ["secret"]
+        with pytest.raises(GroupAuthorizationFailedError):
+            _ = results["secret"]
+
+
+@simulated
+async def test_each_broker_answers_for_its_own_configuration() -> None:
+    async with admin_of(nodes=2) as (cluster, admin):
+
+        def answer(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+            return DescribeConfigsResponse(
+                results=[
+                    DescribeConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name)
+                    for r in request.resources
+                ]
+            )
+
+        for broker in cluster.brokers.values():
+            broker.script(DescribeConfigsRequest, answer, answer)
+        await admin.describe_configs([ConfigResource.broker(2), ConfigResource.broker(1)])
+        asked = {
+            node_id: [r.resource_name for request in broker.seen(DescribeConfigsRequest) for r in request.resources]
+            for node_id, broker in cluster.brokers.items()
+        }
+        assert asked == {1: ["1"], 2: ["2"]}
+
+
+@simulated
+async def test_offsets_are_asked_of_the_leader_also_after_it_moved() -> None:
+    """(`client/ERR-1`)"""
+    async with admin_of(nodes=2) as (cluster, admin):
+
+        def answer(code: int) -> ListOffsetsResponse:
+            partition = ListOffsetsPartitionResponse(partition_index=1, error_code=code, offset=9)
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[partition])])
+
+        partition = TopicPartition("orders", 1)
+        cluster.brokers[1].script(ListOffsetsRequest, answer(6))
+        cluster.brokers[2].script(ListOffsetsRequest, answer(0))
+        await admin._client.metadata_for(["orders"])
+        cluster.move("orders", 1, 2)
+        assert (await admin.list_offsets({partition: "latest"}))[partition].offset == 9
+
+
+@simulated
+async def test_topic_that_does_not_exist_is_final_here() -> None:
+    async with admin_of() as (_, admin):
+        partition = TopicPartition("nope", 0)
+        started = trio.current_time()
+        results = await admin.list_offsets({partition: "latest"})
+        with pytest.raises(UnknownTopicOrPartitionError):
+            _ = results[partition]
+        assert (await admin.describe_topics(["nope"])).errors
+        assert trio.current_time() - started < 2
+
+
+def test_results_are_a_mapping_of_what_was_found_and_what_failed() -> None:
+    results = Results({"a": 1}, {"b": ValueError("no")})
+    assert list(results) == ["a", "b"]
+    assert len(results) == 2
+    with pytest.raises(ValueError, match="no"):
+        dict(results)
+
+
+def test_wrong_option_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="is not an option of the admin client: did you mean 'client_id'"):
+        triokafka.AdminClient(clientid="x")  # type: ignore[call-arg]
