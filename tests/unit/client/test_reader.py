@@ -20,6 +20,7 @@ from triokafka.errors import (
     IllegalStateError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from triokafka.protocol.api.fetch import FetchRequest
@@ -57,7 +58,7 @@ async def test_exactly_the_range_is_read_of_every_partition() -> None:
     for partition in (0, 1):
         for batch in range(5):
             cluster.write("t", partition, numbers(batch * 10, batch * 10 + 10))
-    found = await offsets(RangeReader({T0: (7, 33), T1: (0, 50)}, **options))
+    found = await offsets(RangeReader({T0: (7, 33), T1: (0, 50)}, max_partition_fetch_bytes=100, **options))
     assert sorted(found) == [(0, n) for n in range(7, 33)] + [(1, n) for n in range(50)]
     assert [n for partition, n in found if partition == 0] == list(range(7, 33))
     asked = [p.fetch_offset for r in broker.seen(FetchRequest) for p in r.topics[0].partitions if p.partition == 0]
@@ -159,6 +160,17 @@ async def test_corrupt_bytes_end_the_read_after_what_came_before() -> None:
         for _ in range(2):
             with pytest.raises(CorruptRecordError, match="t-0 at offset 5"):
                 await anext(reader)
+
+
+@simulated
+async def test_an_error_of_one_partition_waits_for_the_rows_of_another() -> None:
+    cluster, broker, options = await started(2)
+    cluster.write("t", 0, numbers(0, 5))
+    broker.script(FetchRequest, broker.fetch_with(p1=29))
+    async with RangeReader({T0: (0, 5), T1: (0, 5)}, **options) as reader:
+        assert (await anext(reader)).num_rows == 5
+        with pytest.raises(TopicAuthorizationFailedError, match="t-1"):
+            await anext(reader)
 
 
 @simulated
