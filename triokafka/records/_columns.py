@@ -467,8 +467,15 @@ class ColumnAppender:
                     cython.address(failure),
                 )
                 index += walked
-            if failure == 0 and self._columns & _HEADERS:
-                failure = _check_all_headers(base, fields, ends, records, cython.address(self._filled))
+                if ends != cython.NULL:
+                    # A record with bad headers comes before what stopped the walk.
+                    good: cython.Py_ssize_t = walked
+                    bad: cython.int = _check_all_headers(
+                        base, fields, ends, cython.address(good), cython.address(self._filled)
+                    )
+                    if bad:
+                        failure = bad
+                        index -= walked - good
             if failure:
                 raise corrupt_record("", 0, base_offset, index, FAULTS[failure])
             if index == count and p != stop:
@@ -583,7 +590,7 @@ class ColumnAppender:
             cython.address(failure),
         )
         if failure == 0 and ends != cython.NULL:
-            failure = _check_all_headers(base, fields, ends, records, cython.address(self._filled))
+            failure = _check_all_headers(base, fields, ends, cython.address(records), cython.address(self._filled))
         if failure or p != stop:
             return 0
         if appended:
@@ -727,21 +734,25 @@ def _check_all_headers(
     base: cython.p_const_uchar,
     fields: cython.p_uint,
     ends: cython.p_uint,
-    records: cython.Py_ssize_t,
+    records: cython.pointer(cython.Py_ssize_t),
     filled: cython.pointer(cython.Py_ssize_t),
 ) -> cython.int:
-    """0 when the headers of all records fit: reading them needs no checks any more. ``filled`` counts who has any."""
+    """0 when the headers of all ``records`` fit, and then ``filled`` has grown by those that have any.
+
+    Else what is wrong, and ``records`` is how many come before it.
+    """
     p: cython.p_const_uchar
     end: cython.p_const_uchar
     failure: cython.int
     index: cython.Py_ssize_t
-    for index in range(records):
+    for index in range(records[0]):
         p = _after_value(base, fields + _FIELDS * index)
         end = base + ends[index]
         if end - p == 1 and p[0] == 0:
             continue
         failure = check_headers(p, end)
         if failure:
+            records[0] = index
             return failure
         filled[0] += 1
     return 0

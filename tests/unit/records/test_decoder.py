@@ -31,6 +31,13 @@ def without_last_records(data: bytes, kept: int) -> bytes:
     return HEADER.pack(*changed[1:]) + whole[61:]
 
 
+def raw_batch(payload: bytes, count: int = 1) -> bytes:
+    """A batch with any bytes where the records should be."""
+    (info,) = iter_batches(batch(0, 1))
+    changed = info._replace(length=49 + len(payload), record_count=count, last_offset_delta=count - 1)
+    return HEADER.pack(*changed[1:]) + payload
+
+
 def offsets(records: list) -> list[int]:
     return [record.offset for record in records]
 
@@ -181,3 +188,47 @@ class TestCorrupt:
         bad[22] |= 6
         with pytest.raises(CorruptRecordError, match="codec"):
             stack.records.decode_records(bad, check_crc=False)
+
+
+RECORD = bytes([14, 0, 0, 0, 1, 2]) + b"v" + bytes([0])  # length 7: attributes, time, offset, no key, "v", no headers
+
+WRONG = [
+    pytest.param(RECORD[:1].replace(b"\x0e", b"\x10") + RECORD[1:] + b"?", id="longer than its fields"),
+    pytest.param(bytes([12]) + RECORD[1:-1], id="no header count"),
+    pytest.param(bytes([16]) + RECORD[1:], id="length too large"),
+    pytest.param(bytes([13]) + RECORD[1:], id="negative length"),
+    pytest.param(bytes([0]), id="nothing in it"),
+    pytest.param(bytes([14, 0, 0, 0, 20, 2]) + b"v" + bytes([0]), id="key too long"),
+    pytest.param(bytes([14, 0, 0, 0, 3, 2]) + b"v" + bytes([0]), id="negative key length"),
+    pytest.param(bytes([14, 0, 0, 0, 1, 6]) + b"v" + bytes([0]), id="value too long"),
+    pytest.param(bytes([14, 0, 0, 0, 1, 3]) + b"v" + bytes([0]), id="negative value length"),
+    pytest.param(RECORD[:-1] + bytes([1]), id="negative header count"),
+    pytest.param(RECORD[:-1] + bytes([8]), id="header count too large"),
+    pytest.param(bytes([20]) + RECORD[1:-1] + bytes([2, 1, 0, 0]), id="header without a name"),
+    pytest.param(bytes([22]) + RECORD[1:-1] + bytes([2, 2]) + b"h" + bytes([3, 0]), id="negative header length"),
+    pytest.param(bytes([20]) + RECORD[1:-1] + bytes([2, 9]) + b"h" + bytes([1]), id="header name too long"),
+    pytest.param(bytes([22]) + RECORD[1:-1] + bytes([2, 2]) + b"h" + bytes([8, 0]), id="header too long"),
+    pytest.param(bytes([28, 0]) + b"\xff" * 9 + b"\x02" + bytes([0, 1, 1, 0]), id="timestamp of 65 bits"),
+    pytest.param(bytes([22, 0, 0]) + b"\xff" * 4 + b"\x1f" + bytes([1, 1, 0, 0]), id="offset of 33 bits"),
+]
+
+
+@pytest.mark.parametrize("payload", WRONG)
+def test_record_that_lies_about_its_lengths_is_corrupt(stack: Stack, payload: bytes) -> None:
+    """The same in a long payload as at its end: a kernel may read those in different ways."""
+    right = raw_batch(RECORD)
+    assert stack.records.decode_records(right, check_crc=False)[0].value == b"v"
+    for data in (raw_batch(payload), raw_batch(payload + bytes([14, 0, 0, 2]) + RECORD[4:] + bytes(20), 2)):
+        with pytest.raises(CorruptRecordError, match="record 0: "):
+            stack.records.decode_records(data, check_crc=False)
+        with pytest.raises(CorruptRecordError, match="record 0: "):
+            stack.records.to_arrow([(data, "t", 0, 0)], check_crc=False)
+
+
+def test_numbers_may_be_longer_than_they_need_to_be(stack: Stack) -> None:
+    """Java reads them so, and so do we: 0x80 0x00 is a zero of two bytes."""
+    longer = bytes([28, 0, 0x80, 0x80, 0, 0x80, 0, 0x81, 0x80, 0, 0x82, 0]) + b"v" + bytes([0x80, 0])
+    data = raw_batch(longer)
+    (record,) = stack.records.decode_records(data, check_crc=False)
+    assert (record.offset, record.key, record.value, record.headers) == (0, None, b"v", ())
+    assert stack.records.to_arrow([(data, "t", 0, 0)], check_crc=False).column("value").to_pylist() == [b"v"]
