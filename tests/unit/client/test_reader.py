@@ -58,7 +58,7 @@ async def test_exactly_the_range_is_read_of_every_partition() -> None:
     for partition in (0, 1):
         for batch in range(5):
             cluster.write("t", partition, numbers(batch * 10, batch * 10 + 10))
-    found = await offsets(RangeReader({T0: (7, 33), T1: (0, 50)}, max_partition_fetch_bytes=100, **options))
+    found = await offsets(RangeReader({T0: (7, 33), T1: (0, 50)}, max_partition_fetch_bytes=250, **options))
     assert sorted(found) == [(0, n) for n in range(7, 33)] + [(1, n) for n in range(50)]
     assert [n for partition, n in found if partition == 0] == list(range(7, 33))
     asked = [p.fetch_offset for r in broker.seen(FetchRequest) for p in r.topics[0].partitions if p.partition == 0]
