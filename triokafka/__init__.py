@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from triokafka import blocking, errors, structs, testing
+    from triokafka import errors, structs, testing
     from triokafka.assignors import PartitionAssignor
     from triokafka.client.admin import AdminClient, ConfigResource, NewTopic
     from triokafka.client.consumer import Consumer
@@ -54,7 +54,7 @@ _HOMES: Final[dict[str, str]] = {
     "World": "triokafka.world",
     "read_topic": "triokafka.client.reader",
 }
-_MODULES: Final = ("blocking", "errors", "structs", "testing")
+_MODULES: Final = ("errors", "structs", "testing")
 
 __all__ = [
     "AdminClient",
@@ -83,7 +83,6 @@ __all__ = [
     "TopicPartition",
     "World",
     "__version__",
-    "blocking",
     "errors",
     "read_topic",
     "structs",

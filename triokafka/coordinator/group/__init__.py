@@ -1,0 +1,1 @@
+"""Classic consumer groups: members, rounds of a rebalance, liveness, and how they are stored. Pure."""

@@ -1,0 +1,1 @@
+"""Positions that groups commit: storing, reading, deleting and expiring them. Pure."""
