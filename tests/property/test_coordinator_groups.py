@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -398,16 +399,26 @@ class GroupLives(RuleBasedStateMachine):
         assert all(group.state is GroupState.EMPTY for group in self.rig.shard.groups.values())
 
 
-def test_groups_survive_random_lives() -> None:
-    """Replay equals the durable state, generations grow, one owner, every request is answered."""
+def live_through(examples: int) -> None:
     run_state_machine_as_test(
         GroupLives,
         settings=settings(
-            max_examples=500,
+            max_examples=examples,
             report_multiple_bugs=False,
-            print_blob=False,
             stateful_step_count=60,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_groups_survive_random_lives() -> None:
+    """Replay equals the durable state, generations grow, one owner, every request is answered."""
+    live_through(500)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_groups_survive_very_many_random_lives() -> None:
+    """The same, for as long as it takes."""
+    live_through(20_000)
