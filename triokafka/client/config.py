@@ -181,7 +181,7 @@ class ClientOptions:
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
-        choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        choice("use_all_dns_ips"),
         "Try every address that a name resolves to (KIP-302).",
     )
     request_timeout_ms: float = option(30_000, number(1), "How long a broker may take to answer a request.")

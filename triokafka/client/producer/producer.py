@@ -114,6 +114,7 @@ class Producer:
         self._state = "new"
         self._failure: Exception | None = None
         self._failed_batches: list[ProducerBatch] = []
+        self._failures_beyond = 0
 
     # ---------------------------------------------------------------- entering and leaving
 
@@ -166,13 +167,15 @@ class Producer:
             self._failed_batches = [known for known in self._failed_batches if known.unobserved_failures]
         if len(self._failed_batches) < _MOST_REMEMBERED_FAILURES:
             self._failed_batches.append(batch)
+        else:
+            self._failures_beyond += batch.count
 
     def _report_failures(self, error: BaseException | None) -> None:
         unseen = [batch for batch in self._failed_batches if batch.unobserved_failures]
         self._failed_batches.clear()
         if not unseen:
             return
-        count = sum(batch.unobserved_failures for batch in unseen)
+        count = sum(batch.unobserved_failures for batch in unseen) + self._failures_beyond
         text = f"{count} records were not delivered, and nobody awaited their deliveries"
         errors = [batch.error for batch in unseen if batch.error is not None]
         if error is None:
