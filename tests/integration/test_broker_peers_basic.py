@@ -89,12 +89,14 @@ def by_librdkafka(bootstrap: str, topic: str, count: int) -> list[Row]:
         {"bootstrap.servers": bootstrap, "group.id": f"{topic}-librdkafka", "auto.offset.reset": "earliest"}
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found = []
+    found: list[Row] = []
     while len(found) < count:
         message = consumer.poll(30)
         assert message is not None and not message.error()
-        headers = tuple((name, value) for name, value in message.headers() or ())
-        found.append((message.key(), message.value(), headers, message.timestamp()[1]))
+        headers: Any = tuple(message.headers() or ())
+        key: Any = message.key()
+        value: Any = message.value()
+        found.append((key, value, headers, message.timestamp()[1]))
     consumer.close()
     return found
 
