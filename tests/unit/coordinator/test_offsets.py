@@ -315,6 +315,20 @@ def test_offsets_count_from_the_moment_the_group_became_empty() -> None:
     assert rig.offset() == -1
 
 
+def test_offset_set_for_a_group_that_was_long_empty_has_its_full_retention() -> None:
+    """A tool that resets positions would otherwise see them go within minutes."""
+    rig = Rig()
+    members, generation = rig.stable_group(1)
+    rig.commit(members[0], generation, {("orders", 0): 1})
+    rig.leave(*members)
+    rig.pass_time(WEEK - 2_000)
+    rig.commit(offsets={("orders", 0): 2})
+    rig.pass_time(WEEK - 2_000)
+    assert rig.offset() == 2
+    rig.pass_time(4_000)
+    assert rig.offset() == -1
+
+
 def test_empty_group_goes_with_its_last_offset() -> None:
     """`cluster/GMD-16`: with a tombstone, so that it is gone after a restart too."""
     rig = Rig()
