@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from triokafka.client.config import ConsumerOptions
@@ -20,6 +20,7 @@ from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth
 from triokafka.client.consumer.listener import Records
 from triokafka.client.consumer.subscription import EARLIEST, LATEST
+from triokafka.client.keywords import ConsumerKeywords
 from triokafka.errors import IllegalStateError, KafkaTimeoutError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -49,7 +50,7 @@ class Consumer:
     A background task that fails does not cancel the body; its error is raised by this call and every later one.
     """
 
-    def __init__(self, *topics: str, world: World | None = None, **options: Any) -> None:
+    def __init__(self, *topics: str, world: World | None = None, **options: Unpack[ConsumerKeywords]) -> None:
         self.options = ConsumerOptions.parse(options)
         self._world = world if world is not None else RealWorld()
         number = next(_PER_WORLD_NUMBERS.setdefault(self._world, itertools.count(1)))
