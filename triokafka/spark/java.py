@@ -7,6 +7,7 @@ trimmed runtime without the incubating vector module, which Spark's launcher ask
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -14,6 +15,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 
 from triokafka.errors import KafkaError
@@ -107,13 +109,22 @@ def _packaged_java() -> str | None:
 
 def _home_around(executable: str, cache_directory: str | None) -> str:
     cache = cache_directory or os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    home = os.path.join(cache, "triokafka", "java")
+    # One for each environment, so that they do not change each other's.
+    home = os.path.join(cache, "triokafka", f"java-{hashlib.sha256(executable.encode()).hexdigest()[:12]}")
+    try:
+        _write_launcher(home, executable)
+    except OSError:
+        # Containers often have no home, or one that cannot be written to.
+        home = tempfile.mkdtemp(prefix="triokafka-java-")
+        _write_launcher(home, executable)
+    return home
+
+
+def _write_launcher(home: str, executable: str) -> None:
     launcher = os.path.join(home, "bin", "java")
-    content = _LAUNCHER.format(unsupported=_UNSUPPORTED_ARGUMENT, java=executable)
     os.makedirs(os.path.dirname(launcher), exist_ok=True)
     temporary = f"{launcher}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
-        file.write(content)
+        file.write(_LAUNCHER.format(unsupported=_UNSUPPORTED_ARGUMENT, java=executable))
     os.chmod(temporary, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
     os.replace(temporary, launcher)
-    return home

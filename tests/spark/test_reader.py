@@ -1,0 +1,174 @@
+"""Planning and reading as Spark's Python workers do it, against a real broker and without a JVM."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from tests.spark.topics import Record, delete_before, delete_topic, make_topic, options
+from triokafka.errors import (
+    ConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.reader import BATCH_BYTES, RangePartition, TopicReader
+from triokafka.spark.schema import arrow_schema
+
+
+def reader(bootstrap: str, topic: str, **more: str) -> TopicReader:
+    return TopicReader(ReadOptions.parse(options(bootstrap, topic, **more)))
+
+
+def offsets(made: TopicReader) -> list[tuple[int, int]]:
+    """Partition and offset of every record, in the order in which tasks read them."""
+    return [
+        (partition, offset)
+        for task in made.partitions()
+        for batch in made.read(task)
+        for partition, offset in zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
+    ]
+
+
+def test_each_partition_with_records_is_one_task(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"a"), Record(b"b"), Record(b"c", partition=2)], partitions=3)
+    made = reader(bootstrap, topic)
+    assert made.partitions() == [RangePartition(topic, 0, 0, 2), RangePartition(topic, 2, 0, 1)]
+    assert offsets(made) == [(0, 0), (0, 1), (2, 0)]
+
+
+def test_a_task_is_small_and_survives_pickling(bootstrap: str):
+    made = reader(bootstrap, make_topic(bootstrap, [Record(b"a")]))
+    (task,) = made.partitions()
+    pickled = pickle.dumps((made, task))
+    assert len(pickled) < 1_000
+    again, same = pickle.loads(pickled)
+    assert sum(batch.num_rows for batch in again.read(same)) == 1
+
+
+@pytest.mark.parametrize("headers", ["false", "true"])
+def test_batches_have_exactly_the_schema_that_spark_compares_with(bootstrap: str, headers: str):
+    """`spark/2.4`: only the first batch is compared, so every one must be right by construction."""
+    written = [Record(b"v", headers=(("h", b"1"),) if number % 3 else ()) for number in range(25_000)]
+    made = reader(bootstrap, make_topic(bootstrap, written), includeHeaders=headers)
+    (task,) = made.partitions()
+    batches = list(made.read(task))
+    assert len(batches) > 1
+    assert {batch.schema for batch in batches} == {arrow_schema(made.options)}
+    assert sum(batch.num_rows for batch in batches) == 25_000
+    for batch in batches:
+        batch.validate(full=True)
+
+
+def test_a_plan_without_ranges_comes_back_as_a_partition_without_a_value(bootstrap: str):
+    """`spark/2.1`: Spark makes a partition of its own out of an empty list."""
+    from pyspark.sql.datasource import InputPartition
+
+    made = reader(bootstrap, make_topic(bootstrap))
+    assert made.partitions() == []
+    assert list(made.read(InputPartition(None))) == []
+    assert list(made.read(None)) == []  # type: ignore[arg-type]
+
+
+def test_large_records_make_small_batches(bootstrap: str):
+    """`spark/2.3`: batches far above a megabyte halve the rate."""
+    written = [Record(bytes([number]) * 300_000) for number in range(12)]
+    made = reader(bootstrap, make_topic(bootstrap, written))
+    (task,) = made.partitions()
+    batches = list(made.read(task))
+    assert max(batch.num_rows for batch in batches) * 300_000 < 2 * BATCH_BYTES
+    assert [bytes([value[0]]) * 300_000 for batch in batches for value in batch["value"].to_pylist()] == [
+        record.value for record in written
+    ]
+
+
+def test_a_record_larger_than_a_batch_comes_alone(bootstrap: str):
+    made = reader(bootstrap, make_topic(bootstrap, [Record(b"x" * (3 << 20)), Record(b"y")]))
+    (task,) = made.partitions()
+    assert [len(value) for batch in made.read(task) for value in batch["value"].to_pylist()] == [3 << 20, 1]
+
+
+def test_offsets_given_are_the_offsets_read(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"v", partition=number % 2) for number in range(20)], partitions=2)
+    made = reader(
+        bootstrap,
+        topic,
+        startingOffsets=f'{{"{topic}": {{"0": 3, "1": -2}}}}',
+        endingOffsets=f'{{"{topic}": {{"0": -1, "1": 4}}}}',
+    )
+    assert offsets(made) == [*((0, offset) for offset in range(3, 10)), *((1, offset) for offset in range(4))]
+
+
+def test_records_written_after_planning_are_not_read(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
+    made = reader(bootstrap, topic, endingOffsets=f'{{"{topic}": {{"0": 6}}}}')
+    assert offsets(made) == [(0, offset) for offset in range(6)]
+
+
+def test_what_retention_took_is_not_part_of_a_read_from_the_earliest(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
+    delete_before(bootstrap, topic, 4)
+    assert offsets(reader(bootstrap, topic)) == [(0, offset) for offset in range(4, 10)]
+
+
+def test_offsets_that_were_deleted_fail_the_plan(bootstrap: str):
+    """`spark/3.4`"""
+    topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
+    delete_before(bootstrap, topic, 4)
+    with pytest.raises(OffsetOutOfRangeError, match=r"offset 1 of .* log starts at 4"):
+        reader(bootstrap, topic, startingOffsets=f'{{"{topic}": {{"0": 1}}}}').partitions()
+
+
+def test_offsets_that_are_deleted_after_planning_fail_the_task(bootstrap: str):
+    """A bounded read never ends early without an error (`spark/3.4`)."""
+    topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
+    made = reader(bootstrap, topic)
+    (task,) = made.partitions()
+    delete_before(bootstrap, topic, 4)
+    with pytest.raises(OffsetOutOfRangeError, match="offset 0 of the range 0 to 10 is not in the log"):
+        list(made.read(task))
+
+
+def test_a_topic_that_is_deleted_after_planning_fails_the_task(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"v") for _ in range(10)])
+    made = reader(bootstrap, topic, **{"kafka.default.api.timeout.ms": "1500"})
+    (task,) = made.partitions()
+    delete_topic(bootstrap, topic)
+    with pytest.raises(KafkaError, match=topic):
+        list(made.read(task))
+
+
+def test_an_unknown_topic_is_a_sentence_and_is_not_created(bootstrap: str):
+    for _ in range(2):
+        with pytest.raises(
+            UnknownTopicOrPartitionError, match=f"no topic 'nowhere' at {bootstrap}: create it, or check"
+        ):
+            reader(bootstrap, "nowhere").partitions()
+
+
+def test_partitions_left_out_are_refused(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"v")], partitions=2)
+    with pytest.raises(ConfigurationError, match=f"Specified: {topic}-0 Assigned: {topic}-0, {topic}-1"):
+        reader(bootstrap, topic, startingOffsets=f'{{"{topic}": {{"0": 0}}}}').partitions()
+
+
+def test_an_unreachable_broker_is_a_sentence_in_time():
+    """`spark/5.4`: Spark itself sets no deadline."""
+    made = reader("127.0.0.1:1", "orders", **{"kafka.default.api.timeout.ms": "500"})
+    with pytest.raises(KafkaConnectionError, match=r"no broker can be reached: .*127\.0\.0\.1:1"):
+        made.partitions()
+
+
+def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str):
+    """`spark/2.4`: LIMIT closes the generator in the middle."""
+    made = reader(bootstrap, make_topic(bootstrap, [Record(b"v" * 1_000) for _ in range(40_000)]))
+    (task,) = made.partitions()
+    for _ in range(3):
+        batches = made.read(task)
+        assert isinstance(next(batches), pa.RecordBatch)
+        batches.close()  # type: ignore[attr-defined]
+    assert sum(batch.num_rows for batch in made.read(task)) == 40_000

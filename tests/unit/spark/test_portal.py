@@ -1,0 +1,139 @@
+"""The Trio loop beside Spark's blocking code (`spark/5.4`)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+import trio
+
+from triokafka.spark.portal import Portal, portal
+
+
+class Source:
+    """Items from 0 on, counted as they are made; ``closed`` tells that the iteration was left."""
+
+    def __init__(self, count: int, error: Exception | None = None) -> None:
+        self.made = 0
+        self.waiting = threading.Event()
+        self.closed = threading.Event()
+        self._count = count
+        self._error = error
+
+    def open(self) -> AbstractAsyncContextManager[AsyncIterator[int]]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[AsyncIterator[int]]:
+            try:
+                yield self._items()
+            finally:
+                self.closed.set()
+
+        return opened()
+
+    async def _items(self) -> AsyncIterator[int]:
+        for number in range(self._count):
+            await trio.lowlevel.checkpoint()
+            self.made += 1
+            yield number
+        if self._error is not None:
+            raise self._error
+
+
+async def settled() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+def test_a_process_has_one_portal():
+    assert portal() is portal()
+
+
+def test_a_forked_child_has_a_loop_of_its_own():
+    portal()
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=lambda: answers.put(list(portal().iterate(Source(3).open))))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert answers.get() == [0, 1, 2]
+
+
+def test_a_call_gives_back_what_it_returned_or_raised():
+    async def work(fail: bool) -> str:
+        await trio.lowlevel.checkpoint()
+        if fail:
+            raise ValueError("no")
+        return "yes"
+
+    assert portal().call(lambda: work(False)) == "yes"
+    with pytest.raises(ValueError, match="no"):
+        portal().call(lambda: work(True))
+
+
+def test_items_come_in_order_and_the_iteration_is_left():
+    source = Source(100)
+    assert list(portal().iterate(source.open)) == list(range(100))
+    assert source.closed.wait(10)
+
+
+def test_an_error_comes_after_the_items_before_it():
+    items = portal().iterate(Source(2, ValueError("torn")).open)
+    assert [next(items), next(items)] == [0, 1]
+    with pytest.raises(ValueError, match="torn"):
+        next(items)
+
+
+def test_an_error_on_opening_reaches_the_caller():
+    def broken() -> AbstractAsyncContextManager[AsyncIterator[int]]:
+        raise ValueError("not even begun")
+
+    with pytest.raises(ValueError, match="not even begun"):
+        next(portal().iterate(broken))
+
+
+def test_no_more_than_the_bound_waits_for_a_slow_caller():
+    own = Portal()
+    source = Source(1_000)
+    items = own.iterate(source.open, ahead=2)
+    next(items)
+    own.call(settled)
+    # One was taken, two wait, and one is in the hands of the task that waits for room.
+    assert source.made == 4
+    items.close()  # type: ignore[attr-defined]
+
+
+def test_closing_the_iterator_cancels_the_iteration():
+    """Spark throws ``GeneratorExit`` into a read as soon as a LIMIT is reached (`spark/2.4`)."""
+    source = Source(1_000_000)
+    items = portal().iterate(source.open)
+    next(items)
+    items.close()  # type: ignore[attr-defined]
+    assert source.closed.wait(10)
+    assert source.made < 10
+
+
+def test_forgetting_the_iterator_cancels_the_iteration():
+    source = Source(1_000_000)
+    items = portal().iterate(source.open)
+    next(items)
+    del items
+    assert source.closed.wait(10)
+
+
+def test_a_caller_does_not_wait_for_a_loop_that_has_ended():
+    own = Portal()
+    items = own.iterate(Source(1_000_000).open)
+    next(items)
+
+    async def end() -> None:
+        own._nursery.cancel_scope.cancel()
+
+    own.call(end)
+    with pytest.raises(Exception, match="has ended"):
+        for _ in items:
+            pass
+    own._thread.join(10)
+    assert not own.alive

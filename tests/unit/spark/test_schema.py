@@ -1,0 +1,50 @@
+"""Columns and types, compared with those of Spark's own Kafka source (`spark/3.1`)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from triokafka.errors import ConfigurationError
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.schema import arrow_schema, check_schema, columns, spark_schema
+
+# What ``spark.read.format("kafka").load().schema`` prints with the connector's jar.
+CONNECTOR = (
+    "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
+)
+CONNECTOR_WITH_HEADERS = CONNECTOR.replace(">", ",headers:array<struct<key:string,value:binary>>>")
+
+
+def options(headers: bool = False) -> ReadOptions:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", "includeHeaders": str(headers).lower()}
+    return ReadOptions.parse(given)
+
+
+@pytest.mark.parametrize(("headers", "expected"), [(False, CONNECTOR), (True, CONNECTOR_WITH_HEADERS)])
+def test_columns_and_types_are_the_connectors(headers: bool, expected: str):
+    schema = spark_schema(options(headers))
+    assert schema.simpleString() == expected
+    assert all(field.nullable for field in schema)
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_arrow_types_are_what_spark_compares_with(headers: bool):
+    """`spark/2.4`: 4.2 and later compare the first batch's schema to the letter, nested names included."""
+    schema = arrow_schema(options(headers))
+    assert schema.names == columns(options(headers))
+    assert schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
+    assert all(field.nullable for field in schema)
+    assert from_arrow_schema(schema) == spark_schema(options(headers))
+    if headers:
+        element = schema.field("headers").type.value_field
+        assert element.name == "element"
+        assert [(inner.name, inner.type) for inner in element.type] == [("key", pa.string()), ("value", pa.binary())]
+
+
+def test_a_schema_of_the_users_is_refused():
+    check_schema(spark_schema(options()), options())
+    with pytest.raises(ConfigurationError, match="fixed schema and cannot be set with a custom one"):
+        check_schema(StructType().add("value", "string"), options())
