@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final, Self
@@ -84,7 +85,8 @@ class Broker:
             config.node_id,
             self.logs,
             self.world,
-            purge_interval=config.fetch_purgatory_purge_interval_requests,
+            produce_purge_interval=config.producer_purgatory_purge_interval_requests,
+            fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
         )
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots, self.world)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
@@ -203,10 +205,10 @@ class Broker:
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)
 
-    async def _guard(self, run: object) -> None:
+    async def _guard(self, run: Callable[[], Awaitable[object]]) -> None:
         """Run a part that should never end by itself; if it fails, the broker stops serving and says why."""
         try:
-            await run()  # type: ignore[operator]
+            await run()
         except Exception as error:
             logger.critical("the broker stops: %r failed", run, exc_info=True)
             self.failure = error

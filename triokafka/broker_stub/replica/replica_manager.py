@@ -16,7 +16,7 @@ from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
-from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
+from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import ReadOutcome
@@ -60,15 +60,24 @@ class ReplicaManager:
     """The partitions that this broker hosts.
 
     Args:
-        purge_interval: see `Purgatory` (``producer.purgatory.purge.interval.requests`` and its sibling).
+        produce_purge_interval, fetch_purge_interval: see `Purgatory` (``producer.purgatory.purge.interval.requests``
+            and its sibling).
     """
 
-    def __init__(self, node_id: int, logs: LogManager, world: World, *, purge_interval: int = 1000) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        logs: LogManager,
+        world: World,
+        *,
+        produce_purge_interval: int = PURGE_INTERVAL,
+        fetch_purge_interval: int = PURGE_INTERVAL,
+    ) -> None:
         self.node_id = node_id
         self.logs = logs
         now_ms = monotonic_ms(world)
-        self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=purge_interval)
-        self.fetch_purgatory = Purgatory("Fetch", now_ms=now_ms, purge_interval=purge_interval)
+        self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=produce_purge_interval)
+        self.fetch_purgatory = Purgatory("Fetch", now_ms=now_ms, purge_interval=fetch_purge_interval)
         self._world = world
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._failed: dict[tuple[str, int], str] = {}
