@@ -53,4 +53,4 @@ docs: $(READY) ## the generated reference pages
 	$(BIN)/python -m docs.generate
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .java .interop demo-output benchmarks/results build dist
+	rm -rf $(VENV) .java .interop demo-output benchmarks/results docs/reference build dist

@@ -1,0 +1,287 @@
+"""Writes the generated pages: ``python -m docs.generate``, or ``make docs``.
+
+``docs/apis.md`` is kept in the repository and tested to be current; ``docs/reference/`` is made on demand, and ignored
+by git. Everything comes from the declarations: messages, options and error classes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from docs.kafka_apis import KAFKA_APIS, KAFKA_RELEASE
+from triokafka import errors
+from triokafka.broker_stub.api import load_handlers
+from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
+from triokafka.broker_stub.log.definitions import DEFINITIONS as TOPIC_OPTIONS
+from triokafka.client.config import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
+from triokafka.protocol import primitives
+from triokafka.protocol.api import API_NAMES, MESSAGE_MODULES, request_type, response_type
+from triokafka.protocol.message import Field, Message, Struct, iter_structs, version_range
+
+DOCS: Final = Path(__file__).parent
+REFERENCE: Final = DOCS / "reference"
+STORED: Final = ("offset_commit", "group_metadata", "transaction_log", "cluster_metadata", "control_records")
+_MADE: Final = "<!-- Made by `python -m docs.generate`; change the declarations instead. -->"
+_GIVEN_UP: Final = "removed from Kafka"
+
+
+def apis_page() -> str:
+    """Every API of Kafka, and what of it is here: the page ``docs/apis.md``."""
+    handlers = load_handlers()
+    rows = []
+    for key, (name, kafka) in KAFKA_APIS.items():
+        if kafka == "none":
+            rows.append([key, name, _GIVEN_UP, "", ""])
+            continue
+        declared = str(request_type(key).versions) if key in API_NAMES else ""
+        handler = handlers.get(key)
+        served = str(version_range(f"{handler.versions[0]}-{handler.versions[-1]}")) if handler else ""
+        rows.append([key, name, kafka, declared, served])
+    live = sum(kafka != "none" for _, kafka in KAFKA_APIS.values())
+    return _page(
+        "API versions",
+        f"The APIs of Apache Kafka {KAFKA_RELEASE}: its stable versions, those that are declared here (what the client "
+        "speaks, and what can be encoded and decoded), and those that the broker serves. Empty: not there. "
+        f"Of {live} APIs, {len(API_NAMES)} are declared and {len(handlers)} served.",
+        _table(["key", "API", "Kafka", "declared", "served"], rows, numbers=1),
+        "Produce is advertised from version 0 although it is served from 3, as Kafka does: librdkafka takes a broker "
+        "that does not name the old versions for one that cannot compress.",
+    )
+
+
+def message_page(api_key: int) -> str:
+    """One API: its fields by version, with what they mean and which errors they can cause or carry."""
+    module = import_module(MESSAGE_MODULES[api_key])
+    title, _, rest = _document(module).partition("\n\n")
+    name = API_NAMES[api_key]
+    kafka = KAFKA_APIS[api_key][1]
+    versions = f"Kafka {KAFKA_RELEASE} has versions {kafka}; declared: {request_type(api_key).versions}."
+    parts = [_sentence(title.partition(": ")[2]), versions, rest]
+    for message in (request_type(api_key), response_type(api_key)):
+        parts += _message_parts(message)
+    return _page(f"{name} (API key {api_key})", *parts)
+
+
+def stored_page(name: str) -> str:
+    """The messages of one module of ``protocol/stored``."""
+    module = import_module(f"triokafka.protocol.stored.{name}")
+    parts = [_document(module)]
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Message) and value.__module__ == module.__name__:
+            parts += _message_parts(value)
+    return _page(f"Stored: {name.replace('_', ' ')}", *parts)
+
+
+def _message_parts(message: type[Message]) -> Iterator[str]:
+    flexible = f"flexible: {message.flexible}" if str(message.flexible) != "none" else "never flexible"
+    yield f"## {message.__name__}"
+    yield f"{_document(message)}\n\nVersions {message.all_versions}; {flexible}."
+    yield _fields_table(message)
+    for struct in iter_structs(message):
+        yield f"### {struct.__name__}"
+        yield _document(struct)
+        yield _fields_table(struct)
+
+
+def _fields_table(struct: type[Struct]) -> str:
+    if not struct.__fields__:
+        return "No fields."
+    rows = [
+        [f"`{f.name}`", _type_name(f), _when(f), _shown(_default_of(f)), f.doc, ", ".join(f.errors)]
+        for f in struct.__fields__
+    ]
+    return _table(["field", "type", "versions", "default", "meaning", "errors"], rows)
+
+
+_TYPE_NAMES: Final = {
+    id(value): name.lower()
+    for name, value in vars(primitives).items()
+    if name[0].isupper() and not inspect.isclass(value)
+}
+
+
+def _type_name(field: Field) -> str:
+    inner = field.type.element if field.is_array else field.type
+    name = inner.__name__ if inspect.isclass(inner) else _TYPE_NAMES[id(inner)]
+    return f"list of {name}" if field.is_array else name
+
+
+def _when(field: Field) -> str:
+    said = [str(field.versions)]
+    if str(field.nullable) != "none":
+        said.append(f"null: {field.nullable}")
+    if field.tag is not None:
+        said.append(f"tag {field.tag}: {field.tagged}")
+    if field.ignorable:
+        said.append("ignorable")
+    return ", ".join(said)
+
+
+def _default_of(field: Field) -> Any:
+    default = field.default()
+    return type(default).__name__ if isinstance(default, Struct) else default
+
+
+def client_options_page() -> str:
+    """Options of producer, consumer and admin client."""
+    shared = {name for name, _, _ in ClientOptions.describe()}
+    parts = [
+        "Keyword arguments of `Producer`, `Consumer` and `AdminClient`. An unknown name, or a value that cannot be, "
+        "raises `ConfigurationError` when the object is made.",
+        "## All clients",
+        _options_table(ClientOptions.describe(), ClientOptions),
+    ]
+    for options in (ProducerOptions, ConsumerOptions, AdminOptions):
+        own = [row for row in options.describe() if row[0] not in shared]
+        parts += [f"## {options.KIND.capitalize()}", _options_table(own, options)]
+    return _page("Client options", *parts)
+
+
+def _options_table(described: Iterable[tuple[str, Any, str]], options: type) -> str:
+    types: dict[str, Any] = {}
+    for base in reversed(options.__mro__):
+        types.update(inspect.get_annotations(base))
+    return _table(
+        ["option", "type", "default", "meaning"],
+        [[f"`{name}`", f"`{types[name]}`", _shown(default), doc] for name, default, doc in described],
+    )
+
+
+def broker_options_page() -> str:
+    """Options of the broker, under Kafka's names."""
+    rows = [
+        [
+            f"`{one.name}`",
+            one.type.name.lower(),
+            _code("(hidden)" if one.sensitive and one.default else one.default_text),
+            one.update_mode.value,
+            one.documentation,
+        ]
+        for one in sorted(BROKER_OPTIONS.values(), key=lambda one: one.name)
+    ]
+    return _page(
+        "Broker options",
+        "Of `server.properties`, `triokafka broker --set NAME=VALUE`, and with underscores of "
+        "`triokafka.testing.running_broker`. Names that Kafka knows and this broker has no use for are accepted with a "
+        "warning; others are refused with the nearest known name.",
+        _table(["option", "type", "default", "can be changed", "meaning"], rows),
+    )
+
+
+def topic_options_page() -> str:
+    """The configuration of topics."""
+    rows = [
+        [
+            f"`{one.name}`",
+            one.type.name.lower(),
+            _code(one.format(one.default)),
+            ", ".join(f"`{key}`" for key, _ in one.broker_keys),
+            one.doc,
+        ]
+        for one in sorted(TOPIC_OPTIONS.values(), key=lambda one: one.name)
+        if not one.internal
+    ]
+    return _page("Topic options", _table(["option", "type", "default", "default comes from", "meaning"], rows))
+
+
+def errors_page() -> str:
+    """Every error class, first those of the protocol by their code."""
+    classes = [
+        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.KafkaError)
+    ]
+    coded = sorted((value for value in classes if "code" in vars(value)), key=lambda value: int(vars(value)["code"]))
+    coded = [value for value in coded if value is not errors.BrokerResponseError]
+    own = [value for value in classes if value not in coded]
+    return _page(
+        "Errors",
+        "All are in `triokafka.errors`, below `KafkaError`. Retriable: the same call may succeed later. Stale: the "
+        "client's picture of the cluster is out of date, and the client refreshes it.",
+        "## With a code of the protocol",
+        _table(
+            ["code", "class", "retriable", "meaning", "what to do"],
+            [[vars(value)["code"], *_error_row(value)] for value in coded],
+            numbers=1,
+        ),
+        "## The client's own",
+        _table(["class", "retriable", "meaning", "what to do"], [_error_row(value) for value in own]),
+    )
+
+
+def _error_row(value: type[errors.KafkaError]) -> list[str]:
+    retriable = "yes, stale" if value.invalid_metadata else "yes" if value.retriable else ""
+    return [f"`{value.__name__}`", retriable, _document(value).partition("\n\n")[0], value.advice]
+
+
+def reference_pages() -> dict[str, str]:
+    """All pages of ``docs/reference`` by file name."""
+    pages = {f"{name}.md": message_page(key) for key, name in API_NAMES.items()}
+    pages |= {f"stored-{name.replace('_', '-')}.md": stored_page(name) for name in STORED}
+    pages |= {
+        "client-options.md": client_options_page(),
+        "broker-options.md": broker_options_page(),
+        "topic-options.md": topic_options_page(),
+        "errors.md": errors_page(),
+    }
+    pages["index.md"] = _page(
+        "Reference",
+        "Options: [clients](client-options.md), [broker](broker-options.md), [topics](topic-options.md). "
+        "[Errors](errors.md).",
+        "## Messages",
+        "\n".join(f"- [{name}]({name}.md) ({key})" for key, name in API_NAMES.items()),
+        "## Stored messages",
+        "\n".join(f"- [{name.replace('_', ' ')}](stored-{name.replace('_', '-')}.md)" for name in STORED),
+    )
+    return pages
+
+
+def _document(thing: object) -> str:
+    text = inspect.getdoc(thing) or ""
+    return text.replace("``", "`")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _shown(value: Any) -> str:
+    if callable(value):
+        return _code(getattr(value, "__name__", repr(value)))
+    return _code(json.dumps(value) if isinstance(value, str) else repr(value))
+
+
+def _code(text: str | None) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: int = 0) -> str:
+    rule = ["--:" if column < numbers else "---" for column in range(len(head))]
+    return "\n".join("| " + " | ".join(map(_cell, row)) + " |" for row in [head, rule, *rows])
+
+
+def _cell(value: object) -> str:
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def _page(title: str, *parts: str) -> str:
+    return "\n\n".join([f"# {title}", _MADE, *(part.strip() for part in parts if part.strip())]) + "\n"
+
+
+def main() -> None:
+    """Write all generated pages."""
+    (DOCS / "apis.md").write_text(apis_page(), encoding="utf-8")
+    shutil.rmtree(REFERENCE, ignore_errors=True)
+    REFERENCE.mkdir()
+    pages = reference_pages()
+    for name, text in pages.items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+    print(f"docs/apis.md and {len(pages)} pages in docs/reference")
+
+
+if __name__ == "__main__":
+    main()
