@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from triokafka.broker_stub.log import LogConfig, PartitionLog
-from triokafka.errors import OffsetOutOfRangeError, OutOfOrderSequenceNumberError
+from triokafka.errors import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceNumberError
 from triokafka.records import decode_records, encode_batch
 from triokafka.structs import TopicPartition
 from triokafka.world_memory import MemoryStorage
@@ -88,17 +89,18 @@ class LogMachine(RuleBasedStateMachine):
     )
     def append(self, values: list[tuple[int, bytes]], producer: int, compression: str) -> None:
         records = [(self.now + delta, value) for delta, value in values]
-        last = self.last_of(producer) if producer >= 0 else None
-        sequence = -1
-        if producer >= 0:
-            sequence = last.first_sequence + len(last.records) if last is not None else 0
-            known = self.log.producers.get(producer)
-            if known is not None and last is None:
-                sequence = known.last_sequence + 1  # its batches were truncated or dropped, its state is older
+        sequence = self.next_sequence(producer)
         info = self.log.append_as_leader(self.encode(records, compression, producer, sequence), **self.leader())
         assert (info.first_offset, info.last_offset) == (self.end, self.end + len(records) - 1)
         assert not info.duplicate
         self.batches.append(Batch(self.end, records, producer, sequence))
+
+    def next_sequence(self, producer: int) -> int:
+        """By the log's own knowledge: of batches that are not in the log any more it may have an older picture."""
+        if producer < 0:
+            return -1
+        state = self.log.producers.get(producer)
+        return state.last_sequence + 1 if state is not None else 0
 
     def leader(self) -> dict[str, int]:
         return {"leader_epoch": 4, "now_ms": self.now}
@@ -116,8 +118,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(producer=st.sampled_from([7, 8]))
     def append_again(self, producer: int) -> None:
         last = self.last_of(producer)
-        state = self.log.producers.get(producer)
-        if last is None or state is None or not state.batches:
+        if last is None or last.base_offset < self.start:
             return
         before = self.log.log_end_offset
         info = self.log.append_as_leader(
@@ -200,6 +201,56 @@ class LogMachine(RuleBasedStateMachine):
 
     # What happens to brokers
 
+    @rule(
+        passed=st.integers(0, 12),
+        action=st.sampled_from(["append", "append", "roll", "flush", "retain", "truncate", "start afresh"]),
+        share=st.floats(0, 1),
+    )
+    def fail(self, passed: int, action: str, share: float) -> None:
+        """The disk fails at some operation within an action, and works again afterwards."""
+        left = [passed]
+
+        def before(operation: str, path: str, size: int) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.EIO, "the disk failed")
+
+        target = self.start + round((self.end - self.start) * share)
+        old_end = self.end
+        self.storage.before_operation = before
+        try:
+            match action:
+                case "append":
+                    self.append([(0, b"x" * 300)], 7, "none")
+                case "roll":
+                    self.roll()
+                case "flush":
+                    self.flush()
+                case "retain":
+                    self.log.apply_retention(self.now)
+                case "truncate":
+                    self.truncate(share)
+                case "start afresh":
+                    self.start_afresh(0)
+        except KafkaStorageError:
+            pass
+        finally:
+            self.storage.before_operation = None
+        if action in ("truncate", "start afresh") and left[0] < 0:
+            self.storage.kill()
+            self.log = self.open()
+            for segment in self.log.segments:
+                segment.sync()
+            self.storage.sync_dir(DIRECTORY)  # how far the failed cut came is settled here
+            end = self.log.log_end_offset
+            lowest = max([0, *(b.base_offset for b in self.batches if b.base_offset <= target)])
+            assert end <= old_end
+            assert end >= lowest or action == "start afresh" or self.log.size == 0
+            self.synced_end = min(self.synced_end, end)
+            self.forget_after(end)
+        self.start = self.log.log_start_offset
+        self.compare_all()
+
     @rule()
     def close_and_open(self) -> None:
         self.log.close()
@@ -230,11 +281,7 @@ class LogMachine(RuleBasedStateMachine):
         # Segments that retention dropped, and starts that were not checkpointed, may be back.
         assert self.log.log_start_offset <= max(self.start, self.start_checkpoint)
         self.start = self.log.log_start_offset
-        self.batches = [batch for batch in self.batches if batch.end <= end]
-        if not self.batches or self.batches[-1].end < end:
-            assert end == self.log.log_start_offset  # begins anew where a promise was made
-            self.batches = []
-            self.origin = end
+        self.forget_after(end)
         assert self.log.recovery_point <= end
         for producer in (7, 8):
             last = self.last_of(producer)
@@ -243,6 +290,13 @@ class LogMachine(RuleBasedStateMachine):
                 assert state is not None
                 assert state.last_sequence == last.first_sequence + len(last.records) - 1
         self.compare_all()
+
+    def forget_after(self, end: int) -> None:
+        self.batches = [batch for batch in self.batches if batch.end <= end]
+        if not self.batches or self.batches[-1].end < end:
+            assert end == self.log.log_start_offset  # begins anew where a promise was made
+            self.batches = []
+            self.origin = end
 
     # What readers see
 

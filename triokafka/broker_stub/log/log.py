@@ -147,6 +147,7 @@ class PartitionLog:
         self._producer_expiration_ms = producer_expiration_ms
         self._before_cut: Callable[[], None] | None = None
         self._closed = False
+        self._failure: OSError | None = None
         self._last_time_ms = now_ms
         self._names_unsynced = True  # also of a folder that is there: who made it may have died before syncing it
         self._cuts = 0
@@ -225,7 +226,8 @@ class PartitionLog:
 
         Raises:
             BrokerResponseError: refused; see `prepare` and `ProducerStates.check`.
-            KafkaStorageError: the disk failed. Nothing was appended.
+            KafkaStorageError: the disk failed. Nothing was appended, unless it was the sync that ``flush.messages``
+                asks for.
         """
         self._check_open()
         buffer, infos = prepare(batches, self.topic_partition, self.config, now_ms=now_ms, from_client=from_client)
@@ -442,7 +444,7 @@ class PartitionLog:
         """Give up all records at or after ``offset`` (F21). A batch that reaches over it goes as a whole.
 
         Raises:
-            KafkaStorageError: the disk failed; the log may end later than asked for.
+            KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
         """
         self._check_open()
         if offset >= self.log_end_offset:
@@ -450,7 +452,7 @@ class PartitionLog:
         if offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
-        with self._disk("truncation"):
+        with self._disk("truncation"), self._all_or_offline():
             self._prepare_cut(self._segments.batch_start(offset))
             self._segments.truncate_to(offset)
             self._after_cut(self._time(now_ms))
@@ -459,10 +461,10 @@ class PartitionLog:
         """Give up all records; the next one gets ``offset`` (F22).
 
         Raises:
-            KafkaStorageError: the disk failed.
+            KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
         """
         self._check_open()
-        with self._disk("truncation"):
+        with self._disk("truncation"), self._all_or_offline():
             self._start_afresh(offset, self._time(now_ms))
 
     def _start_afresh(self, offset: int, now_ms: int) -> None:
@@ -613,7 +615,18 @@ class PartitionLog:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise KafkaStorageError(f"the log of {self.topic_partition} is closed")
+            why = "is closed" if self._failure is None else f"is offline since a truncation failed: {self._failure}"
+            raise KafkaStorageError(f"the log of {self.topic_partition} {why}")
+
+    @contextmanager
+    def _all_or_offline(self) -> Iterator[None]:
+        """For changes of several files: half of one is repaired by recovery alone."""
+        try:
+            yield
+        except OSError as error:
+            self._failure = error
+            self.abandon()
+            raise
 
     @contextmanager
     def _disk(self, action: str) -> Iterator[None]:

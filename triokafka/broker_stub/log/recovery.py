@@ -21,6 +21,7 @@ from triokafka.broker_stub.log.segment import (
     LogSegment,
     offset_file_name,
 )
+from triokafka.errors import CorruptRecordError
 from triokafka.records import iter_batches
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import TopicPartition
@@ -70,11 +71,12 @@ def load_segments(
         if name not in known and any(_is_segment_file(name, suffix) for suffix in SEGMENT_SUFFIXES):
             storage.remove(f"{directory}/{name}")  # an index without its log (I05)
     segments = [LogSegment(files, directory, base, config, new=False, now_ms=now_ms) for base in bases]
+    _remove_leftover_segments(storage, segments)
     if epochs.lost:
         recovery_point, clean = (segments[0].base_offset if segments else 0), False
     dropped = 0
     if segments and not clean:
-        dropped = _recover(storage, topic_partition, segments, epochs, recovery_point, gaps=config.compacts)
+        dropped = _recover(storage, directory, topic_partition, segments, epochs, recovery_point, gaps=config.compacts)
     if not segments:
         segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
     return LoadedSegments(segments, dropped)
@@ -99,6 +101,32 @@ def _clear_leftovers(storage: Storage, directory: str) -> None:
         storage.sync_dir(directory)
 
 
+def _remove_leftover_segments(storage: Storage, segments: list[LogSegment]) -> None:
+    """Remove what rolls that failed have left: empty files at offsets that the segment before goes past."""
+    index = 1
+    while index < len(segments):
+        segment = segments[index]
+        if segment.size or not _goes_past(segments[index - 1], segment.base_offset):
+            index += 1
+        else:
+            _remove(storage, segment)
+            del segments[index]
+
+
+def _goes_past(segment: LogSegment, offset: int) -> bool:
+    try:
+        return segment.next_offset() > offset
+    except CorruptRecordError:
+        return False  # recovery will see
+
+
+def _remove(storage: Storage, segment: LogSegment) -> None:
+    segment.close()
+    for suffix in SEGMENT_SUFFIXES:
+        if storage.exists(segment.path(suffix)):
+            storage.remove(segment.path(suffix))
+
+
 def _finish_swap(storage: Storage, directory: str, name: str) -> None:
     """Let a compacted ``.log.swap`` take the place of the segments that begin in its range."""
     base = int(name[:20])
@@ -114,6 +142,7 @@ def _finish_swap(storage: Storage, directory: str, name: str) -> None:
 
 def _recover(
     storage: Storage,
+    directory: str,
     topic_partition: TopicPartition,
     segments: list[LogSegment],
     epochs: LeaderEpochs,
@@ -123,6 +152,8 @@ def _recover(
 ) -> int:
     """Read the segments from the recovery point on; remove everything from the first bad batch on."""
     position = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    if position and not segments[position].size:
+        position -= 1  # whether the log has really come to the empty one, the one before says
     expected = segments[position].base_offset
     first = position
     dropped = 0
@@ -143,14 +174,13 @@ def _recover(
         position += 1
     for segment in segments[position:]:
         dropped += segment.size
-        segment.close()
-        for suffix in SEGMENT_SUFFIXES:
-            if storage.exists(segment.path(suffix)):
-                storage.remove(segment.path(suffix))
+        _remove(storage, segment)
     if dropped:
         logger.warning(
             "%s: cut %d bytes behind offset %d that were not written completely", topic_partition, dropped, expected
         )
+    if position < len(segments):
+        storage.sync_dir(directory)  # else another crash could bring them back, behind what was appended meanwhile
     del segments[position:]
     return dropped
 
@@ -175,7 +205,9 @@ def load_producers(
     for offset in reversed(snapshot_offsets(storage, directory)):
         path = f"{directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
         if offset > log_end_offset:
-            storage.remove(path)  # of records that the log has lost
+            # Of records that the log has lost. Durably: others will get these offsets.
+            storage.remove(path)
+            storage.sync_dir(directory)
             continue
         try:
             producers.decode(storage.read_file(path), path)

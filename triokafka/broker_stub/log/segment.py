@@ -123,12 +123,13 @@ class LogSegment:
             OSError: nothing was added; a later call may succeed.
         """
         self.unsynced = True
+        largest = self._largest()  # now: once the bytes are written, nothing may fail any more
         position = self.size
         self._write(data)
         self.size += len(data)
         for batch in batches:
-            if batch.max_timestamp > self.max_timestamp:
-                self._max_timestamp = (batch.max_timestamp, batch.last_offset)
+            if batch.max_timestamp > largest[0]:
+                self._max_timestamp = largest = (batch.max_timestamp, batch.last_offset)
             if self._bytes_since_index_entry > self.config.index_interval_bytes:
                 self._add_index_entry(batch.last_offset, position)
             position += batch.size

@@ -17,8 +17,9 @@ from tests.unit.broker_stub.log.builders import (
     offsets,
     open_log,
 )
+from triokafka.errors import KafkaStorageError
 from triokafka.records import encode_batch
-from triokafka.world_memory import MemoryStorage
+from triokafka.world_memory import DiskFault, MemoryStorage
 
 COUNT = 80  # records: four segments
 
@@ -141,6 +142,27 @@ def test_a_segment_that_was_lost_in_the_middle_ends_the_log() -> None:
     storage.remove(path(bases[1], ".log"))
     log = open_log(storage)
     assert offsets(log) == list(range(bases[1]))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("more", [1, 60])
+def test_the_empty_file_of_a_failed_roll_hides_nothing(clean: bool, more: int) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 5)
+    log.flush()
+    storage.inject(DiskFault("truncate", f"*{5:020d}.log", times=1))
+    with pytest.raises(KafkaStorageError):
+        log.roll(now_ms=NOW)
+    assert storage.exists(path(5, ".log"))
+    fill(log, more)
+    if clean:
+        log.close()
+    storage.kill()
+    log = open_log(storage, clean=clean, recovery_point=5)
+    assert offsets(log) == list(range(5 + more))
+    assert offsets(log, 5 + more - 1) == [5 + more - 1]
+    assert not storage.exists(path(5, ".log"))
 
 
 def test_offsets_that_go_back_end_the_log() -> None:
