@@ -97,7 +97,7 @@ async def test_a_dead_members_partitions_go_to_the_others_after_its_session(
         nursery.start_soon(first.run)
         nursery.start_soon(dead.run)
         await until(lambda: sizes(first, dead) == [3, 3])
-        member = dead.consumer._engine._membership
+        member = dead.consumer._engine.membership
         assert member is not None
 
         async def nothing(*_: object) -> None:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.batches import FetchedBatch
 from triokafka.client.consumer.engine import Engine
-from triokafka.client.consumer.health import ConsumerHealth
+from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
 from triokafka.client.consumer.listener import Records
 from triokafka.client.consumer.subscription import EARLIEST, LATEST
 from triokafka.client.keywords import ConsumerKeywords
@@ -374,11 +374,11 @@ class Consumer:
 
     def health(self) -> ConsumerHealth:
         """What this consumer is doing and what fails, without asking anybody."""
-        return self._engine.health()
+        return take_health(self._engine)
 
     def metrics(self) -> dict[str, float]:
         """Counters and gauges by name, without asking anybody."""
-        return self._engine.metrics()
+        return take_metrics(self._engine)
 
 
 class Batches:

@@ -16,7 +16,6 @@ from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.delivery import Delivery
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.group_offsets import GroupOffsets
-from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.classic import ClassicMember, GroupConfig
 from triokafka.client.consumer.membership.group import GroupMembership
@@ -110,6 +109,8 @@ class Engine:
         self._user_depth = 0
         self._doing = ""
         self._stepping = False
+        self._missing_topics: tuple[str, ...] = ()
+        self._topic_error: KafkaError | None = None
 
     # ---------------------------------------------------------------- life
 
@@ -148,7 +149,7 @@ class Engine:
         self.delivery.put_back()
         if in_hand_is_finished:
             self.subscription.finish_all()
-        membership = self._member_of_group()
+        membership = self.membership
         in_group = membership is not None and membership.identity.generation >= 0
         if self.committer.automatic and (in_group or self.subscription.mode is Mode.ASSIGNED):
             await self.committer.commit_finished(self.options.close_timeout_ms / 1000)
@@ -157,7 +158,9 @@ class Engine:
         if membership is not None:
             await membership.leave("the consumer was closed")
 
-    def _member_of_group(self) -> GroupMembership | None:
+    @property
+    def membership(self) -> GroupMembership | None:
+        """The membership of the group that decides the assignment, if one does."""
         return self._membership if self.subscription.uses_group else None
 
     def _fail(self, error: Exception) -> None:
@@ -219,7 +222,7 @@ class Engine:
         """Forget subscription and assignment; a membership is ended in the background."""
         self._check_can_change()
         self.delivery.put_back()
-        membership = self._member_of_group()
+        membership = self.membership
         if self._state == "open" and membership is not None:
             finished = self.delivery.finished({}) if self.committer.automatic else {}
             identity = membership.identity
@@ -252,8 +255,31 @@ class Engine:
 
     def _metadata_changed(self, cluster: Cluster) -> None:
         self.subscription.check_epochs(cluster.leader_epoch_for)
+        self._note_missing_topics(cluster)
         if self._state == "open":
             self.wake()
+
+    def _note_missing_topics(self, cluster: Cluster) -> None:
+        """Topics subscribed to by name that the cluster refuses, or does not have (`client/CO-4`)."""
+        for what in self._missing_topics:
+            if what not in self.subscription.topics or what in cluster.topics:
+                self.troubles.succeeded(f"finding topic {what!r}")
+        self._missing_topics = ()
+        if self.subscription.mode is not Mode.TOPICS:
+            return
+        topics = self.subscription.topics
+        others = any(topic in cluster.topics for topic in topics)
+        for topic in topics:
+            error = self.network.metadata.error_for(topic) if topic not in cluster.topics else None
+            if error is None:
+                continue
+            if not error.retriable:
+                self._topic_error = type(error)(f"topic {topic!r}. {error.advice}".rstrip())
+                continue
+            self._missing_topics += (topic,)
+            # With other topics to read, a missing one may well be created later.
+            why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
+            self.troubles.failed(f"finding topic {topic!r}", why, self.world.now(), quietly=others)
 
     # ---------------------------------------------------------------- waiting
 
@@ -292,7 +318,7 @@ class Engine:
     async def wait_for_state(self, look: Callable[[], T | None], timeout: float, *, truthy: bool = False) -> T | None:
         """Do what keeps a consumer going until ``look`` finds something, at most ``timeout`` seconds."""
         self.check_usable()
-        membership = self._member_of_group()
+        membership = self.membership
         give_up_at = self.world.now() + timeout
         patience = self.options.default_api_timeout_ms / 1000
         if membership is not None:
@@ -327,9 +353,10 @@ class Engine:
                 membership.leave_call()
 
     def _raise_errors(self) -> None:
-        membership = self._member_of_group()
+        membership = self.membership
         error = membership.take_error() if membership is not None else None
-        error = error or self._positions.take_error()
+        error = error or self._positions.take_error() or self._topic_error
+        self._topic_error = None
         if error is not None:
             raise error
 
@@ -360,51 +387,15 @@ class Engine:
                 found[topic.name] = sorted(partition.partition_index for partition in topic.partitions)
         return found
 
-    def health(self) -> ConsumerHealth:
-        """See `ConsumerHealth`."""
-        now = self.world.now()
-        membership = self._member_of_group()
-        if membership is None:
-            state = self.subscription.mode.value
-        else:
-            state = membership.member.state.value
+    @property
+    def state(self) -> str:
+        """In words: what the consumer, or its member of the group, is doing."""
+        if self._state != "open":
+            return self._state
+        membership = self.membership
+        return self.subscription.mode.value if membership is None else membership.member.state.value
 
-        def age(at: float | None) -> float | None:
-            return None if at is None or at == -_NEVER else now - at
-
-        return ConsumerHealth(
-            state=state if self._state == "open" else self._state,
-            member_id=membership.member.member_id if membership is not None else "",
-            generation=membership.member.generation if membership is not None else -1,
-            last_heartbeat_age=age(membership.clock.last_answer if membership is not None else None),
-            last_fetch_age=age(self.fetcher.counters.last_fetch_at),
-            last_poll_age=age(membership.clock.last_poll if membership is not None else None),
-            assignment_age=age(membership.joined_at if membership is not None else None),
-            partitions={partition: self._partition_health(partition) for partition in self.subscription.assignment},
-            troubles=tuple(
-                f"{failing.what} has failed for {now - failing.since:.1f} s: {failing.error}"
-                for failing in self.troubles.current
-            ),
-            failure=self._failure,
-        )
-
-    def _partition_health(self, partition: TopicPartition) -> PartitionHealth:
-        state = self.subscription.state(partition)
-        position = self.delivery.position(partition)
-        end = state.high_watermark if state.high_watermark >= 0 else None
-        lag = None if position is None or end is None else max(0, end - position)
-        return PartitionHealth(position=position, high_watermark=end, lag=lag, paused=state.paused)
-
-    def metrics(self) -> dict[str, float]:
-        """Counters and gauges."""
-        health = self.health()
-        lags = [partition.lag for partition in health.partitions.values() if partition.lag is not None]
-        return {
-            "fetch_total": self.fetcher.counters.fetches,
-            "bytes_consumed_total": self.fetcher.counters.bytes,
-            "records_consumed_total": self.delivery.delivered,
-            "fetch_buffer_bytes": self.fetcher.buffer.total_bytes,
-            "records_lag": sum(lags),
-            "records_lag_max": max(lags, default=0),
-            "assigned_partitions": len(health.partitions),
-        }
+    @property
+    def failure(self) -> Exception | None:
+        """What made the consumer unusable."""
+        return self._failure

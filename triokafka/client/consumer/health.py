@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka.client.consumer.engine import Engine
+
+_NEVER: Final = -float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,3 +47,51 @@ class ConsumerHealth:
     def healthy(self) -> bool:
         """Whether nothing fails."""
         return self.failure is None and not self.troubles
+
+
+def take_health(engine: Engine) -> ConsumerHealth:
+    """What the parts of a consumer say now."""
+    now = engine.world.now()
+    membership = engine.membership
+
+    def age(at: float | None) -> float | None:
+        return None if at is None or at == _NEVER else now - at
+
+    return ConsumerHealth(
+        state=engine.state,
+        member_id=membership.member.member_id if membership is not None else "",
+        generation=membership.member.generation if membership is not None else -1,
+        last_heartbeat_age=age(membership.clock.last_answer if membership is not None else None),
+        last_fetch_age=age(engine.fetcher.counters.last_fetch_at),
+        last_poll_age=age(membership.clock.last_poll if membership is not None else None),
+        assignment_age=age(membership.joined_at if membership is not None else None),
+        partitions={partition: _partition(engine, partition) for partition in engine.subscription.assignment},
+        troubles=tuple(
+            f"{failing.what} has failed for {now - failing.since:.1f} s: {failing.error}"
+            for failing in engine.troubles.current
+        ),
+        failure=engine.failure,
+    )
+
+
+def _partition(engine: Engine, partition: TopicPartition) -> PartitionHealth:
+    state = engine.subscription.state(partition)
+    position = engine.delivery.position(partition)
+    end = state.high_watermark if state.high_watermark >= 0 else None
+    lag = None if position is None or end is None else max(0, end - position)
+    return PartitionHealth(position=position, high_watermark=end, lag=lag, paused=state.paused)
+
+
+def take_metrics(engine: Engine) -> dict[str, float]:
+    """Counters and gauges by name."""
+    health = take_health(engine)
+    lags = [partition.lag for partition in health.partitions.values() if partition.lag is not None]
+    return {
+        "fetch_total": engine.fetcher.counters.fetches,
+        "bytes_consumed_total": engine.fetcher.counters.bytes,
+        "records_consumed_total": engine.delivery.delivered,
+        "fetch_buffer_bytes": engine.fetcher.buffer.total_bytes,
+        "records_lag": sum(lags),
+        "records_lag_max": max(lags, default=0),
+        "assigned_partitions": len(health.partitions),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -800,3 +801,39 @@ async def test_a_failing_auto_commit_shows_in_the_health_and_stops_nobody() -> N
         broker._scripts.clear()
         await trio.sleep(40)
         assert consumer.health().healthy
+
+
+@simulated
+async def test_a_topic_that_does_not_exist_surfaces_and_may_still_be_created() -> None:
+    cluster, _, options = await started()
+    options |= {"default_api_timeout_ms": 5_000}
+    for group in ({"group_id": "g"}, {}):
+        cluster.topics.pop("nope", None)
+        async with triokafka.Consumer("nope", **options, **group) as consumer:
+            with pytest.raises(KafkaTimeoutError, match=r"finding topic 'nope' has failed for [56] s"):
+                await anext(consumer)
+            cluster.topics["nope"] = 1
+            cluster.topic_ids["nope"] = uuid.UUID(int=9)
+            cluster.write("nope", 0, [b"here"])
+            assert await take(consumer, 1) == [b"here"]
+            assert consumer.health().healthy
+
+
+@simulated
+async def test_a_missing_topic_beside_others_only_shows_in_the_health() -> None:
+    cluster, _, options = await started()
+    async with triokafka.Consumer("t", "nope", **options, group_id="g", default_api_timeout_ms=5_000) as consumer:
+        assert await consumer.poll(timeout_ms=20_000) == {}
+        assert any("'nope'" in trouble for trouble in consumer.health().troubles)
+        cluster.write("t", 0, [b"here"])
+        assert await take(consumer, 1) == [b"here"]
+
+
+@simulated
+async def test_a_forbidden_topic_is_an_error_at_once() -> None:
+    """(`client/CO-4`)"""
+    cluster, _, options = await started()
+    cluster.topic_errors["t"] = 29
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        with pytest.raises(TopicAuthorizationFailedError, match="topic 't'"):
+            await consumer.poll(timeout_ms=5_000)
