@@ -26,7 +26,9 @@ def command(output: str, data_dir: str | None, drop_one: bool) -> int:
 
     from triokafka.cli.demo.report import save_picture
     from triokafka.cli.demo.run import Demo, show
+    from triokafka.spark import find_java
 
+    find_java()  # better now than after a minute
     console = Console()
     picture = os.path.join(output, "demo.png")
     with tempfile.TemporaryDirectory(prefix="triokafka-demo-") as temporary:
