@@ -66,7 +66,7 @@ class ArrowBuilder:
 
     ``columns`` chooses and orders; what is not asked for is not decoded. ``values="view"`` makes ``key`` and ``value``
     of type ``binary_view`` that point into the fetched (or decompressed) bytes without a copy and keep them alive as
-    long as any part of the batch lives; ``"binary"`` copies them together.
+    long as any part of the batch lives: a fetch buffer must not be written to again. ``"binary"`` copies them together.
 
     ``headers`` is null for a record without headers, as in Spark's Kafka source.
     """
@@ -79,6 +79,7 @@ class ArrowBuilder:
         self._appender = ColumnAppender(sum(_BITS.get(name, 0) for name in self._names), self._views)
         self._runs: list[tuple[str, int, int, int]] = []  # topic, partition, timestamp type, rows
         self._data: list[Buffer] = []
+        self._numbers: dict[int, int] = {}  # id of a data buffer, which the list keeps alive, to its place there
 
     @property
     def rows(self) -> int:
@@ -123,9 +124,11 @@ class ArrowBuilder:
     def _number_of(self, data: Buffer) -> int:
         if not self._views:
             return 0
-        if not self._data or self._data[-1] is not data:
+        number = self._numbers.get(id(data))
+        if number is None:
+            number = self._numbers[id(data)] = len(self._data)
             self._data.append(data)
-        return len(self._data) - 1
+        return number
 
     def finish(self) -> pa.RecordBatch:
         """The batch; the builder is not to be used any more."""

@@ -18,6 +18,7 @@ Record = tuple[int, Buffer | None, Buffer | None, Headers]
 """Timestamp in milliseconds, key, value, headers."""
 
 _RATIO_SAFETY: Final = 1.05  # estimates err on the small side, and a batch above its limit costs a split
+_FIRST_CAPACITY: Final = 16 * 1024
 
 
 class BatchBuilder(RecordAppender):
@@ -162,7 +163,9 @@ def encode_batch(
         MessageSizeTooLargeError: the batch would not fit a protocol message.
         ConfigurationError, UnsupportedCodecError: see ``compress``.
     """
-    builder = BatchBuilder(batch.MAX_BATCH_SIZE, compression=compression, level=level, buffer=bytearray(1024))
+    builder = BatchBuilder(
+        batch.MAX_BATCH_SIZE, compression=compression, level=level, buffer=bytearray(_FIRST_CAPACITY)
+    )
     builder.append_records(records)
     if builder.count != len(records):
         raise MessageSizeTooLargeError(f"{len(records)} records do not fit one batch")

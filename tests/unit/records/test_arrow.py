@@ -92,6 +92,13 @@ def test_views_point_into_the_fetched_bytes(stack: Stack) -> None:
         fetched.clear()
 
 
+def test_every_data_buffer_is_held_once(stack: Stack) -> None:
+    fetched = [(bytearray(PLAIN + PACKED + PLAIN), "t", 0, 0) for _ in range(3)]
+    batch = stack.records.to_arrow(fetched, columns=["value"], values="view")
+    buffers = batch.column("value").buffers()[2:]
+    assert len({buffer.address for buffer in buffers}) == len(buffers)
+
+
 def test_builder_takes_as_many_as_asked_for_and_goes_on_in_the_next_batch(stack: Stack) -> None:
     decoder = stack.records.RecordDecoder(PLAIN + PACKED, topic="t", partition=3)
     offsets = []
