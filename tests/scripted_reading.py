@@ -134,7 +134,8 @@ class ReadableBroker(ScriptedBroker):
         """What there is, and whether that is anything; ``errors`` by partition number."""
         cluster = self.cluster
         names = {topic_id: name for name, topic_id in cluster.topic_ids.items()}
-        found = False
+        found = given = False
+        room = request.max_bytes
         topics = []
         for topic in request.topics:
             name = topic.topic or names[topic.topic_id]
@@ -146,7 +147,11 @@ class ReadableBroker(ScriptedBroker):
                     code = 6
                 if not code and not cluster.starts[tp] <= p.fetch_offset <= cluster.ends[tp]:
                     code = 1
-                records = b"" if code else cluster.read(tp, p.fetch_offset, p.partition_max_bytes)
+                records = b"" if code else cluster.read(tp, p.fetch_offset, min(p.partition_max_bytes, room))
+                if len(records) > room and given:
+                    records = b""  # only the first batch of an answer may be larger than what was asked for
+                room -= len(records)
+                given = given or bool(records)
                 found = found or bool(records) or bool(code)
                 answers.append(
                     PartitionData(

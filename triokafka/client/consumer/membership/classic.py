@@ -107,6 +107,7 @@ class ClassicMember:
         self._members: dict[str, MemberSubscription] = {}
         self._deals = False
         self._joined_topics: tuple[str, ...] = ()
+        self._reason = "first join"
 
     @property
     def identity(self) -> Identity:
@@ -139,7 +140,7 @@ class ClassicMember:
         """Begin to join with a subscription to ``topics``, holding ``owned``."""
         held = list(owned) if self.cooperative else []
         generation = self.generation
-        reason = self.needs_rejoin or ""
+        self._reason = self.needs_rejoin or self._reason
         self.state = State.JOINING
         self.needs_rejoin = None
         self._joined_topics = tuple(topics)
@@ -157,7 +158,7 @@ class ClassicMember:
             group_instance_id=self.config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=protocols,
-            reason=reason[:_MAX_REASON],
+            reason=self._reason[:_MAX_REASON],
         )
 
     def joined(self, response: JoinGroupResponse) -> Step:
@@ -198,7 +199,7 @@ class ClassicMember:
     def _join_failed(self, error: type[KafkaError], member_id: str) -> Step:
         if error is MemberIdRequiredError:
             self.member_id = member_id
-            self.request_rejoin("the coordinator gave a member id")
+            self.request_rejoin(self._reason)  # the same attempt, now with a name
             return Step.JOIN_AGAIN
         if error is UnknownMemberIdError:
             self.forget_membership("the coordinator does not know this member", keep_member_id=False)

@@ -1,0 +1,211 @@
+"""What the fetcher asks for, from whom and how much, against a scripted broker in virtual time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import trio
+
+import triokafka
+from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.client.consumer.fetch_buffer import end_of
+from triokafka.protocol.api.fetch import AbortedTransaction, FetchRequest, FetchResponse
+from triokafka.records import encode_batch
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
+
+
+async def started(
+    partitions: int = 1, *, nodes: int = 1
+) -> tuple[ReadableCluster, list[ReadableBroker], dict[str, Any]]:
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=partitions)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
+    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
+    brokers = [broker for broker in cluster.brokers.values() if isinstance(broker, ReadableBroker)]
+    return cluster, brokers, options
+
+
+def asked_offsets(broker: ReadableBroker, partition: int) -> list[int]:
+    return [
+        p.fetch_offset
+        for request in broker.seen(FetchRequest)
+        for topic in request.topics
+        for p in topic.partitions
+        if p.partition == partition
+    ]
+
+
+@simulated
+async def test_fetching_ahead_stops_at_the_bound_and_goes_on_when_there_is_room() -> None:
+    """Bounded by ``prefetch_max_bytes`` over all partitions."""
+    cluster, _, options = await started(4)
+    for partition in range(4):
+        for _ in range(20):
+            cluster.write("t", partition, [b"x" * 900])
+    async with triokafka.Consumer(**options, prefetch_max_bytes=4_000, max_partition_fetch_bytes=1_500) as consumer:
+        consumer.assign([TopicPartition("t", number) for number in range(4)])
+        await trio.sleep(5)
+        assert 0 < consumer.metrics()["fetch_buffer_bytes"] <= 4_000 + 1_000
+        seen: Counter[int] = Counter()
+        while seen.total() < 80:
+            for partition, records in (await consumer.poll(timeout_ms=5_000, max_records=1)).items():
+                seen[partition.partition] += len(records)
+            assert consumer.metrics()["fetch_buffer_bytes"] <= 4_000 + 1_000
+        assert set(seen.values()) == {20}
+
+
+@simulated
+async def test_paused_data_never_blocks_what_is_not_paused() -> None:
+    cluster, _, options = await started(2)
+    for partition in range(2):
+        for _ in range(10):
+            cluster.write("t", partition, [b"x" * 900])
+    async with triokafka.Consumer(**options, prefetch_max_bytes=1_000, max_partition_fetch_bytes=900) as consumer:
+        consumer.assign([T0])
+        await trio.sleep(1)
+        consumer.pause(T0)
+        consumer.assign([T0, T1])
+        got = 0
+        with trio.fail_after(60):
+            while got < 10:
+                polled = await consumer.poll(timeout_ms=1_000)
+                assert set(polled) <= {T1}
+                got += sum(map(len, polled.values()))
+        consumer.resume(T0)
+        assert [r.offset for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [0]
+
+
+@simulated
+async def test_a_busy_partition_is_not_held_up_by_idle_ones_nor_they_by_it() -> None:
+    """(`client/MOD-13`)"""
+    cluster, _, options = await started(2)
+    for _ in range(200):
+        cluster.write("t", 0, [b"x" * 500])
+    async with triokafka.Consumer(**options, max_partition_fetch_bytes=1_000, fetch_max_wait_ms=500) as consumer:
+        consumer.assign([T0, T1])
+        await consumer.poll(timeout_ms=1_000, max_records=1)
+        before = trio.current_time()
+        got = 1
+        late_seen = False
+        while got < 200:
+            polled = await consumer.poll(timeout_ms=5_000, max_records=5)
+            got += len(polled.get(T0, ()))
+            late_seen = late_seen or T1 in polled
+            if got > 100 and not cluster.ends[T1]:
+                cluster.write("t", 1, [b"late"])
+            await trio.sleep(0.01)
+        assert trio.current_time() - before < 5, "no fetch waited for the idle partition"
+        assert late_seen, "the idle partition is asked although the busy one has data"
+
+
+@simulated
+async def test_aborted_transactions_are_left_out_under_read_committed() -> None:
+    """(`client/MOD-3`)"""
+    cluster, [broker], options = await started()
+    mine = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
+    cluster.write("t", 0, [b"aborted"], base_sequence=0, **mine)
+    cluster.write("t", 0, [b"plain"])
+    cluster.batches[T0].append(
+        bytes(encode_batch([(1, ABORT, b"\0\0\0\0\0\0", [])], base_offset=2, control=True, **mine))
+    )
+    cluster.ends[T0] = 3
+    cluster.write("t", 0, [b"committed"], base_sequence=1, **mine)
+    cluster.batches[T0].append(
+        bytes(encode_batch([(1, COMMIT, b"\0\0\0\0\0\0", [])], base_offset=4, control=True, **mine))
+    )
+    cluster.ends[T0] = 5
+
+    async def with_aborted(request: FetchRequest) -> FetchResponse:
+        response, _ = broker.fetch_now(request)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                partition.aborted_transactions = [AbortedTransaction(producer_id=7, first_offset=0)]
+        return response
+
+    for isolation, expected in (
+        ("read_committed", [b"plain", b"committed"]),
+        ("read_uncommitted", [b"aborted", b"plain", b"committed"]),
+    ):
+        broker.script(FetchRequest, with_aborted)
+        async with triokafka.Consumer(**options, isolation_level=isolation) as consumer:
+            consumer.assign([T0])
+            assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == expected
+            await consumer.poll(timeout_ms=0)
+            assert await consumer.position(T0) == 5
+            assert broker.seen(FetchRequest)[-1].isolation_level == (isolation == "read_committed")
+        broker._scripts.clear()
+
+
+@simulated
+async def test_a_replica_nearby_is_read_when_the_leader_names_it() -> None:
+    """(`client/MOD-14`)"""
+    cluster, [leader, follower], options = await started(nodes=2)
+    cluster.write("t", 0, [b"0", b"1"])
+
+    async def redirect(request: FetchRequest) -> FetchResponse:
+        response, _ = leader.fetch_now(request)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                partition.preferred_read_replica = 2
+                partition.records = b""
+        return response
+
+    async def serve(request: FetchRequest) -> FetchResponse:
+        cluster.leaders[T0] = 2
+        response, _ = follower.fetch_now(request)
+        cluster.leaders[T0] = 1
+        return response
+
+    leader.script(FetchRequest, redirect)
+    follower.script(FetchRequest, serve)
+    async with triokafka.Consumer(**options, client_rack="here") as consumer:
+        consumer.assign([T0])
+        assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"0", b"1"]
+        assert leader.seen(FetchRequest)[0].rack_id == "here"
+        assert asked_offsets(follower, 0)[0] == 0
+
+
+@simulated
+async def test_interceptors_see_records_and_commits_and_stop_nothing() -> None:
+    """(`client/CON-8`, `client/POLL-5`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, [b"a", b"b", b"c"])
+    committed: list[Any] = []
+
+    class OnlyB(triokafka.ConsumerInterceptor):
+        def on_consume(self, records: Any) -> Any:
+            return {partition: [r for r in found if r.value == b"b"] for partition, found in records.items()}
+
+        def on_commit(self, offsets: Any) -> None:
+            committed.append(dict(offsets))
+
+    class Broken(triokafka.ConsumerInterceptor):
+        def on_consume(self, records: Any) -> Any:
+            raise RuntimeError("broken")
+
+    interceptors = [Broken(), OnlyB()]
+    async with triokafka.Consumer(
+        **options, group_id="g", enable_auto_commit=False, interceptors=interceptors
+    ) as consumer:
+        consumer.assign([T0])
+        assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"b"]
+        await consumer.commit()
+        assert committed == [{T0: OffsetAndMetadata(3, "", 0)}]
+        consumer.seek(T0, 0)
+        assert (await anext(consumer)).value == b"b"
+
+
+def test_the_end_of_fetched_bytes_is_found_without_decoding() -> None:
+    first = bytes(encode_batch([(1, None, b"v", []), (1, None, b"w", [])], base_offset=5))
+    second = bytes(encode_batch([(1, None, b"v", [])], base_offset=9))
+    assert end_of(first) == 7
+    assert end_of(first + second) == 10
+    assert end_of(first + second[:-1]) == 7, "a partial batch at the end is not there"
+    assert end_of(first[:40]) is None
+    assert end_of(b"") is None
+    assert end_of(b"\0" * 100) is None
