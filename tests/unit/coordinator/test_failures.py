@@ -250,6 +250,21 @@ def test_assignment_that_is_committed_after_a_new_round_began_is_ignored() -> No
     assert joining.value.generation_id == generation + 1
 
 
+def test_assignment_of_an_older_generation_is_not_taken_for_that_of_the_newer_one() -> None:
+    """`cluster/GSY-04`: it is committed only when the next generation already waits for its own."""
+    rig = Rig()
+    (leader, follower), generation = rig.joined_group()
+    rig.log.commits_at_once = False
+    rig.sync(leader, generation, {leader: b"old"})
+    rig.join(), rig.join(leader)
+    again = rig.join(follower)
+    assert (rig.state(), rig.group().generation) == (GroupState.COMPLETING_REBALANCE, generation + 1)
+    rig.commit_log()
+    assert again.value.generation_id == generation + 1
+    assert rig.state() is GroupState.COMPLETING_REBALANCE
+    assert rig.group().members[leader].assignment == b""
+
+
 def test_commit_that_takes_too_long_is_answered_as_a_timeout() -> None:
     """``offset_commit_timeout_ms``; the offset may still be committed later."""
     rig = late_rig()
