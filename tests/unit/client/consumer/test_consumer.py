@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 import triokafka
 from tests.cancellation import cancelled_at_each_checkpoint
@@ -837,3 +838,19 @@ async def test_a_forbidden_topic_is_an_error_at_once() -> None:
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
         with pytest.raises(TopicAuthorizationFailedError, match="topic 't'"):
             await consumer.poll(timeout_ms=5_000)
+
+
+@simulated
+async def test_a_blocked_loop_is_told_from_a_silent_coordinator(caplog: pytest.LogCaptureFixture) -> None:
+    """A loop that blocks keeps heartbeats from being sent; that is said, once, and the coordinator is not blamed."""
+    _, broker, options = await started()
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        await consumer.poll(timeout_ms=1_000)
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, trio.testing.MockClock)
+        clock.jump(70)  # no task ran in between
+        await trio.sleep(1)
+        assert "the Trio loop was blocked" in caplog.text
+        assert "the coordinator has not answered" not in caplog.text
+        assert await consumer.poll(timeout_ms=1_000) == {}
+        assert broker.seen(HeartbeatRequest)

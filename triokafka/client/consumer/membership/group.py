@@ -273,12 +273,27 @@ class GroupMembership:
                 )
                 self._network.forget_coordinator(self.group_id)
                 self.clock.reset(now)
-            wait = min(self.clock.next_at, self.clock.poll_expires_at) - now
-            if wait > 0:
-                with trio.move_on_after(wait):
+            until = self.clock.next_at
+            if self.member.state is State.STABLE:
+                until = min(until, self.clock.poll_expires_at)
+            if until > now:
+                with trio.move_on_after(until - now):
                     await self._changed.wait()
+                self._notice_blocked_loop(self._world.now() - until)
                 continue
             await self._beat()
+
+    def _notice_blocked_loop(self, late: float) -> None:
+        """Nothing ran for so long that heartbeats were late: code that blocks, in some task of the program."""
+        if late > self.clock.interval:
+            logger.warning(
+                "group %r: a heartbeat is %.1f s late because the Trio loop was blocked; the group may have given this"
+                " member's partitions away. Run code that blocks in a thread (trio.to_thread.run_sync)",
+                self.group_id,
+                late,
+            )
+            # The coordinator's silence in the meantime says nothing about the coordinator.
+            self.clock.reset(self._world.now() - self.clock.interval)
 
     def _note_progress(self, now: float) -> None:
         progress = self._progress()
