@@ -237,6 +237,11 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def show(rows: list[Row]) -> None:
+    """Print the table."""
+    print(table(rows))
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -255,7 +260,7 @@ def main() -> None:
     rows = run(
         records=args.records, rounds=args.rounds, size=args.size, compression=args.compression, clients=args.client
     )
-    print(table(rows))
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -138,9 +138,8 @@ def geometric_mean(rows: list[Row]) -> float:
     return statistics.geometric_mean(row.ratio for row in rows)
 
 
-def main() -> None:
+def show(rows: list[Row]) -> None:
     """Print the table and the means."""
-    rows = run()
     print(f"{'message':36} {'v':>2} {'bytes':>6} {'operation':9} {'ours µs':>8} {'theirs µs':>9} {'ratio':>6}")
     for row in rows:
         print(
@@ -160,4 +159,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    show(run())

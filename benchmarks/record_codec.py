@@ -43,7 +43,7 @@ CRC_TARGET = 0.3
 
 
 class Row(NamedTuple):
-    """One line: microseconds per 1,000 records, and how many times faster than each peer that is (None: no such peer)."""
+    """One line: microseconds per 1,000 records, and how many times faster than each peer (None: no such peer)."""
 
     batches: int
     operation: str
@@ -188,11 +188,10 @@ def run() -> list[Row]:
     return rows
 
 
-def main() -> None:
+def show(rows: list[Row]) -> None:
     """Print the table and whether the targets are met."""
     print(f"Record codec ({kernels.implementation()} kernels): {RECORDS} records of {VALUE_BYTES} bytes a batch")
     print(f"{'':36}{'us/1000':>9}{'M rec/s':>9}{'x aiokafka':>12}{'x kafka-py':>12}{'of CRC':>8}")
-    rows = run()
     before = None
     for row in rows:
         title = ("encode", 1) if "encode" in row.operation else ("decode", row.batches)
@@ -217,4 +216,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    show(run())
