@@ -133,7 +133,7 @@ async def test_fetch_waits_for_its_minimum_of_bytes_over_all_partitions(autojump
             await done.wait()
 
 
-async def test_deleting_the_topic_answers_a_waiting_fetch(autojump_clock: object) -> None:
+async def test_deleting_the_topic_answers_a_waiting_fetch() -> None:
     """With the error that tells the client why (`broker-log/M08`)."""
     async with running_node() as node:
         await node.create("t")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import trio
+import trio.testing
 
 from tests.unit.broker_stub.api.node import NOW_MS, batch, running_node
 from triokafka import errors
@@ -61,6 +63,34 @@ async def test_acks_0_has_no_answer_and_an_error_closes_the_connection() -> None
         assert partition.high_watermark == 1
         with pytest.raises(CloseConnectionError, match="acks=0"):
             await node.send(node.produce_request("t", batch(b"a"), acks=0, partition=7), 9)
+
+
+async def test_acks_all_is_answered_when_the_followers_have_it() -> None:
+    """With a follower that is played: its fetches move the high watermark (`broker-log/L05`, `cluster/RM-31`)."""
+    async with running_node() as node:
+        await node.create("t")
+        partition = node.broker.replicas.partition(("t", 0))
+        partition.make_leader(
+            leader_epoch=partition.leader_epoch, partition_epoch=9, replicas=(1, 2), in_sync_replicas=(1, 2)
+        )
+        answers: list[int] = []
+
+        async def produce() -> None:
+            answers.append((await node.produce("t", batch(b"a"))).error_code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not answers
+            assert node.broker.sockets.slots.free == node.broker.config.num_io_threads
+            (consumer,) = await node.fetch("t", 0)
+            (follower,) = await node.fetch("t", 0, replica_id=2)
+            assert (len(consumer.records or b""), len(follower.records or b"")) == (0, len(batch(b"a")))
+            assert not answers
+            await node.fetch("t", 1, replica_id=2)
+        assert answers == [0]
+        (consumer,) = await node.fetch("t", 0)
+        assert len(consumer.records or b"")
 
 
 async def test_partitions_fail_one_by_one() -> None:
