@@ -103,9 +103,9 @@ class _Index(ABC):
             return
         file = self._storage.open(self.path, create=True)
         try:
-            if self._stale_file:
+            if self._stale_file and file.size() > self._written * self.ENTRY_SIZE:
                 file.truncate(self._written * self.ENTRY_SIZE)
-                self.unsynced = self.unsynced or self._written > 0
+                self.unsynced = True
             if self._written < self._count():
                 file.write_at(self._written * self.ENTRY_SIZE, self._pack(self._written))
                 self.unsynced = True

@@ -543,13 +543,14 @@ class PartitionLog:
                 return 0
             if count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
-            for base_offset in self._segments.drop_oldest(
-                count, remove_at_ms=now_ms + self.config.file_delete_delay_ms
-            ):
-                snapshot = f"{self.directory}/{offset_file_name(base_offset, SNAPSHOT_SUFFIX)}"
-                if self._storage.exists(snapshot):
-                    self._storage.remove(snapshot)
-            self.advance_log_start_offset(self._segments[0].base_offset)
+            remove_at_ms = now_ms + self.config.file_delete_delay_ms
+            try:
+                for base_offset in self._segments.drop_oldest(count, remove_at_ms=remove_at_ms):
+                    snapshot = f"{self.directory}/{offset_file_name(base_offset, SNAPSHOT_SUFFIX)}"
+                    if self._storage.exists(snapshot):
+                        self._storage.remove(snapshot)
+            finally:  # it may have come only a part of the way
+                self.advance_log_start_offset(self._segments[0].base_offset)
             self._segments.remove_doomed(now_ms)
         self.producers.expire(now_ms, self._producer_expiration_ms)
         return count

@@ -439,14 +439,22 @@ class LogSegment:
         self._files.close(self._log_path)
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files so that they no longer count, and return their new paths (F24)."""
+        """Rename the files so that they no longer count, and return their new paths (F24).
+
+        Raises:
+            OSError: the segment is there as before. (Once its ``.log`` is renamed it is gone: the other files mean
+                nothing without it, and the next opening of the log removes them.)
+        """
         self.close()
-        renamed = []
-        for suffix in SEGMENT_SUFFIXES:
+        self._storage.rename(self._log_path, self._log_path + DELETED_SUFFIX)
+        renamed = [self._log_path + DELETED_SUFFIX]
+        for suffix in SEGMENT_SUFFIXES[1:]:
             path = self.path(suffix)
-            if self._storage.exists(path):
+            try:
                 self._storage.rename(path, path + DELETED_SUFFIX)
-                renamed.append(path + DELETED_SUFFIX)
+            except OSError:
+                continue
+            renamed.append(path + DELETED_SUFFIX)
         return renamed
 
 

@@ -111,3 +111,19 @@ def test_a_missing_file_is_corrupt_and_read_only_when_needed() -> None:
     index = offset_index(MemoryStorage(), new=False)
     with pytest.raises(CorruptIndexError, match="missing"):
         index.lookup(5)
+
+
+def test_an_emptied_file_is_to_be_synced_and_a_new_empty_one_is_not() -> None:
+    """Else a power cut brings entries of an earlier log back."""
+    storage = MemoryStorage()
+    index = offset_index(storage)
+    index.write()
+    assert not index.unsynced
+    index.append(110, 50)
+    index.write()
+    assert index.unsynced
+    index.unsynced = False
+    index.clear()
+    index.write()
+    assert index.unsynced
+    assert storage.read_file("i") == b""
