@@ -78,7 +78,8 @@ class Portal:
                 # Also when the whole loop is torn down: a caller must never wait for nobody.
                 handed.put(outcome)
 
-        self._token.run_sync_soon(self._nursery.start_soon, pump)
+        if not self._soon(self._nursery.start_soon, pump):
+            raise IllegalStateError("the loop that reads has ended")
         try:
             while True:
                 item = handed.get()
@@ -86,14 +87,19 @@ class Portal:
                     return
                 if isinstance(item, Exception):
                     raise item
-                self._token.run_sync_soon(room.release)
+                self._soon(room.release)
                 yield item
         finally:
             # Only told, never waited for: the garbage collector may get here in the loop's own thread.
-            try:
-                self._token.run_sync_soon(scope.cancel)
-            except trio.RunFinishedError:
-                pass
+            self._soon(scope.cancel)
+
+    def _soon(self, do: Callable[..., object], *arguments: Any) -> bool:
+        """Have the loop call ``do``; False when the loop has ended."""
+        try:
+            self._token.run_sync_soon(do, *arguments)
+        except trio.RunFinishedError:
+            return False
+        return True
 
 
 async def _serve(started: queue.SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.Nursery]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +11,7 @@ import trio
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import triokafka
-from triokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import LogBounds, OffsetRange, plan
 from triokafka.spark.portal import portal
@@ -54,7 +54,8 @@ class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no type
             ConfigurationError: the offsets given do not fit the topics' partitions.
             KafkaTimeoutError: no broker answered in time.
         """
-        return [RangePartition(*found) for found in portal().call(self._plan)]
+        with _without_frames():
+            return [RangePartition(*found) for found in portal().call(self._plan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range.
@@ -66,7 +67,8 @@ class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no type
         """
         # A plan without ranges comes back as one partition without a value.
         if isinstance(partition, RangePartition):
-            yield from self._read(partition)
+            with _without_frames():
+                yield from self._read(partition)
 
     def _read(self, wanted: RangePartition) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self.options)
@@ -126,6 +128,15 @@ class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no type
             **self.options.client,
             "bootstrap_servers": self.options.bootstrap_servers,
         }
+
+
+@contextmanager
+def _without_frames() -> Iterator[None]:
+    """Leave the frames of the loop out of errors that have a sentence: Spark shows its users the whole traceback."""
+    try:
+        yield
+    except KafkaError as error:
+        raise error.with_traceback(None) from error.__cause__
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,36 @@
+"""The top-level module that Spark imports by itself (`spark/2.4`)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pyspark_triokafka
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.reader import TopicReader
+from triokafka.spark.schema import spark_schema
+
+OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+
+
+def test_importing_it_brings_in_nothing_that_could_fail():
+    """A failing import there would break every Python source of the session."""
+    code = (
+        "import sys, pyspark_triokafka;"
+        "print([name for name in sys.modules if name.split('.')[0] in ('triokafka', 'trio', 'pyarrow')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_source_has_the_name_that_spark_looks_for():
+    assert pyspark_triokafka.DefaultSource.name() == "triokafka"
+
+
+def test_the_source_gives_schema_and_reader():
+    source = pyspark_triokafka.DefaultSource(OPTIONS)
+    schema = source.schema()
+    assert schema == spark_schema(ReadOptions.parse(OPTIONS))
+    reader = source.reader(schema)
+    assert isinstance(reader, TopicReader)
+    assert reader.options.topics == ("orders",)
