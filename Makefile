@@ -38,7 +38,8 @@ test: check ## everything that must pass (under 20 minutes on two cores)
 
 test-pure: $(READY) ## codec, record, producer and consumer tests again without the compiled kernels
 	TRIOKAFKA_PURE=1 $(PYTEST) -n 2 --dist loadfile -m 'not interop and not long' \
-	  tests/unit/protocol tests/unit/records tests/property tests/unit/client tests/integration/test_producer.py tests/integration/test_consumer.py
+	  tests/unit/protocol tests/unit/records tests/unit/client tests/property/test_records.py \
+	  tests/property/test_protocol_codecs.py tests/integration/test_producer.py tests/integration/test_consumer_groups.py
 
 interop: $(READY) ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
 	$(PYTEST) -m interop tests/interop

