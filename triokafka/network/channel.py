@@ -1,5 +1,4 @@
-"""The way to one broker: connecting with back-off over all its addresses, agreeing on versions, and what is known of
-it.
+"""The way to one broker: connecting with back-off over all its addresses, and agreeing on versions.
 
 `BrokerChannel` outlives its connections. `transport` is where security protocols are put on top of the stream.
 """

@@ -17,8 +17,7 @@ def choose_version(
     min_version: int | None = None,
     max_version: int | None = None,
 ) -> int:
-    """The newest version of ``request_type`` within what the broker advertised, what we declare and the caller's
-    bounds.
+    """The newest version within what the broker advertised, what we declare, and the caller's bounds.
 
     Raises:
         UnsupportedVersionError: there is none; the message names both ranges.

@@ -1,5 +1,4 @@
-"""Records on their way: a queue of batches per partition, filled at the end by callers and emptied at the head by the
-sender.
+"""Records on their way: a queue of batches per partition, which callers fill at the end and the sender empties.
 
 Pure: no I/O, no waiting, time is an argument (seconds on the world's clock). Memory comes from the `BufferPool`, whose
 bytes a batch holds until it is settled and off the wire.

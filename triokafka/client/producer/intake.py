@@ -33,8 +33,9 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Intake:
-    """The callers' half of a producer. ``check_usable`` raises when the producer is closed or has failed; ``wake`` is
-    the sender's.
+    """The callers' half of a producer.
+
+    ``check_usable`` raises when the producer is closed or has failed; ``wake`` is the sender's.
     """
 
     def __init__(
