@@ -150,6 +150,16 @@ def test_an_unknown_topic_is_a_sentence_and_is_not_created(bootstrap: str):
             reader(bootstrap, "nowhere").partitions()
 
 
+def test_a_sentence_comes_without_the_frames_of_the_loop(bootstrap: str):
+    """Spark shows its users the whole traceback."""
+    with pytest.raises(UnknownTopicOrPartitionError) as planned:
+        reader(bootstrap, "nowhere").partitions()
+    with pytest.raises(OffsetOutOfRangeError) as read:
+        list(reader(bootstrap, "any").read(RangePartition(make_topic(bootstrap), 0, 5, 6)))
+    for failed in (planned, read):
+        assert not [entry for entry in failed.traceback if "site-packages" in str(entry.path)]
+
+
 def test_partitions_left_out_are_refused(bootstrap: str):
     topic = make_topic(bootstrap, [Record(b"v")], partitions=2)
     with pytest.raises(ConfigurationError, match=f"Specified: {topic}-0 Assigned: {topic}-0, {topic}-1"):

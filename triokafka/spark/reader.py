@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,8 +54,10 @@ class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no type
             ConfigurationError: the offsets given do not fit the topics' partitions.
             KafkaTimeoutError: no broker answered in time.
         """
-        with _without_frames():
+        try:
             return [RangePartition(*found) for found in portal().call(self._plan)]
+        except KafkaError as error:
+            raise _without_frames(error) from error.__cause__
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range.
@@ -67,8 +69,10 @@ class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no type
         """
         # A plan without ranges comes back as one partition without a value.
         if isinstance(partition, RangePartition):
-            with _without_frames():
+            try:
                 yield from self._read(partition)
+            except KafkaError as error:
+                raise _without_frames(error) from error.__cause__
 
     def _read(self, wanted: RangePartition) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self.options)
@@ -130,13 +134,9 @@ class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no type
         }
 
 
-@contextmanager
-def _without_frames() -> Iterator[None]:
-    """Leave the frames of the loop out of errors that have a sentence: Spark shows its users the whole traceback."""
-    try:
-        yield
-    except KafkaError as error:
-        raise error.with_traceback(None) from error.__cause__
+def _without_frames(error: KafkaError) -> KafkaError:
+    """The error without the frames of the loop: it has a sentence, and Spark shows its users the whole traceback."""
+    return error.with_traceback(None)
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
