@@ -166,7 +166,7 @@ class ProducerBatch:
         error: Exception | None = None,
         record_errors: dict[int, Exception] | None = None,
     ) -> bool:
-        """End with an offset or an error: run the callbacks in record order, then wake who waits. False at a second call.
+        """End with an offset or an error: run the callbacks in record order, then wake who waits. False if done before.
 
         ``record_errors`` are the errors of single records, where the broker named them (KIP-467).
         """
