@@ -98,7 +98,10 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module(f"triokafka.{name}")
     elif name == "__version__":
-        value = metadata.version("triokafka")
+        try:
+            value = metadata.version("triokafka")
+        except metadata.PackageNotFoundError:
+            value = "0+unknown"  # a checkout that is not installed
     else:
         raise AttributeError(f"module 'triokafka' has no attribute {name!r}")
     globals()[name] = value

@@ -1,0 +1,254 @@
+"""The documentation says only what is so: the functions, tests, files and versions that it names exist."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from docs import generate
+from docs.kafka_apis import KAFKA_APIS
+from triokafka.broker_stub.api import MODULES, load_handlers
+from triokafka.protocol.api import API_NAMES, request_type, response_type
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(page for pattern in ("*.md", "docs/*.md", "docs/architecture/*.md") for page in ROOT.glob(pattern))
+ARCHITECTURE = [page for page in PAGES if page.parent.name == "architecture"]
+
+_QUOTED = re.compile(r"`([^`\n]+)`")
+_FUNCTION = re.compile(r"([a-z_]\w*(?:\.\w+)+):([A-Za-z_][\w.]*)")
+_FUNCTION_OF_FILE = re.compile(r"([a-z]\w+)\.([a-z_]\w*)")
+_METHOD = re.compile(r"([A-Z]\w+)\.(\w+)")
+_TEST_PATH = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def quoted(page: Path) -> list[str]:
+    return _QUOTED.findall(prose(page))
+
+
+@cache
+def test_names() -> dict[str, set[str]]:
+    """Names of test functions by file."""
+    return {
+        name_of(path): {
+            node.name
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        for path in (ROOT / "tests").rglob("test_*.py")
+    }
+
+
+test_names.__test__ = False  # type: ignore[attr-defined]
+
+
+@cache
+def class_members() -> dict[str, set[str]]:
+    """What classes define, by name: methods, attributes, what is assigned to ``self``; with their bases."""
+    members: dict[str, set[str]] = {}
+    bases: dict[str, list[str]] = {}
+    for path in (ROOT / "triokafka").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                members.setdefault(node.name, set()).update(_defined_in(node))
+                bases.setdefault(node.name, []).extend(base.id for base in node.bases if isinstance(base, ast.Name))
+    for name in members:
+        pending = list(bases[name])
+        while pending:
+            base = pending.pop()
+            members[name] |= members.get(base, set())
+            pending += bases.get(base, [])
+    return members
+
+
+def _defined_in(node: ast.ClassDef) -> Iterator[str]:
+    for inner in ast.walk(node):
+        match inner:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                yield name
+
+
+def test_the_pages_are_found() -> None:
+    assert len(ARCHITECTURE) >= 7
+    assert {"README.md", "docs/index.md", "docs/quickstart.md"} <= set(map(name_of, PAGES))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_functions_named_by_module_exist(page: Path) -> None:
+    for text in quoted(page):
+        named = _FUNCTION.fullmatch(text)
+        if named:
+            found: object = import_module(f"triokafka.{named[1]}")
+            for part in named[2].split("."):
+                assert hasattr(found, part), f"{text}: {found!r} has no {part}"
+                found = getattr(found, part)
+
+
+@pytest.mark.parametrize("page", ARCHITECTURE, ids=name_of)
+def test_methods_named_by_class_exist(page: Path) -> None:
+    for text in quoted(page):
+        named = _METHOD.fullmatch(text)
+        if named:
+            assert named[2] in class_members().get(named[1], ()), f"{text} does not exist"
+
+
+@pytest.mark.parametrize("page", ARCHITECTURE, ids=name_of)
+def test_functions_named_by_file_exist(page: Path) -> None:
+    functions: dict[str, set[str]] = {}
+    for path in (ROOT / "triokafka").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions.setdefault(path.stem, set()).update(
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
+    for text in quoted(page):
+        named = _FUNCTION_OF_FILE.fullmatch(text)
+        if named and named[1] in functions and named[2] not in ("py", "properties"):
+            assert named[2] in functions[named[1]], f"{text} does not exist"
+
+
+@pytest.mark.parametrize("page", ARCHITECTURE, ids=name_of)
+def test_modules_named_by_file_exist(page: Path) -> None:
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / "triokafka").rglob("*.py")] + list(test_names())
+    for text in quoted(page):
+        if re.fullmatch(r"[\w/]+\.py", text):
+            assert any(file == text or file.endswith(f"/{text}") for file in files), f"there is no {text}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tests_that_are_named_exist(page: Path) -> None:
+    everywhere = set().union(*test_names().values())
+    for text in quoted(page):
+        path = _TEST_PATH.fullmatch(text)
+        if path:
+            assert path[1] in test_names(), f"there is no {path[1]}"
+            assert path[2] is None or path[2] in test_names()[path[1]], f"there is no {text}"
+        elif re.fullmatch(r"test_\w+", text):
+            assert text in everywhere, f"there is no {text}"
+
+
+def test_every_invariant_has_a_test() -> None:
+    for page in ARCHITECTURE:
+        rows = re.findall(r"^\| *([^|]+?) *\| *([^|]+?) *\|$", prose(page), re.MULTILINE)
+        for invariant, guard in rows:
+            if not re.fullmatch(r"invariant|:?-+:?", invariant):
+                assert "test_" in guard, f"{name_of(page)}: nothing guards {invariant!r}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_python_in_the_pages_compiles(page: Path) -> None:
+    for block in _PYTHON.findall(page.read_text(encoding="utf-8")):
+        compile(block, name_of(page), "exec", flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(prose(page)):
+        if "://" in link:
+            continue
+        path, _, heading = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", text).strip().lower().replace(" ", "-") for text in headings}
+
+
+def test_index_leads_to_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link).resolve() for link in _LINK.findall(prose(index))}
+    assert linked >= {page for page in PAGES if (ROOT / "docs") in page.parents} - {index}
+
+
+def test_api_table_is_current() -> None:
+    """`python -m docs.generate` writes it anew."""
+    assert (ROOT / "docs" / "apis.md").read_text(encoding="utf-8") == generate.apis_page()
+
+
+def test_api_table_says_what_declarations_and_handlers_say() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", generate.apis_page(), re.MULTILINE)
+    assert [int(key) for key, *_ in rows] == list(KAFKA_APIS)
+    handlers = load_handlers()
+    assert {int(key) for key, *_, served in rows if served.strip()} == set(handlers)
+    assert len(handlers) == len(MODULES)
+    for key, name, kafka, declared, served in rows:
+        if declared.strip():
+            assert API_NAMES[int(key)] == name
+            assert str(request_type(int(key)).versions) == str(response_type(int(key)).versions) == declared.strip()
+            assert declared.strip() == kafka.strip(), f"{name}: Kafka has other stable versions"
+        if served.strip():
+            low, _, high = served.strip().partition("-")
+            assert handlers[int(key)].versions == range(int(low), int(high or low) + 1)
+
+
+def test_reference_has_every_field_option_and_error() -> None:
+    pages = generate.reference_pages()
+    for key, name in API_NAMES.items():
+        for message in (request_type(key), response_type(key)):
+            for field in message.__fields__:
+                assert f"| `{field.name}` |" in pages[f"{name}.md"]
+    assert "| `linger_ms` |" in pages["client-options.md"]
+    assert "| `num.partitions` |" in pages["broker-options.md"]
+    assert "| `retention.ms` |" in pages["topic-options.md"]
+    assert "| 3 | `UnknownTopicOrPartitionError` |" in pages["errors.md"]
+
+
+def test_kips_have_a_known_state_and_unfinished_ones_a_reason() -> None:
+    rows = re.findall(
+        r"^\| ([\d, ]+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\|$", prose(ROOT / "docs" / "kips.md"), re.MULTILINE
+    )
+    numbers = [int(number) for kips, *_ in rows for number in kips.split(",")]
+    assert len(numbers) > 50
+    assert len(numbers) == len(set(numbers))
+    for kips, _, state, remark in rows:
+        assert state in ("done", "partly", "not yet", "refused"), f"KIP {kips}"
+        assert remark.strip() or state in ("done", "not yet"), f"KIP {kips} is {state}: why?"
+
+
+def test_kips_that_the_code_names_are_in_the_table() -> None:
+    table = {
+        int(n)
+        for row in re.findall(r"^\| ([\d, ]+) \|", prose(ROOT / "docs" / "kips.md"), re.M)
+        for n in row.split(",")
+    }
+    named = {
+        int(number)
+        for path in (ROOT / "triokafka").rglob("*.py")
+        if "protocol" not in path.parts
+        for number in re.findall(r"KIP-(\d+)", path.read_text(encoding="utf-8"))
+    }
+    assert sorted(named - table) == []
+
+
+def test_examples_compile_and_say_how_to_run_them() -> None:
+    examples = sorted((ROOT / "examples").glob("*.py"))
+    assert len(examples) >= 5
+    for path in examples:
+        document = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        assert document is not None
+        assert f"examples/{path.name}" in document or "pytest examples" in document
+
+
+def test_generated_pages_say_that_they_are_generated() -> None:
+    assert all("python -m docs.generate" in text for text in generate.reference_pages().values())
+    assert inspect.getdoc(generate)
