@@ -33,11 +33,11 @@ check: $(READY) ## format, lint, types and the import contract
 	$(BIN)/lint-imports
 
 test: check ## everything that must pass (under 20 minutes on two cores)
-	$(PYTEST) -n 2 --dist loadfile -m 'not interop and not long'
+	$(PYTEST) -n 2 --dist loadfile
 	$(MAKE) --no-print-directory test-pure
 
 test-pure: $(READY) ## codec, record, producer and consumer tests again without the compiled kernels
-	TRIOKAFKA_PURE=1 $(PYTEST) -n 2 --dist loadfile -m 'not interop and not long' \
+	TRIOKAFKA_PURE=1 $(PYTEST) -n 2 --dist loadfile \
 	  tests/unit/protocol tests/unit/records tests/unit/client tests/property/test_records.py \
 	  tests/property/test_protocol_codecs.py tests/integration/test_producer.py tests/integration/test_consumer_groups.py
 

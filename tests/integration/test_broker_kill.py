@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
 
 import triokafka
@@ -18,6 +19,7 @@ from tests.broker_process import BrokerProcess
 from triokafka.structs import OffsetAndMetadata, RecordMetadata, TopicPartition
 
 KILLS = 20
+LONG_KILLS = 200
 PARTITIONS = 3
 TOPIC = "survivors"
 GROUP = "position-keepers"
@@ -102,6 +104,17 @@ async def read_all(bootstrap: str, ends: dict[TopicPartition, int]) -> dict[tupl
 
 async def test_every_acknowledged_record_and_position_survives_twenty_kills(tmp_path: Path) -> None:
     """(`broker-log`, section I; nothing acknowledged is lost.)"""
+    await kill_and_compare(tmp_path, KILLS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+async def test_every_acknowledged_record_and_position_survives_many_kills(tmp_path: Path) -> None:
+    """The same, for as long as `make long` has time."""
+    await kill_and_compare(tmp_path, LONG_KILLS)
+
+
+async def kill_and_compare(tmp_path: Path, kills: int) -> None:
     seed = int(os.environ.get("TRIOKAFKA_TEST_SEED", "0")) or random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     choices = random.Random(seed)
@@ -114,7 +127,7 @@ async def test_every_acknowledged_record_and_position_survives_twenty_kills(tmp_
         async with trio.open_nursery() as nursery:
             nursery.start_soon(produce, bootstrap, ledger, stop)
             nursery.start_soon(commit, bootstrap, ledger, stop)
-            for _ in range(KILLS):
+            for _ in range(kills):
                 with trio.fail_after(60):
                     await ledger.grows_by(choices.randrange(50, 1_000))
                 await trio.to_thread.run_sync(broker.kill)
