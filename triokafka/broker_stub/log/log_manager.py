@@ -66,6 +66,16 @@ class _Hosted:
     topic_id: UUID | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Offline:
+    """A log that could not be opened, and what the checkpoints say of it."""
+
+    reason: str
+    directory: LogDirectory
+    recovery_point: int
+    log_start_offset: int
+
+
 class LogManager:
     """The logs of one broker.
 
@@ -98,6 +108,7 @@ class LogManager:
         self._files = OpenFiles(world.storage, self._config.max_open_files)
         self._directories = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in directories]
         self._logs: dict[TopicPartition, _Hosted] = {}
+        self._offline: dict[TopicPartition, _Offline] = {}
         self._doomed: list[tuple[int, str]] = []  # when to remove which renamed folder
         self._started = False
 
@@ -111,7 +122,7 @@ class LogManager:
 
         Raises:
             ConfigurationError: a directory cannot be used, or another broker uses it. Nothing stays locked.
-            KafkaStorageError: a log cannot be opened.
+            KafkaStorageError: a directory cannot be written. A log that cannot be opened is offline: `create` says why.
         """
         try:
             for directory in self._directories:
@@ -122,6 +133,7 @@ class LogManager:
             for hosted in self._logs.values():
                 hosted.log.abandon()
             self._logs.clear()
+            self._offline.clear()
             self._release()
             raise
         self._started = True
@@ -134,22 +146,30 @@ class LogManager:
         if folders and not directory.clean:
             logger.info("%s was not closed cleanly: its %d logs are checked", directory.path, len(folders))
         for topic_partition, path in folders.items():
-            if topic_partition in self._logs:
-                other = self._logs[topic_partition].directory.path
+            known = self._logs.get(topic_partition) or self._offline.get(topic_partition)
+            if known is not None:
+                other = known.directory.path
                 raise ConfigurationError(
                     f"{topic_partition} is in two data directories, {other} and {directory.path}; remove one of them"
                 )
             config = self.config_for(topic_configs(topic_partition.topic) if topic_configs is not None else {})
-            log = self._open(
-                directory,
-                topic_partition,
-                path,
-                config,
-                recovery_point=recovery_points.get(topic_partition, 0),
-                log_start_offset=start_offsets.get(topic_partition, 0),
-                clean=directory.clean,
-                now_ms=now_ms,
-            )
+            recovery_point = recovery_points.get(topic_partition, 0)
+            log_start_offset = start_offsets.get(topic_partition, 0)
+            try:
+                log = self._open(
+                    directory,
+                    topic_partition,
+                    path,
+                    config,
+                    recovery_point=recovery_point,
+                    log_start_offset=log_start_offset,
+                    clean=directory.clean,
+                    now_ms=now_ms,
+                )
+            except KafkaStorageError as error:
+                logger.error("%s is offline: %s", topic_partition, error)
+                self._offline[topic_partition] = _Offline(str(error), directory, recovery_point, log_start_offset)
+                continue
             self._logs[topic_partition] = _Hosted(log, directory, self._read_topic_id(path))
         self._doomed += [(now_ms, path) for path in directory.deleted_folders()]
         try:
@@ -198,7 +218,7 @@ class LogManager:
         if not self._started:
             return
         self._started = False
-        failed: set[LogDirectory] = set()
+        failed = {offline.directory for offline in self._offline.values()}
         # Logs are synced side by side, since the disk takes many requests at once.
         left = list(self._logs.items())
         with trio.CancelScope(shield=True):
@@ -213,6 +233,7 @@ class LogManager:
                 except (KafkaError, OSError) as error:
                     logger.error("%s could not be closed cleanly: %s", directory.path, error)
         self._logs.clear()
+        self._offline.clear()
         self._release()
 
     async def _close_logs(self, left: list[tuple[TopicPartition, _Hosted]], failed: set[LogDirectory]) -> None:
@@ -271,6 +292,8 @@ class LogManager:
         """
         if not self._started:
             raise IllegalStateError("the log manager is not started")
+        if topic_partition in self._offline:
+            raise KafkaStorageError(self._offline[topic_partition].reason)
         hosted = self._logs.get(topic_partition)
         if hosted is not None and topic_id is not None and hosted.topic_id is None:
             hosted.topic_id = topic_id
@@ -307,20 +330,26 @@ class LogManager:
         Raises:
             KafkaStorageError: the disk failed; the log is closed all the same.
         """
+        offline = self._offline.pop(topic_partition, None)
+        if offline is not None:
+            source = f"{offline.directory.path}/{folder_name(topic_partition)}"
+            path = self._rename_away(topic_partition, offline.directory, source, DELETE_SUFFIX)
+            self._doomed.append((self._world.wall_ms() + self.defaults.file_delete_delay_ms, path))
         hosted = self._logs.get(topic_partition)
-        if hosted is None:
-            return
-        path = self._move_away(topic_partition, DELETE_SUFFIX)
-        self._doomed.append((self._world.wall_ms() + hosted.log.config.file_delete_delay_ms, path))
+        if hosted is not None:
+            path = self._move_away(topic_partition, DELETE_SUFFIX)
+            self._doomed.append((self._world.wall_ms() + hosted.log.config.file_delete_delay_ms, path))
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         hosted = self._logs.pop(topic_partition)
         hosted.log.abandon()
-        source = hosted.log.directory
-        target = f"{hosted.directory.path}/{renamed_folder(topic_partition, self._world.uuid().hex, suffix)}"
+        return self._rename_away(topic_partition, hosted.directory, hosted.log.directory, suffix)
+
+    def _rename_away(self, topic_partition: TopicPartition, directory: LogDirectory, source: str, suffix: str) -> str:
+        target = f"{directory.path}/{renamed_folder(topic_partition, self._world.uuid().hex, suffix)}"
         try:
             self._world.storage.rename(source, target)
-            self._world.storage.sync_dir(hosted.directory.path)
+            self._world.storage.sync_dir(directory.path)
         except OSError as error:
             raise KafkaStorageError(f"{source} cannot be renamed: {error}") from error
         return target
@@ -342,7 +371,9 @@ class LogManager:
 
     def _checkpoint_recovery_points(self, directory: LogDirectory) -> None:
         logs = self._logs_in(directory)
-        directory.write_offsets(RECOVERY_POINT_CHECKPOINT, {tp: log.recovery_point for tp, log in logs.items()})
+        points = {tp: log.recovery_point for tp, log in logs.items()}
+        points.update((tp, log.recovery_point) for tp, log in self._offline.items() if log.directory is directory)
+        directory.write_offsets(RECOVERY_POINT_CHECKPOINT, points)
 
     def _checkpoint_start_offsets(self, directory: LogDirectory) -> None:
         # Only what the names of the segments do not say.
@@ -351,6 +382,7 @@ class LogManager:
             for tp, log in self._logs_in(directory).items()
             if log.log_start_offset > log.segments[0].base_offset
         }
+        starts.update((tp, log.log_start_offset) for tp, log in self._offline.items() if log.directory is directory)
         directory.write_offsets(LOG_START_CHECKPOINT, starts)
 
     def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:

@@ -268,6 +268,44 @@ def test_the_folder_of_a_partition_is_parsed_at_the_last_hyphen() -> None:
     assert len(renamed_folder(TopicPartition("t" * 249, 10), "0" * 32, "-delete")) == 255
 
 
+async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve() -> None:
+    """Nothing that the checkpoints know of it is lost, and it is back when its disk is (`broker-log/Z16`)."""
+    world = DiskWorld()
+    logs = started(world)
+    for partition in (A0, B0):
+        fill(logs.create(partition), 5)
+    log = logs.get(B0)
+    assert log is not None
+    log.flush()
+    log.advance_log_start_offset(3)
+    await logs.close()
+    heal = world.storage.inject(DiskFault("open", "*/b-0/*", errno.EIO))
+    logs = started(world)
+    assert set(logs.all()) == {A0}
+    with pytest.raises(KafkaStorageError, match="the log of b-0 in /data/b-0 cannot be opened"):
+        logs.create(B0)
+    logs.checkpoint()
+    await logs.close()
+    logs = started(world)
+    logs.delete(A0)
+    await logs.close()
+    heal()
+    again = started(world).get(B0)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (3, 5, 5)
+
+
+def test_an_offline_log_can_be_deleted() -> None:
+    world = DiskWorld()
+    fill(started(world).create(A0), 5)
+    world.storage.kill()
+    heal = world.storage.inject(DiskFault("open", "*/a-b-0/*", errno.EIO))
+    logs = started(world)
+    logs.delete(A0)
+    heal()
+    assert logs.create(A0).log_end_offset == 0
+
+
 # Checkpoints
 
 
