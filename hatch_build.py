@@ -41,7 +41,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         for built, inside in extensions:
             if in_place:
-                shutil.copyfile(built, Path(self.root) / inside)
+                # In one step: a process that runs the extension keeps the file that it has mapped.
+                fresh = Path(self.root) / inside.with_name(inside.name + ".new")
+                shutil.copyfile(built, fresh)
+                fresh.replace(Path(self.root) / inside)
             else:
                 build_data["force_include"][str(built)] = str(inside)
         build_data["pure_python"] = False

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
+from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from types import ModuleType
@@ -35,12 +37,36 @@ def is_compiled(name: str) -> bool:
 
 def load(name: str) -> ModuleType:
     """The compiled module of that name, or its plain twin."""
-    use_compiled = not wants_plain() and is_compiled(name)
-    return importlib.import_module(name if use_compiled else TWINS[name])
+    return importlib.import_module(name if implementation() == "compiled" else TWINS[name])
 
 
 def implementation() -> Literal["compiled", "plain"]:
-    """``compiled`` when every module of the table runs compiled, else ``plain``."""
-    if not wants_plain() and all(is_compiled(name) for name in TWINS):
-        return "compiled"
-    return "plain"
+    """Which of the two runs. All modules of the table run compiled, or none: they share types."""
+    return "compiled" if not wants_plain() and _extensions_are_usable() else "plain"
+
+
+@cache
+def _extensions_are_usable() -> bool:
+    if not all(is_compiled(name) for name in TWINS):
+        return False
+    stale = [name for name in TWINS if _is_stale(name)]
+    if stale:
+        warnings.warn(
+            f"{', '.join(stale)}: the source is newer than what was compiled from it, so plain Python runs;"
+            " build again with: pip install -e .",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return not stale
+
+
+def _is_stale(name: str) -> bool:
+    """Whether somebody changed the source in a checkout after it was compiled. Installed files are never stale."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    spec = find_spec(name)
+    if not os.path.exists(os.path.join(root, "pyproject.toml")) or spec is None or spec.origin is None:
+        return False
+    directory = os.path.dirname(spec.origin)
+    sources = [f"{name.rpartition('.')[2]}.py", *(file for file in os.listdir(directory) if file.endswith(".pxd"))]
+    built = os.path.getmtime(spec.origin)
+    return any(os.path.getmtime(os.path.join(directory, source)) > built for source in sources)
