@@ -21,7 +21,8 @@ class Announcer(triokafka.ConsumerRebalanceListener):
         print("got", ", ".join(map(str, assigned)) or "nothing")
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
-        print("gave up", ", ".join(map(str, revoked)) or "nothing")
+        if revoked:  # a member that joins for the first time has nothing to give up
+            print("gave up", ", ".join(map(str, revoked)))
 
 
 async def main(bootstrap_servers: str = "localhost:9092", topic: str = "orders", limit: str = "") -> None:
