@@ -29,6 +29,7 @@ TABLES: Final[dict[str, tuple[str, Bar]]] = {
         "our time over kafka-python's (below 1 is faster)",
         lambda row: (f"{row.message} {row.operation}", row.ratio),
     ),
+    "import_time": ("times `import trio`", lambda row: (row.program, row.ratio)),
     "produce": ("CPU seconds a million records", lambda row: (row.client, row.cpu_seconds_per_million)),
     "consume": ("CPU seconds a million records", lambda row: (row.client, row.cpu_seconds_per_million)),
 }

@@ -1,8 +1,8 @@
-"""Coordinators of consumer groups and transactions, over a log that they are given.
+"""The coordinator of consumer groups, over a log that it is given.
 
-State that must survive is records in ``__consumer_offsets`` (and ``__transaction_state``): an operation yields
-records and an answer, durable state changes only by replaying records, and the answer is held until they are
-committed. Nothing here knows of sockets or of how the log is kept.
+State that must survive is records in ``__consumer_offsets``: an operation yields records and an answer, durable state
+changes only by replaying records, and the answer is held until they are committed. Nothing here knows of sockets
+or of how the log is kept.
 """
 
 from triokafka.coordinator.config import GroupCoordinatorConfig
