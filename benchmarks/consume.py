@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
-import statistics
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
-from benchmarks.produce import Job, Measurement, Meter, Row
+from benchmarks.side_by_side import (
+    Client,
+    Job,
+    Measurement,
+    Meter,
+    Row,
+    answer_one,
+    broker_process,
+    measure,
+    medians,
+    print_table,
+)
 
 TARGETS = {
     ("triokafka poll", "confluent consume(1000)"): 2.0,
@@ -164,7 +168,7 @@ def _kafka_python(job: Job, how: str) -> Measurement:
     return meter.stop(got)
 
 
-CLIENTS: dict[str, tuple[Callable[[Job, str], Measurement], str, float]] = {
+CLIENTS: dict[str, Client] = {
     "triokafka async for": (_ours, "async for", 1.0),
     "triokafka poll": (_ours, "poll", 2.0),
     "triokafka batches": (_ours, "batches", 2.0),
@@ -176,29 +180,6 @@ CLIENTS: dict[str, tuple[Callable[[Job, str], Measurement], str, float]] = {
     "aiokafka getmany": (_aiokafka, "getmany", 0.5),
     "kafka-python poll": (_kafka_python, "poll", 0.1),
 }
-"""Name -> function, what it is to do, and how many records it gets, as a part of ``--records``."""
-
-
-@contextmanager
-def source(size: int, compression: str, records: int) -> Iterator[str]:
-    """The broker with the prebuilt log, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.source_broker", str(size), compression, str(records)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("ready "), line
-        yield line.split()[1]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def measure(client: str, job: Job) -> Measurement:
-    """One measurement, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.consume", "--one", client, json.dumps(job._asdict())]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600)
-    return Measurement(*json.loads(done.stdout.splitlines()[-1]))
 
 
 def run(
@@ -213,33 +194,17 @@ def run(
     chosen = clients or list(CLIENTS)
     measured: dict[str, list[Measurement]] = {client: [] for client in chosen}
     most = int(records * max(CLIENTS[client][2] for client in chosen)) + 1
-    with source(size, compression, most) as bootstrap:
+    with broker_process("benchmarks.source_broker", str(size), compression, str(most)) as bootstrap:
         for _ in range(rounds):
             for client in chosen:
                 job = Job(bootstrap, "source", int(records * CLIENTS[client][2]), size, compression)
-                measured[client].append(measure(client, job))
-    return [Row(client, *map(statistics.median, zip(*found, strict=True))) for client, found in measured.items()]
-
-
-def table(rows: list[Row]) -> str:
-    """The rows as text, with the ratios that are aimed at; by records per second, and by processor time."""
-    lines = [f"{'client':28} {'records/s':>12} {'CPU s/M':>9} {'peak MiB':>9}"]
-    lines += [
-        f"{row.client:28} {row.records_per_second:12,.0f} {row.cpu_seconds_per_million:9.3f} {row.peak_mib:9.0f}"
-        for row in rows
-    ]
-    by_name = {row.client: row for row in rows}
-    for (ours, theirs), target in TARGETS.items():
-        if ours in by_name and theirs in by_name:
-            speed = by_name[ours].records_per_second / by_name[theirs].records_per_second
-            cost = by_name[theirs].cpu_seconds_per_million / by_name[ours].cpu_seconds_per_million
-            lines.append(f"{ours} / {theirs}: {speed:.1f}, processor time {cost:.1f} (target for 100 bytes: {target})")
-    return "\n".join(lines)
+                measured[client].append(measure("benchmarks.consume", client, job))
+    return medians(measured)
 
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    print(table(rows))
+    print_table("Consuming: one partition, no group, checksums verified; medians, clients taking turns", rows, TARGETS)
 
 
 def main() -> None:
@@ -253,10 +218,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        client, job = args.one
-        function, how, _ = CLIENTS[client]
-        print(json.dumps(function(Job(**json.loads(job)), how)), flush=True)
-        os._exit(0)  # some clients take their time to end
+        answer_one(CLIENTS, *args.one)
     rows = run(
         records=args.records, rounds=args.rounds, size=args.size, compression=args.compression, clients=args.client
     )

@@ -12,16 +12,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
-import resource
-import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+
+from benchmarks.side_by_side import (
+    Client,
+    Job,
+    Measurement,
+    Meter,
+    Row,
+    answer_one,
+    broker_process,
+    measure,
+    medians,
+    print_table,
+)
 
 BATCH_BYTES = 131_072
 LINGER_MS = 5
@@ -34,23 +38,6 @@ TARGETS = {
     ("triokafka send_many arrow", "confluent produce_batch"): 6.0,
 }
 """100-byte records, uncompressed, against the sink: our first is to be so many times the second."""
-
-
-class Measurement(NamedTuple):
-    """One client in one round."""
-
-    records_per_second: float
-    cpu_seconds_per_million: float
-    peak_mib: float
-
-
-class Row(NamedTuple):
-    """The medians of one client."""
-
-    client: str
-    records_per_second: float
-    cpu_seconds_per_million: float
-    peak_mib: float
 
 
 def values(size: int) -> list[bytes]:
@@ -71,30 +58,6 @@ def values(size: int) -> list[bytes]:
             ).encode()
         made.append(text[:size])
     return made
-
-
-class Job(NamedTuple):
-    """What one measuring process is to do."""
-
-    bootstrap: str
-    topic: str
-    records: int
-    size: int
-    compression: str
-
-
-class Meter:
-    """Takes the time between `start`, after a first record warmed everything up, and `stop`."""
-
-    def start(self) -> None:
-        """The first record is acknowledged."""
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def stop(self, records: int) -> Measurement:
-        """The last record is acknowledged."""
-        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return Measurement(records / wall, cpu / records * 1e6, peak)
 
 
 def _ours(job: Job, how: str) -> Measurement:
@@ -224,7 +187,7 @@ def _aiokafka(job: Job, how: str) -> Measurement:
     return asyncio.run(main())
 
 
-CLIENTS: dict[str, tuple[Callable[[Job, str], Measurement], str, float]] = {
+CLIENTS: dict[str, Client] = {
     "triokafka send": (_ours, "send", 1.0),
     "triokafka send idempotent": (_ours, "send idempotent", 1.0),
     "triokafka bound send": (_ours, "bound send", 1.0),
@@ -235,29 +198,6 @@ CLIENTS: dict[str, tuple[Callable[[Job, str], Measurement], str, float]] = {
     "aiokafka send": (_aiokafka, "send", 0.3),
     "kafka-python send": (_kafka_python, "send", 0.1),
 }
-"""Name -> function, what it is to do, and how many records it gets, as a part of ``--records``."""
-
-
-@contextmanager
-def sink() -> Iterator[str]:
-    """The broker that only acknowledges, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.sink_broker"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("ready "), line
-        yield line.split()[1]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def measure(client: str, job: Job) -> Measurement:
-    """One measurement, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.produce", "--one", client, json.dumps(job._asdict())]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600)
-    return Measurement(*json.loads(done.stdout.splitlines()[-1]))
 
 
 def run(
@@ -272,34 +212,22 @@ def run(
     """All clients, round after round; medians in the order of `CLIENTS`."""
     chosen = clients or list(CLIENTS)
     measured: dict[str, list[Measurement]] = {client: [] for client in chosen}
-    with sink() as own:
+    with broker_process("benchmarks.sink_broker") as own:
         for round_number in range(rounds):
             for client in chosen:
                 count = max(DISTINCT * 10, int(records * CLIENTS[client][2]) // 10_000 * 10_000)
                 job = Job(bootstrap or own, f"bench-{size}-{round_number}", count, size, compression)
-                measured[client].append(measure(client, job))
-    return [Row(client, *map(statistics.median, zip(*found, strict=True))) for client, found in measured.items()]
-
-
-def table(rows: list[Row]) -> str:
-    """The rows as text, with the ratios that are aimed at."""
-    title = "Producing: acks=all, one partition, batches of 128 KiB, linger 5 ms; medians, clients taking turns"
-    lines = [title, f"{'client':28} {'records/s':>12} {'CPU s/M':>9} {'peak MiB':>9}"]
-    lines += [
-        f"{row.client:28} {row.records_per_second:12,.0f} {row.cpu_seconds_per_million:9.3f} {row.peak_mib:9.0f}"
-        for row in rows
-    ]
-    by_name = {row.client: row for row in rows}
-    for (ours, theirs), target in TARGETS.items():
-        if ours in by_name and theirs in by_name:
-            ratio = by_name[ours].records_per_second / by_name[theirs].records_per_second
-            lines.append(f"{ours} / {theirs}: {ratio:.1f} (target for 100 bytes: {target})")
-    return "\n".join(lines)
+                measured[client].append(measure("benchmarks.produce", client, job))
+    return medians(measured)
 
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    print(table(rows))
+    print_table(
+        "Producing: acks=all, one partition, batches of 128 KiB, linger 5 ms; medians, clients taking turns",
+        rows,
+        TARGETS,
+    )
 
 
 def main() -> None:
@@ -314,10 +242,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        client, job = args.one
-        function, how, _ = CLIENTS[client]
-        print(json.dumps(function(Job(**json.loads(job)), how)), flush=True)
-        os._exit(0)  # some clients take their time to end
+        answer_one(CLIENTS, *args.one)
     rows = run(
         records=args.records,
         rounds=args.rounds,

@@ -6,11 +6,11 @@ partition, led by this one broker.
 
 from __future__ import annotations
 
-import sys
 import uuid
 
 import trio
 
+from benchmarks.stand_in import HOST, run
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from triokafka.protocol.api.metadata import (
@@ -28,10 +28,9 @@ from triokafka.protocol.api.produce import (
 )
 from triokafka.protocol.frames import decode_request, encode_response
 from triokafka.records import iter_batches
-from triokafka.world import RealWorld, Stream
+from triokafka.world import Stream
 
 _VERSIONS = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 4)}
-_HOST = "127.0.0.1"
 
 
 class Sink:
@@ -79,7 +78,7 @@ class Sink:
                 partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1]
             )
             return MetadataResponse(
-                brokers=[MetadataResponseBroker(node_id=1, host=_HOST, port=self.port)],
+                brokers=[MetadataResponseBroker(node_id=1, host=HOST, port=self.port)],
                 cluster_id="sink",
                 controller_id=1,
                 topics=[
@@ -103,31 +102,5 @@ class Sink:
         return ProduceResponse(responses=topics)
 
 
-async def main() -> None:
-    """Serve until standard input is closed."""
-    sink = Sink()
-    listener = await RealWorld().listen(_HOST, 0)
-    sink.port = listener.address[1]
-    print(f"ready {_HOST}:{sink.port}", flush=True)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_end_with_parent, nursery.cancel_scope)
-        while True:
-            nursery.start_soon(_serve, sink, await listener.accept())
-
-
-async def _serve(sink: Sink, stream: Stream) -> None:
-    try:
-        await sink.serve(stream)
-    except OSError:
-        pass
-    finally:
-        stream.close()
-
-
-async def _end_with_parent(scope: trio.CancelScope) -> None:
-    await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
-    scope.cancel()
-
-
 if __name__ == "__main__":
-    trio.run(main)
+    trio.run(run, Sink())

@@ -13,6 +13,7 @@ import uuid
 import trio
 
 from benchmarks.produce import values
+from benchmarks.stand_in import HOST, run
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,11 +33,10 @@ from triokafka.protocol.api.metadata import (
 from triokafka.protocol.frames import decode_request, encode_response
 from triokafka.protocol.message import Response
 from triokafka.records import encode_batch, patch_batch
-from triokafka.world import RealWorld, Stream
+from triokafka.world import Stream
 
 _VERSIONS = {0: (3, 7), 1: (4, 12), 2: (1, 7), 3: (0, 8), 8: (2, 5), 9: (1, 5), 10: (0, 2), 18: (0, 3)}
 """Produce and the group requests are not answered; librdkafka takes a broker without them for one of long ago."""
-_HOST = "127.0.0.1"
 _BATCH_BYTES = 56_000
 _DISTINCT_BATCHES = 16
 
@@ -134,7 +134,7 @@ class Source:
                 partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1]
             )
             return MetadataResponse(
-                brokers=[MetadataResponseBroker(node_id=1, host=_HOST, port=self.port)],
+                brokers=[MetadataResponseBroker(node_id=1, host=HOST, port=self.port)],
                 cluster_id="source",
                 controller_id=1,
                 topics=[
@@ -168,32 +168,5 @@ class Source:
         return FetchResponse(responses=topics)
 
 
-async def main() -> None:
-    """Serve until standard input is closed."""
-    size, compression, records = sys.argv[1:4]
-    source = Source(Log(int(size), compression, int(records)))
-    listener = await RealWorld().listen(_HOST, 0)
-    source.port = listener.address[1]
-    print(f"ready {_HOST}:{source.port}", flush=True)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_end_with_parent, nursery.cancel_scope)
-        while True:
-            nursery.start_soon(_serve, source, await listener.accept())
-
-
-async def _serve(source: Source, stream: Stream) -> None:
-    try:
-        await source.serve(stream)
-    except OSError:
-        pass
-    finally:
-        stream.close()
-
-
-async def _end_with_parent(scope: trio.CancelScope) -> None:
-    await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
-    scope.cancel()
-
-
 if __name__ == "__main__":
-    trio.run(main)
+    trio.run(run, Source(Log(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))))

@@ -1,0 +1,107 @@
+"""What the benchmarks of whole clients share: one process for each measurement, a broker process, and the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+
+class Measurement(NamedTuple):
+    """One client in one round."""
+
+    records_per_second: float
+    cpu_seconds_per_million: float
+    peak_mib: float
+
+
+class Row(NamedTuple):
+    """The medians of one client."""
+
+    client: str
+    records_per_second: float
+    cpu_seconds_per_million: float
+    peak_mib: float
+
+
+class Job(NamedTuple):
+    """What one measuring process is to do."""
+
+    bootstrap: str
+    topic: str
+    records: int
+    size: int
+    compression: str
+
+
+class Meter:
+    """Takes the time between `start`, after a first record warmed everything up, and `stop`."""
+
+    def start(self) -> None:
+        """The first record is acknowledged."""
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def stop(self, records: int) -> Measurement:
+        """The last record is acknowledged."""
+        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return Measurement(records / wall, cpu / records * 1e6, peak)
+
+
+Client = tuple[Callable[[Job, str], Measurement], str, float]
+"""A function that measures, what it is to do, and how many records it gets, as a part of ``--records``."""
+
+
+@contextmanager
+def broker_process(module: str, *arguments: str) -> Iterator[str]:
+    """A broker of ``benchmarks`` in a process of its own; gives its address."""
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("ready "), line
+        yield line.split()[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def measure(module: str, client: str, job: Job) -> Measurement:
+    """One measurement of a benchmark module, in a process of its own."""
+    command = [sys.executable, "-m", module, "--one", client, json.dumps(job._asdict())]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600)
+    return Measurement(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def answer_one(clients: Mapping[str, Client], client: str, job: str) -> None:
+    """The other end of `measure`: do it, print the result, and end this process."""
+    function, how, _ = clients[client]
+    print(json.dumps(function(Job(**json.loads(job)), how)), flush=True)
+    os._exit(0)  # some clients take their time to end
+
+
+def medians(measured: Mapping[str, list[Measurement]]) -> list[Row]:
+    """A row for each client: the median of each figure over the rounds."""
+    return [Row(client, *map(statistics.median, zip(*found, strict=True))) for client, found in measured.items()]
+
+
+def print_table(title: str, rows: list[Row], targets: Mapping[tuple[str, str], float]) -> None:
+    """Print the rows, and the ratios that are aimed at: by records a second, and by processor time."""
+    print(title)
+    print(f"{'client':28} {'records/s':>12} {'CPU s/M':>9} {'peak MiB':>9}")
+    for row in rows:
+        print(f"{row.client:28} {row.records_per_second:12,.0f} {row.cpu_seconds_per_million:9.3f} {row.peak_mib:9.0f}")
+    by_name = {row.client: row for row in rows}
+    for (ours, theirs), target in targets.items():
+        if ours in by_name and theirs in by_name:
+            speed = by_name[ours].records_per_second / by_name[theirs].records_per_second
+            cost = by_name[theirs].cpu_seconds_per_million / by_name[ours].cpu_seconds_per_million
+            print(f"{ours} / {theirs}: {speed:.1f}, processor time {cost:.1f} (target for 100 bytes: {target})")
