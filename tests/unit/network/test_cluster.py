@@ -368,3 +368,15 @@ async def test_callers_take_turns_when_too_many_requests_are_in_flight() -> None
                 nursery.start_soon(ask)
         assert len(cluster.brokers[1].seen(MetadataRequest)) == 21
         assert most <= 2
+
+
+@pytest.mark.timeout(30)  # without its checkpoint the wait would never give the loop back
+@simulated
+async def test_a_request_right_after_the_connection_ended_lets_the_others_run() -> None:
+    """The connection has ended, and its channel has had no turn to notice: that must not be waited for in a loop."""
+    async with client_of() as (_cluster, client):
+        await client.send_to_least_loaded(ASK)
+        connection = client._directory.channel(-1, "").connection
+        assert connection is not None
+        connection.close(KafkaConnectionError("cut"))
+        assert isinstance(await client.send(-1, ASK), MetadataResponse)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,3 +81,22 @@ def test_every_source_of_the_table_and_its_twin_exist() -> None:
     root = Path(triokafka.__file__).parent.parent
     for name in [*kernels.TWINS, *kernels.TWINS.values()]:
         assert root.joinpath(*name.split(".")).with_suffix(".py").is_file()
+
+
+def test_an_extension_older_than_its_source_is_not_used(tmp_path: Path) -> None:
+    """After a pull and before the next build, a checkout runs plain and says so once."""
+    root = Path(triokafka.__file__).parent.parent
+    shutil.copytree(root / "triokafka", tmp_path / "triokafka", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "pyproject.toml").touch()
+    code = "from triokafka import kernels, records; print(kernels.implementation())"
+    expected = "compiled" if len(COMPILED) == len(kernels.TWINS) else "plain"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "TRIOKAFKA_PURE": "0"}
+    command = [sys.executable, "-c", code]
+    before = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert (before.stdout.strip(), before.stderr) == (expected, "")
+    source = tmp_path / "triokafka" / "records" / "_kernel.py"
+    newer = max(path.stat().st_mtime for path in source.parent.iterdir()) + 10
+    os.utime(source, (newer, newer))
+    after = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert after.stdout.strip() == "plain"
+    assert after.stderr.count("triokafka.records._kernel: the source is newer") == (expected == "compiled")

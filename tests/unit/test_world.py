@@ -1,0 +1,119 @@
+"""The operating system behind the door: sockets on loopback, files, locks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from triokafka.world import OsStorage, RealWorld, Stream
+
+
+async def pair(world: RealWorld) -> tuple[Stream, Stream]:
+    listener = await world.listen("127.0.0.1", 0)
+    client = await world.connect(*listener.address)
+    server = await listener.accept()
+    listener.close()
+    return client, server
+
+
+async def test_all_buffers_arrive_in_order_through_a_full_socket() -> None:
+    client, server = await pair(RealWorld())
+    parts = [os.urandom(size) for size in (0, 1, 3_000_000, 7, 2_000_000)]
+    received = bytearray()
+
+    async def receive() -> None:
+        buffer = memoryview(bytearray(100_000))
+        while got := await server.receive_into(buffer):
+            received.extend(buffer[:got])
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await client.send(*parts)
+            client.close()
+    assert bytes(received) == b"".join(parts)
+    server.close()
+
+
+async def test_closing_wakes_whoever_waits_with_closed_resource_error() -> None:
+    client, server = await pair(RealWorld())
+
+    async def wait() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await client.receive_into(memoryview(bytearray(1)))
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            client.close()
+    client.close()
+    with pytest.raises(trio.ClosedResourceError):
+        await client.send(b"x")
+    server.close()
+
+
+async def test_a_listener_outlives_a_peer_that_resets_before_it_is_accepted() -> None:
+    world = RealWorld()
+    listener = await world.listen("127.0.0.1", 0)
+    gone = socket.create_connection(listener.address)
+    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    gone.close()  # with no linger this is a reset
+    client = await world.connect(*listener.address)
+    with trio.fail_after(10):
+        accepted = await listener.accept()
+        while accepted.peer_address != client.local_address:
+            accepted.close()
+            accepted = await listener.accept()
+    accepted.close()
+    client.close()
+    listener.close()
+    with pytest.raises(trio.ClosedResourceError):
+        await listener.accept()
+
+
+async def test_a_port_in_use_is_an_os_error() -> None:
+    world = RealWorld()
+    listener = await world.listen("127.0.0.1", 0)
+    with pytest.raises(OSError) as refused:
+        await world.listen(*listener.address)
+    assert refused.value.errno == errno.EADDRINUSE
+    listener.close()
+
+
+def test_a_view_of_a_file_that_was_shortened_from_outside_is_an_error(tmp_path: Path) -> None:
+    storage = OsStorage()
+    file = storage.open(str(tmp_path / "log"), create=True)
+    assert file.write_at(0, b"abc", b"defgh") == 8
+    view = file.view(2, 4)
+    os.truncate(tmp_path / "log", 4)
+    assert bytes(view) == b"cdef"
+    with pytest.raises(OSError, match="ends at byte 4"):
+        file.view(2, 4)
+    file.close()
+    file.close()
+
+
+def test_a_lock_excludes_another_broker_of_the_same_process_until_it_is_released(tmp_path: Path) -> None:
+    storage = OsStorage()
+    release = storage.lock(str(tmp_path / ".lock"))
+    with pytest.raises(BlockingIOError):
+        storage.lock(str(tmp_path / ".lock"))
+    release()
+    storage.lock(str(tmp_path / ".lock"))()
+
+
+def test_replacing_a_file_leaves_the_new_content_and_no_remains(tmp_path: Path) -> None:
+    storage = OsStorage()
+    path = str(tmp_path / "checkpoint")
+    storage.replace_file(path, b"a longer first content")
+    storage.replace_file(path, b"second")
+    assert storage.read_file(path) == b"second"
+    assert storage.list_dir(str(tmp_path)) == ["checkpoint"]
