@@ -244,13 +244,18 @@ class _SocketStream(Stream):
     """A non-blocking TCP socket: try first, wait for readiness only when the kernel says so."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._sock = sock
         self._closed = False
-        self._peer: tuple[str, int] = sock.getpeername()[:2]
-        self._local: tuple[str, int] = sock.getsockname()[:2]
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._peer: tuple[str, int] = sock.getpeername()[:2]
+            self._local: tuple[str, int] = sock.getsockname()[:2]
+        except OSError:
+            # The peer is gone already; the descriptor must not wait for the garbage collector.
+            sock.close()
+            raise
 
     async def send(self, *buffers: Buffer) -> None:
         sock = self._sock

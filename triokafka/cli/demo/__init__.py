@@ -32,7 +32,7 @@ def command(output: str, data_dir: str | None, drop_one: bool) -> int:
     console = Console()
     picture = os.path.join(output, "demo.png")
     with tempfile.TemporaryDirectory(prefix="triokafka-demo-") as temporary:
-        demo = Demo(output, drop_one=drop_one, console=console)
+        demo = Demo(drop_one=drop_one, console=console)
         findings = trio.run(demo.run, data_dir or os.path.join(temporary, "data"))
     save_picture(findings, picture)
     return show(findings, console, picture)

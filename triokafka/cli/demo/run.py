@@ -58,9 +58,8 @@ async def broker_process(data_directory: str) -> AsyncIterator[str]:
 class Demo:
     """One run. ``drop_one`` loses the record of one flight on purpose, to show that the comparisons find it."""
 
-    def __init__(self, output: str, *, drop_one: bool, console: Console) -> None:
+    def __init__(self, *, drop_one: bool, console: Console) -> None:
         self.findings = Findings()
-        self._output = output
         self._drop_one = drop_one
         self._console = console
         self._flights: list[Flight] = []
