@@ -49,8 +49,11 @@ class OffsetAndTimestamp(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where a produced record landed.
 
-    ``offset`` is -1 with ``acks=0``; ``timestamp`` is milliseconds since the epoch: the record's own, or the broker's
-    when the topic stamps on append.
+    ``offset`` is -1 with ``acks=0``, and when the broker had the batch already and forgot where; ``timestamp`` is
+    milliseconds since the epoch: the record's own, or the broker's when the topic stamps on append. Serialized sizes
+    are bytes, -1 for null. ``attempts`` counts the requests that carried the record, so that 1 means no retry;
+    ``latency_ms`` is from the beginning of the record's batch to its acknowledgement, linger included. Both are of
+    the batch; a record that an interceptor dropped has 0 and -1.
     """
 
     topic: str
@@ -59,6 +62,8 @@ class RecordMetadata(NamedTuple):
     timestamp: int
     serialized_key_size: int = -1
     serialized_value_size: int = -1
+    attempts: int = 0
+    latency_ms: float = -1.0
 
     @property
     def topic_partition(self) -> TopicPartition:
