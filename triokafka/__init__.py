@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from triokafka.client.producer.stream import PartitionStream
     from triokafka.client.reader import RangeReader, read_topic
     from triokafka.errors import KafkaError
+    from triokafka.hooks import Hooks
     from triokafka.records import ConsumerRecord
     from triokafka.structs import Node, OffsetAndMetadata, OffsetAndTimestamp, RecordMetadata, TopicPartition
     from triokafka.world import RealWorld, World
@@ -35,6 +36,7 @@ _HOMES: Final[dict[str, str]] = {
     "ConsumerRecord": "triokafka.records",
     "Deliveries": "triokafka.client.deliveries",
     "Delivery": "triokafka.client.deliveries",
+    "Hooks": "triokafka.hooks",
     "KafkaError": "triokafka.errors",
     "NewTopic": "triokafka.client.admin",
     "Node": "triokafka.structs",
@@ -65,6 +67,7 @@ __all__ = [
     "ConsumerRecord",
     "Deliveries",
     "Delivery",
+    "Hooks",
     "KafkaError",
     "NewTopic",
     "Node",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Self
 
 from triokafka.errors import ConfigurationError
+from triokafka.hooks import HookChain, Hooks
 from triokafka.network.config import NetworkConfig
 
 Check = Callable[[str, Any], Any]
@@ -119,6 +120,15 @@ def items() -> Check:
     return check
 
 
+def hook_objects(name: str, value: Any) -> tuple[Hooks, ...]:
+    """One `Hooks` object or a list of them, as a tuple."""
+    given = value if isinstance(value, (list, tuple)) else (value,)
+    for one in given:
+        if not isinstance(one, Hooks):
+            raise _refuse(name, one, "an object of a class derived from triokafka.Hooks, or a list of them")
+    return tuple(given)
+
+
 def _acks(name: str, value: Any) -> int:
     known = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
     if isinstance(value, (bool, float)) or value not in known:
@@ -210,6 +220,9 @@ class ClientOptions:
         256 << 20, integer(1024), "Largest response that is accepted; a larger one ends the connection."
     )
     close_timeout_ms: float = option(30_000, number(0), "Longest time that leaving the async with block may take.")
+    hooks: tuple[Hooks, ...] = option(
+        (), hook_objects, "A Hooks object, or several: told of connections, requests, batches and failures."
+    )
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
@@ -231,7 +244,8 @@ class ClientOptions:
         """The network client's share of these options."""
         names = {f.name for f in fields(NetworkConfig)}
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name in names}
-        return NetworkConfig(**{**values, "client_id": self.client_id or client_id, **more})
+        hooks = HookChain(self.hooks)
+        return NetworkConfig(**{**values, "client_id": self.client_id or client_id, "hooks": hooks, **more})
 
 
 def _unknown(kind: str, name: str, known: list[str]) -> str:

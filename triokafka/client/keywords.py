@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from triokafka.client.consumer.listener import ConsumerInterceptor
     from triokafka.client.producer.interceptors import ProducerInterceptor
     from triokafka.client.producer.partitioner import Partitioner
+    from triokafka.hooks import Hooks
 
 
 class ClientKeywords(TypedDict, total=False):
@@ -32,6 +33,7 @@ class ClientKeywords(TypedDict, total=False):
     metadata_recovery_rebootstrap_trigger_ms: float
     receive_message_max_bytes: int
     close_timeout_ms: float
+    hooks: Hooks | Sequence[Hooks]
 
 
 class ProducerKeywords(ClientKeywords, total=False):

@@ -62,6 +62,7 @@ class NetworkClient:
             raise ConfigurationError("bootstrap_servers is empty: name at least one broker as 'host:port'")
         self.config = config
         self.world = world
+        self.hooks = config.hooks
         self._updater = MetadataUpdater(
             config,
             world,

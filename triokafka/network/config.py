@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from triokafka.hooks import NO_HOOKS, HookChain
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
@@ -33,3 +35,4 @@ class NetworkConfig:
     metadata_recovery_strategy: str = "rebootstrap"
     metadata_recovery_rebootstrap_trigger_ms: float = 300_000
     allow_auto_create_topics: bool = True
+    hooks: HookChain = NO_HOOKS
