@@ -1043,6 +1043,10 @@ class MaxPollIntervalExceededError(KafkaError):
     """No records were asked for within ``max_poll_interval_ms``: the member left its group; the next call rejoins."""
 
 
+class SerializationError(KafkaError, TypeError):
+    """A key or value is nothing that can be sent: its serializer failed on it, or there is none and it is not bytes."""
+
+
 class RecordDeserializationError(KafkaError):
     """A deserializer failed on a record; the position stays at it. Seek past it, or mend the deserializer."""
 

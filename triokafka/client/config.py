@@ -9,167 +9,29 @@ object is made, with the nearest known name or the values that are possible.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Self
 
+from triokafka.client.checks import (
+    DEFAULT_PORT,
+    MAX_INT32,
+    acks,
+    anything,
+    bootstrap_addresses,
+    choice,
+    flag,
+    function,
+    hook_objects,
+    integer,
+    items,
+    number,
+    option,
+    text,
+)
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
 from triokafka.network.config import NetworkConfig
-
-Check = Callable[[str, Any], Any]
-"""Takes the option's name and the given value; returns the value to use, or raises `ConfigurationError`."""
-
-DEFAULT_PORT: Final = 9092
-_MAX_INT32: Final = 2**31 - 1
-
-
-def option(default: Any, check: Check, doc: str) -> Any:
-    """Declare one option of a table: its default, what may be given, and what it means."""
-    return field(default=default, metadata={"check": check, "doc": doc})
-
-
-def _refuse(name: str, value: object, expected: str) -> ConfigurationError:
-    return ConfigurationError(f"{name}={value!r} cannot be used: expected {expected}")
-
-
-def number(at_least: float = 0, at_most: float = float("inf")) -> Check:
-    """A number within bounds: milliseconds, mostly."""
-    expected = f"a number from {at_least}" + (f" to {at_most}" if at_most != float("inf") else "")
-
-    def check(name: str, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not at_least <= value <= at_most:
-            raise _refuse(name, value, expected)
-        return value
-
-    return check
-
-
-def integer(at_least: int = 0, at_most: int = _MAX_INT32) -> Check:
-    """A whole number within bounds: bytes, counts."""
-
-    def check(name: str, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value <= at_most:
-            raise _refuse(name, value, f"a whole number from {at_least} to {at_most}")
-        return value
-
-    return check
-
-
-def flag() -> Check:
-    """True or False."""
-
-    def check(name: str, value: Any) -> Any:
-        if not isinstance(value, bool):
-            raise _refuse(name, value, "True or False")
-        return value
-
-    return check
-
-
-def text(*, optional: bool = False) -> Check:
-    """A string."""
-
-    def check(name: str, value: Any) -> Any:
-        if value is None and optional:
-            return None
-        if not isinstance(value, str):
-            raise _refuse(name, value, "a string" + (" or None" if optional else ""))
-        return value
-
-    return check
-
-
-def choice(*allowed: Any) -> Check:
-    """One of a few values; for strings the nearest is named."""
-
-    def check(name: str, value: Any) -> Any:
-        if value in allowed and not isinstance(value, bool):
-            return value
-        expected = "one of " + ", ".join(repr(one) for one in allowed)
-        near = difflib.get_close_matches(str(value), [one for one in allowed if isinstance(one, str)], n=1)
-        raise _refuse(name, value, expected + (f" (did you mean {near[0]!r}?)" if near else ""))
-
-    return check
-
-
-def function() -> Check:
-    """A callable, or None."""
-
-    def check(name: str, value: Any) -> Any:
-        if value is not None and not callable(value):
-            raise _refuse(name, value, "a function or None")
-        return value
-
-    return check
-
-
-def anything() -> Check:
-    """Whatever the user gives; checked where it is used."""
-    return lambda name, value: value
-
-
-def items() -> Check:
-    """A list or tuple of anything, kept as a tuple."""
-
-    def check(name: str, value: Any) -> Any:
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            raise _refuse(name, value, "a list")
-        return tuple(value)
-
-    return check
-
-
-def hook_objects(name: str, value: Any) -> tuple[Hooks, ...]:
-    """One `Hooks` object or a list of them, as a tuple."""
-    given = value if isinstance(value, (list, tuple)) else (value,)
-    for one in given:
-        if not isinstance(one, Hooks):
-            raise _refuse(name, one, "an object of a class derived from triokafka.Hooks, or a list of them")
-    return tuple(given)
-
-
-def _acks(name: str, value: Any) -> int:
-    known = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
-    if isinstance(value, (bool, float)) or value not in known:
-        raise _refuse(name, value, "0, 1 or 'all'")
-    return known[value]
-
-
-def bootstrap_addresses(name: str, value: Any) -> tuple[tuple[str, int], ...]:
-    """``"host:port,host:port"`` or a list of such texts or of pairs, as host and port pairs; the port may be left
-    out."""
-    given = value.split(",") if isinstance(value, str) else value
-    if not isinstance(given, Sequence) or not given:
-        raise _refuse(name, value, "'host:port', several with commas, or a list of them")
-    found: list[tuple[str, int]] = []
-    for one in given:
-        if isinstance(one, tuple) and len(one) == 2:
-            host, port = str(one[0]), one[1]
-        elif isinstance(one, str) and one.strip():
-            host, port = _split_address(name, one.strip())
-        else:
-            raise _refuse(name, one, "'host:port'")
-        if not host or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-            raise _refuse(name, one, "'host:port' with a port from 1 to 65535")
-        if (host, port) not in found:
-            found.append((host, port))
-    return tuple(found)
-
-
-def _split_address(name: str, address: str) -> tuple[str, int]:
-    if "://" in address:
-        raise _refuse(name, address, "'host:port' without a scheme")
-    if address.startswith("["):
-        host, _, rest = address[1:].partition("]")
-        port = rest.removeprefix(":")
-    elif address.count(":") > 1:
-        host, port = address, ""  # a bare IPv6 address
-    else:
-        host, _, port = address.partition(":")
-    if port and not port.isdigit():
-        raise _refuse(name, address, "'host:port' with a number as port")
-    return host, int(port) if port else DEFAULT_PORT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +130,7 @@ class ProducerOptions(ClientOptions):
         None, function(), "Turns a value into bytes. None: values are bytes already."
     )
     acks: int = option(
-        -1, _acks, "Who must have a record before it counts: 0 nobody, 1 the leader, 'all' the in-sync replicas."
+        -1, acks, "Who must have a record before it counts: 0 nobody, 1 the leader, 'all' the in-sync replicas."
     )
     enable_idempotence: bool | None = option(
         None,
@@ -291,7 +153,7 @@ class ProducerOptions(ClientOptions):
     max_in_flight_requests_per_connection: int = option(
         5, integer(1), "Requests to one broker that may be unanswered at a time."
     )
-    retries: int = option(_MAX_INT32, integer(0), "How often a batch is sent again; delivery_timeout_ms bounds it too.")
+    retries: int = option(MAX_INT32, integer(0), "How often a batch is sent again; delivery_timeout_ms bounds it too.")
     delivery_timeout_ms: float = option(
         120_000, number(0), "A record is acknowledged or has failed this long after send returned (KIP-91)."
     )

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import triokafka
-from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions, bootstrap_addresses
+from triokafka.client.checks import bootstrap_addresses
+from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
 from triokafka.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
 from triokafka.errors import ConfigurationError
 

@@ -1,0 +1,294 @@
+"""Objects to bytes and back: what a producer's keys and values pass through, and a consumer's.
+
+Null never comes here: a key or value that is None is sent as null, and null is handed out as None. The built-in types
+are those of Kafka's Java client, byte for byte: numbers are big-endian, text is UTF-8 unless told otherwise, a UUID is
+its text. A plain function is as good as a serializer where the topic does not matter.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from triokafka.errors import ConfigurationError, SerializationError
+from triokafka.structs import Buffer
+
+T = TypeVar("T")
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Serializer(ABC, Generic[T]):
+    """Turns keys or values into bytes (options ``key_serializer`` and ``value_serializer`` of a producer).
+
+    One given as a class is made without arguments and configured; an object is used as it is. One object may serve
+    keys and values, and several producers.
+    """
+
+    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
+        """Told once, before anything else, what the producer was told; ``plugin_options`` included."""
+
+    @abstractmethod
+    def serialize(self, topic: str, value: T, headers: Headers | None = None) -> Buffer | None:
+        """The bytes of a key or value that is not None; None sends null.
+
+        It must not block. ``headers`` are those of the record, as a list that may be added to. What it raises, ``send``
+        raises as the cause of a `SerializationError`.
+        """
+
+    def close(self) -> None:
+        """Called when the producer's block is left."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Deserializer(ABC, Generic[T]):
+    """Turns bytes into keys or values (options ``key_deserializer`` and ``value_deserializer`` of a consumer).
+
+    The mirror of `Serializer`, made, configured and closed alike.
+    """
+
+    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
+        """Told once, before anything else, what the consumer was told; ``plugin_options`` included."""
+
+    @abstractmethod
+    def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> T:
+        """The key or value of a record; never called for null. It must not block.
+
+        What it raises, the consumer's call raises as the cause of a `RecordDeserializationError`.
+        """
+
+    def close(self) -> None:
+        """Called when the consumer's block is left."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def _mismatch(serializer: object, expected: str, value: object) -> SerializationError:
+    return SerializationError(f"{serializer!r} takes {expected}, not a {type(value).__name__}")
+
+
+# ---------------------------------------------------------------- text and bytes
+
+
+class _Encoded:
+    """The encoding of text: given, or read from ``key_serializer_encoding`` and its like at configure time."""
+
+    _ROLE: ClassVar[str]
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self._use(encoding)
+
+    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
+        """Take ``key_serializer_encoding`` (or value_, or deserializer_) or else ``serializer_encoding``."""
+        specific = f"{'key' if is_key else 'value'}_{self._ROLE}_encoding"
+        encoding = config.get(specific, config.get(f"{self._ROLE}_encoding"))
+        if encoding is not None:
+            self._use(encoding)
+
+    def _use(self, encoding: str) -> None:
+        try:
+            "".encode(encoding)
+        except (LookupError, TypeError):
+            raise ConfigurationError(f"{encoding!r} is not an encoding of text; 'utf-8' is usual") from None
+        self.encoding = encoding
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.encoding!r})"
+
+
+class StringSerializer(_Encoded, Serializer[str]):
+    """Text in an encoding, UTF-8 unless said otherwise."""
+
+    _ROLE = "serializer"
+
+    def serialize(self, topic: str, value: str, headers: Headers | None = None) -> bytes:
+        """The encoded text."""
+        if not isinstance(value, str):
+            raise _mismatch(self, "a str", value)
+        return value.encode(self.encoding)
+
+
+class StringDeserializer(_Encoded, Deserializer[str]):
+    """Text in an encoding, UTF-8 unless said otherwise."""
+
+    _ROLE = "deserializer"
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> str:
+        """The decoded text. Bytes that are none in this encoding are an error."""
+        return str(data, self.encoding)
+
+
+class BytesSerializer(Serializer[Buffer]):
+    """Bytes as they are: ``bytes``, ``bytearray`` or ``memoryview``."""
+
+    def serialize(self, topic: str, value: Buffer, headers: Headers | None = None) -> Buffer:
+        """The same bytes."""
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise _mismatch(self, "bytes, a bytearray or a memoryview", value)
+        return value
+
+
+class BytesDeserializer(Deserializer[bytes]):
+    """Bytes as they came."""
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> bytes:
+        """The same bytes."""
+        return bytes(data)
+
+
+# ---------------------------------------------------------------- numbers
+
+
+class _PackedSerializer(Serializer[T]):
+    """A value of fixed size, big-endian."""
+
+    FORMAT: ClassVar[struct.Struct]
+    EXPECTED: ClassVar[str]
+    TYPES: ClassVar[tuple[type, ...]]
+
+    def serialize(self, topic: str, value: T, headers: Headers | None = None) -> bytes:
+        """Its bytes. Another type, or a number out of range, is an error."""
+        if not isinstance(value, self.TYPES) or (isinstance(value, bool) and bool not in self.TYPES):
+            raise _mismatch(self, self.EXPECTED, value)
+        try:
+            return self.FORMAT.pack(value)
+        except (struct.error, OverflowError):
+            raise SerializationError(f"{self!r} takes {self.EXPECTED}; {value!r} is out of its range") from None
+
+
+class _PackedDeserializer(Deserializer[T]):
+    """A value of fixed size, big-endian."""
+
+    FORMAT: ClassVar[struct.Struct]
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> T:
+        """The value. Bytes of another length are an error."""
+        if len(data) != self.FORMAT.size:
+            raise SerializationError(f"{self!r} takes {self.FORMAT.size} bytes, not {len(data)}")
+        value: T = self.FORMAT.unpack(data)[0]
+        return value
+
+
+class ShortSerializer(_PackedSerializer[int]):
+    """Whole numbers of 16 bits."""
+
+    FORMAT, EXPECTED, TYPES = struct.Struct(">h"), "an int of 16 bits", (int,)
+
+
+class ShortDeserializer(_PackedDeserializer[int]):
+    """Whole numbers of 16 bits."""
+
+    FORMAT = struct.Struct(">h")
+
+
+class IntegerSerializer(_PackedSerializer[int]):
+    """Whole numbers of 32 bits."""
+
+    FORMAT, EXPECTED, TYPES = struct.Struct(">i"), "an int of 32 bits", (int,)
+
+
+class IntegerDeserializer(_PackedDeserializer[int]):
+    """Whole numbers of 32 bits."""
+
+    FORMAT = struct.Struct(">i")
+
+
+class LongSerializer(_PackedSerializer[int]):
+    """Whole numbers of 64 bits."""
+
+    FORMAT, EXPECTED, TYPES = struct.Struct(">q"), "an int of 64 bits", (int,)
+
+
+class LongDeserializer(_PackedDeserializer[int]):
+    """Whole numbers of 64 bits."""
+
+    FORMAT = struct.Struct(">q")
+
+
+class FloatSerializer(_PackedSerializer[float]):
+    """Floating-point numbers of 32 bits: the nearest to the one given."""
+
+    FORMAT, EXPECTED, TYPES = struct.Struct(">f"), "a float of 32 bits", (float, int)
+
+
+class FloatDeserializer(_PackedDeserializer[float]):
+    """Floating-point numbers of 32 bits."""
+
+    FORMAT = struct.Struct(">f")
+
+
+class DoubleSerializer(_PackedSerializer[float]):
+    """Floating-point numbers of 64 bits, which are Python's own."""
+
+    FORMAT, EXPECTED, TYPES = struct.Struct(">d"), "a float of 64 bits", (float, int)
+
+
+class DoubleDeserializer(_PackedDeserializer[float]):
+    """Floating-point numbers of 64 bits, which are Python's own."""
+
+    FORMAT = struct.Struct(">d")
+
+
+class BooleanSerializer(_PackedSerializer[bool]):
+    """True and False, as a byte 1 or 0."""
+
+    FORMAT, EXPECTED, TYPES = struct.Struct(">?"), "True or False", (bool,)
+
+
+class BooleanDeserializer(_PackedDeserializer[bool]):
+    """True and False. A byte that is neither 1 nor 0 is an error."""
+
+    FORMAT = struct.Struct(">?")
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> bool:
+        """True or False."""
+        if len(data) == 1 and data[0] > 1:
+            raise SerializationError(f"{self!r} takes a byte 0 or 1, not {data[0]}")
+        return super().deserialize(topic, data)
+
+
+# ---------------------------------------------------------------- composed
+
+
+class UUIDSerializer(Serializer[uuid.UUID]):
+    """UUIDs as their text of 36 characters, which is how Java's client writes them."""
+
+    def serialize(self, topic: str, value: uuid.UUID, headers: Headers | None = None) -> bytes:
+        """The text's bytes."""
+        if not isinstance(value, uuid.UUID):
+            raise _mismatch(self, "a uuid.UUID", value)
+        return str(value).encode()
+
+
+class UUIDDeserializer(Deserializer[uuid.UUID]):
+    """UUIDs from their text."""
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> uuid.UUID:
+        """The UUID."""
+        return uuid.UUID(str(data, "ascii"))
+
+
+class JsonSerializer(Serializer[Any]):
+    """JSON without needless spaces, in UTF-8. Numbers that JSON does not have (NaN, infinity) are refused.
+
+    None does not come here: it is sent as null, a tombstone, not as the JSON text ``null``.
+    """
+
+    def serialize(self, topic: str, value: Any, headers: Headers | None = None) -> bytes:
+        """The text's bytes."""
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+class JsonDeserializer(Deserializer[Any]):
+    """JSON in UTF-8."""
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> Any:
+        """What the text says."""
+        return json.loads(bytes(data))
