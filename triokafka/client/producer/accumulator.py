@@ -6,14 +6,14 @@ bytes a batch holds until it is settled and off the wire.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
-from triokafka.client.producer.sequences import PartitionSequences, ProducerIdentity
+from triokafka.client.producer.partition_queue import PartitionQueue, QueueRegister
+from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.errors import KafkaTimeoutError
 from triokafka.network.backoff import Backoff
 from triokafka.network.metadata import Cluster
@@ -23,7 +23,6 @@ from triokafka.structs import Buffer, TopicPartition
 _NEVER: Final = float("inf")
 _BATCH_HEADER: Final = 61
 _RECORD_OVERHEAD: Final = 26  # the most that lengths, deltas and attributes of a record without headers take
-_RATIO_STEPS: Final = (1.0, 0.75, 0.5, 0.35, 0.25)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,69 +53,12 @@ class AccumulatorSettings:
         return size
 
 
-class PartitionQueue:
-    """The batches of one partition that are to be sent, the oldest first; the last may still be open.
-
-    ``on_wire`` counts batches in unanswered requests; ``filled`` the bytes of all batches that were closed.
-    """
-
-    __slots__ = ("_next_number", "batches", "filled", "on_wire", "open", "sequences", "topic_partition")
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition = topic_partition
-        self.batches: deque[ProducerBatch] = deque()
-        self.open: ProducerBatch | None = None
-        self.on_wire = 0
-        self.filled = 0
-        self.sequences = PartitionSequences()
-        self._next_number = 0
-
-    def take_number(self) -> tuple[int, ...]:
-        """The number of the next batch."""
-        self._next_number += 1
-        return (self._next_number,)
-
-    def close_open(self) -> None:
-        """Close the batch that is being filled; later records cannot slip into it (`client/ACC-6`)."""
-        if self.open is not None:
-            self.filled += self.open.size
-            self.open.close()
-            self.open = None
-
-    def put_back(self, batch: ProducerBatch) -> None:
-        """Insert a batch where it was: before all that were made later (`client/ACC-25`)."""
-        position = 0
-        for known in self.batches:
-            if known.number > batch.number:
-                break
-            position += 1
-        self.batches.insert(position, batch)
-
-
 class Ready(NamedTuple):
     """What `Accumulator.ready` found. ``next_check`` is seconds until it may find more, infinity when nothing waits."""
 
     nodes: list[int]
     next_check: float
     leaderless: bool
-
-
-@dataclass(slots=True)
-class _Ratios:
-    """What compression makes of a topic's records, so that batches come out near ``batch_size`` (`client/COMP-4`)."""
-
-    by_topic: dict[str, float] = field(default_factory=dict)
-
-    def expected(self, topic: str) -> float:
-        known = self.by_topic.get(topic, 1.0)
-        # In steps, so that buffers of few sizes are lent.
-        return next((step for step in reversed(_RATIO_STEPS) if step >= known), 1.0)
-
-    def observe(self, topic: str, ratio: float) -> None:
-        self.by_topic[topic] = 0.9 * self.by_topic.get(topic, 1.0) + 0.1 * min(max(ratio, 0.05), 1.0)
-
-    def reset(self, topic: str) -> None:
-        self.by_topic[topic] = 1.0
 
 
 class Accumulator:
@@ -133,28 +75,25 @@ class Accumulator:
         self._on_failed = on_failed
         self.closing = False
         self.flushes = 0
-        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.queues = QueueRegister()
         self._active: dict[TopicPartition, PartitionQueue] = {}
         self._incomplete: dict[ProducerBatch, None] = {}
+        self._unreleased: dict[ProducerBatch, PartitionQueue] = {}
         self._start_at: dict[int, TopicPartition] = {}
-        self._ratios = _Ratios()
         self._troubled: dict[TopicPartition, PartitionQueue] = {}
 
     # ---------------------------------------------------------------- appending
 
     def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, made at first use."""
-        queue = self.queues.get(topic_partition)
-        if queue is None:
-            queue = self.queues[topic_partition] = PartitionQueue(topic_partition)
-        return queue
+        """The queue of a partition. It stays the same as long as anybody holds it, and while it has batches."""
+        return self.queues.get(topic_partition)
 
     def buffer_size_for(self, topic: str, record_size: int) -> int:
         """Bytes to borrow for a new batch that begins with a record of this size: what batches take, or what it
         does."""
         size = self.settings.batch_limit
         if self.settings.compression_type != "none":
-            size = _BATCH_HEADER + int((size - _BATCH_HEADER) / self._ratios.expected(topic))
+            size = _BATCH_HEADER + int((size - _BATCH_HEADER) / self.queues.ratio(topic).expected)
         return max(size, record_size + _BATCH_HEADER)
 
     def open_batch(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
@@ -165,7 +104,7 @@ class Accumulator:
             settings.batch_limit,
             compression=settings.compression_type,
             level=settings.compression_level,
-            expected_ratio=self._ratios.expected(queue.topic_partition.topic),
+            expected_ratio=queue.ratio.expected,
             buffer=buffer,
         )
         batch = ProducerBatch(queue.topic_partition, queue.take_number(), builder, reserved=len(buffer), created_at=now)
@@ -173,7 +112,13 @@ class Accumulator:
         queue.open = batch
         self._active[queue.topic_partition] = queue
         self._incomplete[batch] = None
+        self._unreleased[batch] = queue
         return batch
+
+    def close_open_batches(self) -> None:
+        """Take no more records into any batch there is."""
+        for queue in self._active.values():
+            queue.close_open()
 
     # ---------------------------------------------------------------- what is ready
 
@@ -273,7 +218,7 @@ class Accumulator:
             queue.sequences.assign(head, identity)
         head.build()
         if self.settings.compression_type != "none" and not head.in_retry and head.builder is not None:
-            self._ratios.observe(queue.topic_partition.topic, head.builder.compression_ratio)
+            queue.ratio.observe(head.builder.compression_ratio)
         head.on_wire = True
         head.attempts += 1
         queue.on_wire += 1
@@ -282,14 +227,14 @@ class Accumulator:
 
     def off_wire(self, batch: ProducerBatch) -> PartitionQueue:
         """The request that carried the batch has ended, one way or the other."""
-        queue = self.queues[batch.topic_partition]
+        queue = self._unreleased[batch]
         batch.on_wire = False
         queue.on_wire -= 1
         return queue
 
     def acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """The broker has the batch: settle it and give back its memory."""
-        queue = self.queues[batch.topic_partition]
+        queue = self._unreleased[batch]
         batch.settle(base_offset, log_append_time)
         if self.settings.idempotent:
             queue.sequences.acknowledged(batch)
@@ -305,7 +250,7 @@ class Accumulator:
         record_errors: dict[int, Exception] | None = None,
     ) -> bool:
         """Give the batch up. ``fate_known``: the broker refused it. False when it had been settled before."""
-        queue = self.queues[batch.topic_partition]
+        queue = self._unreleased[batch]
         told = batch.settle(error=error, record_errors=record_errors)
         self._settled(batch)
         if not batch.on_wire:
@@ -320,7 +265,7 @@ class Accumulator:
     def late_answer(self, batch: ProducerBatch, *, written: bool) -> None:
         """The request of a batch that had been given up on the wire has ended: only now may its memory be lent
         again."""
-        queue = self.queues[batch.topic_partition]
+        queue = self._unreleased[batch]
         if self.settings.idempotent:
             if written:
                 queue.sequences.acknowledged(batch)
@@ -331,7 +276,7 @@ class Accumulator:
 
     def retry(self, batch: ProducerBatch, now: float, *, chance: float, at_once: bool = False) -> None:
         """Queue the batch again, at its old place; ``at_once`` without back-off, when the new leader is known."""
-        queue = self.queues[batch.topic_partition]
+        queue = self._unreleased[batch]
         delay = 0.0 if at_once else self.settings.retry_backoff.delay(batch.attempts, chance)
         batch.retry_at = now + delay
         queue.put_back(batch)
@@ -339,23 +284,33 @@ class Accumulator:
 
     def split(self, batch: ProducerBatch, pieces: list[ProducerBatch], starts: list[int], now: float) -> None:
         """Replace a batch that was too large for the broker by smaller ones at its place (KIP-126)."""
-        queue = self.queues[batch.topic_partition]
+        queue = self._unreleased[batch]
         if self.settings.idempotent:
             queue.sequences.replace(batch, pieces)
+        queue.ratio.reset()
         batch.split_into(list(zip(starts, pieces, strict=True)))
-        self._settled(batch)
-        self._ratios.reset(batch.topic_partition.topic)
         for piece in pieces:
             queue.put_back(piece)
-            self._incomplete[piece] = None
+            self._unreleased[piece] = queue
         self._active[batch.topic_partition] = queue
+        # The pieces are as old as the batch was, and expire at its place in the line (`client/ACC-29`).
+        line = list(self._incomplete)
+        place = line.index(batch)
+        line[place : place + 1] = pieces
+        self._incomplete = dict.fromkeys(line)
+        # They share what was lent for the batch, whose buffer is dropped.
+        lent, batch.reserved = batch.reserved, 0
+        for piece in pieces:
+            piece.reserved = lent // len(pieces)
+        pieces[-1].reserved += lent % len(pieces)
         self._release(batch)
 
     def take_expired(self, now: float) -> list[ProducerBatch]:
         """Settle what is older than the delivery timeout, queued or on the wire; in the order of their making."""
         expired: list[ProducerBatch] = []
-        for batch in list(self._incomplete):
-            if now - batch.created_at < self.settings.delivery_timeout:
+        for batch in self._incomplete:
+            # Compared as `next_expiry` does, or rounding could make the sender wait for 0 seconds again and again.
+            if batch.created_at + self.settings.delivery_timeout > now:
                 break
             expired.append(batch)
         for batch in expired:
@@ -383,7 +338,7 @@ class Accumulator:
             self.fail(batch, make_error(batch))
 
     def _unqueue(self, batch: ProducerBatch) -> None:
-        queue = self.queues[batch.topic_partition]
+        queue = self._unreleased[batch]
         batch.close()
         if batch in queue.batches:
             queue.batches.remove(batch)
@@ -396,6 +351,7 @@ class Accumulator:
         self._incomplete.pop(batch, None)
 
     def _release(self, batch: ProducerBatch) -> None:
+        self._unreleased.pop(batch, None)
         buffer, reserved = batch.release()
         if reserved:
             self.pool.release(buffer, reserved)
@@ -423,4 +379,4 @@ class Accumulator:
         return restarts
 
 
-__all__ = ["Accumulator", "AccumulatorSettings", "PartitionQueue", "Ready"]
+__all__ = ["Accumulator", "AccumulatorSettings", "Ready"]

@@ -12,9 +12,10 @@ from typing import Any
 import trio
 
 from triokafka.client.config import ProducerOptions
-from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings, PartitionQueue
+from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.interceptors import ProducerRecord
+from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.partitioner import KeyHash
 from triokafka.client.producer.topic_state import TopicState
 from triokafka.errors import (

@@ -159,8 +159,7 @@ class Producer:
 
     def _forget_topics(self) -> None:
         self._topics.clear()
-        for queue in self._accumulator.queues.values():
-            queue.close_open()
+        self._accumulator.close_open_batches()
 
     def _note_failure(self, batch: ProducerBatch) -> None:
         if len(self._failed_batches) >= _MOST_REMEMBERED_FAILURES:

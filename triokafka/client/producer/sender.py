@@ -306,6 +306,8 @@ class Sender:
     # ---------------------------------------------------------------- idempotence
 
     def _restart_partitions(self) -> None:
+        if self._accumulator.queues.take_lost_numbers() and self.identity.known:
+            self.identity = self.identity.bumped()
         for queue in self._accumulator.take_restarts():
             numbered_by = queue.sequences.identity
             if numbered_by.producer_id == self.identity.producer_id and numbered_by.epoch >= self.identity.epoch:

@@ -65,6 +65,11 @@ class PartitionSequences:
         self.bump_wanted = False
         self.unresolved = False
 
+    @property
+    def used(self) -> bool:
+        """Whether any batch was numbered since the last epoch began."""
+        return self.next != 0 or self.last_acked != -1
+
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether ``batch``, the head of its queue, may go out now.
 

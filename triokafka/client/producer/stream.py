@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from triokafka.client.deliveries import Delivery
-from triokafka.client.producer.accumulator import PartitionQueue
 from triokafka.client.producer.intake import Headers
+from triokafka.client.producer.partition_queue import PartitionQueue
 
 if TYPE_CHECKING:
     from triokafka.client.producer.producer import Producer

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from triokafka.client.producer.accumulator import Accumulator, PartitionQueue
+from triokafka.client.producer.accumulator import Accumulator
+from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.partitioner import Partitioner, choose_sticky
 from triokafka.network.metadata import TopicMetadata
 from triokafka.structs import Buffer, TopicPartition
