@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
@@ -109,6 +109,30 @@ def items() -> Check:
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise _refuse(name, value, "a list")
         return tuple(value)
+
+    return check
+
+
+def mapping() -> Check:
+    """Names and values, kept as a dict of its own; or None."""
+
+    def check(name: str, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise _refuse(name, value, "a mapping of names to values")
+        return dict(value)
+
+    return check
+
+
+def serializer(interface: type) -> Check:
+    """A function, an object of the interface or a class of such, ``"module:Name"`` of one of these, or None."""
+
+    def check(name: str, value: Any) -> Any:
+        if value is None or callable(value) or isinstance(value, (interface, str)):
+            return value
+        raise _refuse(name, value, f"a {interface.__name__}, a class of it, a function, or None")
 
     return check
 

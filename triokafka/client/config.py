@@ -8,11 +8,11 @@ object is made, with the nearest known name or the values that are possible.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
+from triokafka.client import defaults as profiles
 from triokafka.client.checks import (
     DEFAULT_PORT,
     MAX_INT32,
@@ -25,10 +25,14 @@ from triokafka.client.checks import (
     hook_objects,
     integer,
     items,
+    mapping,
     number,
     option,
+    serializer,
     text,
 )
+from triokafka.client.option_names import unknown_option
+from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
 from triokafka.network.config import NetworkConfig
@@ -56,7 +60,7 @@ class ClientOptions:
         choice("use_all_dns_ips"),
         "Try every address that a name resolves to (KIP-302).",
     )
-    request_timeout_ms: float = option(30_000, number(1), "How long a broker may take to answer a request.")
+    request_timeout_ms: float = option(30_000, number(1, MAX_INT32), "How long a broker may take to answer a request.")
     retry_backoff_ms: float = option(100, number(0), "Wait before the first retry; doubles with each (KIP-580).")
     retry_backoff_max_ms: float = option(1_000, number(0), "Longest wait between retries.")
     reconnect_backoff_ms: float = option(50, number(0), "Wait before connecting again; doubles with each failure.")
@@ -86,21 +90,46 @@ class ClientOptions:
         (), hook_objects, "A Hooks object, or several: told of connections, requests, batches and failures."
     )
 
+    given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What the user said, as it was said; everything else is a default."""
+
+    PROFILES: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Check what the user gave and fill in defaults. Raises `ConfigurationError` with what would be right."""
-        known = {f.name: f for f in fields(cls) if f.init}
+        known = {f.name: f for f in cls._options()}
         checked: dict[str, Any] = {}
         for name, value in given.items():
             if name not in known:
-                raise ConfigurationError(_unknown(cls.KIND, name, list(known)))
+                raise ConfigurationError(unknown_option(cls.KIND, name, known))
             checked[name] = known[name].metadata["check"](name, value)
-        return cls(**checked)
+        profile = cls.PROFILES.get(checked.get("defaults", ""), {})
+        return cls(**{**profile, **checked}, given=dict(given))
+
+    @classmethod
+    def _options(cls) -> list[Field[Any]]:
+        return [f for f in fields(cls) if "check" in f.metadata]
 
     @classmethod
     def describe(cls) -> list[tuple[str, Any, str]]:
         """Name, default and meaning of every option, in order; the reference documentation is made from it."""
-        return [(f.name, f.default, f.metadata["doc"]) for f in fields(cls) if f.init]
+        return [(f.name, f.default, f.metadata["doc"]) for f in cls._options()]
+
+    def __post_init__(self) -> None:
+        for name in ("retry_backoff", "reconnect_backoff", "socket_connection_setup_timeout"):
+            self._order(f"{name}_ms", f"{name}_max_ms")
+
+    def _order(self, low: str, high: str) -> None:
+        """The first must not be above the second; one that nobody gave follows the other."""
+        if getattr(self, low) <= getattr(self, high):
+            return
+        if low in self.given and high in self.given:
+            raise ConfigurationError(
+                f"{low}={getattr(self, low)} is above {high}={getattr(self, high)}: lower the one or raise the other"
+            )
+        follows, leads = (low, high) if high in self.given else (high, low)
+        object.__setattr__(self, follows, getattr(self, leads))
 
     def network(self, *, client_id: str, **more: Any) -> NetworkConfig:
         """The network client's share of these options."""
@@ -110,24 +139,28 @@ class ClientOptions:
         return NetworkConfig(**{**values, "client_id": self.client_id or client_id, "hooks": hooks, **more})
 
 
-def _unknown(kind: str, name: str, known: list[str]) -> str:
-    asked = name.replace(".", "_").replace("-", "_").lower()
-    near = [asked] if asked in known else difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
-    return f"{name!r} is not an option of the {kind}: {hint}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProducerOptions(ClientOptions):
     """What a producer can be told."""
 
     KIND: ClassVar[str] = "producer"
+    PROFILES: ClassVar[Mapping[str, Mapping[str, Any]]] = profiles.PRODUCER
 
-    key_serializer: Callable[[Any], bytes | None] | None = option(
-        None, function(), "Turns a key into bytes. None: keys are bytes already."
+    defaults: str = option(
+        "kafka-4",
+        choice(*profiles.PRODUCER),
+        "Which defaults hold for options that are not given: 'kafka-0.10' is acks=1, retries=0, linger_ms=0, no"
+        " idempotence, no growing back-off, delivery_timeout_ms=30000.",
     )
-    value_serializer: Callable[[Any], bytes | None] | None = option(
-        None, function(), "Turns a value into bytes. None: values are bytes already."
+    key_serializer: Serializer[Any] | Callable[..., Any] | str | None = option(
+        None,
+        serializer(Serializer),
+        "Turns a key into bytes: a Serializer, a class of it, a function, or 'module:Name'. None: keys are bytes.",
+    )
+    value_serializer: Serializer[Any] | Callable[..., Any] | str | None = option(
+        None,
+        serializer(Serializer),
+        "Turns a value into bytes: a Serializer, a class of it, a function, or 'module:Name'. None: values are bytes.",
     )
     acks: int = option(
         -1, acks, "Who must have a record before it counts: 0 nobody, 1 the leader, 'all' the in-sync replicas."
@@ -161,7 +194,14 @@ class ProducerOptions(ClientOptions):
         None, anything(), "A Partitioner. None: by murmur2 of the key as Java does, sticky for records without key."
     )
     partitioner_ignore_keys: bool = option(False, flag(), "Spread records with keys like those without (KIP-794).")
-    interceptors: tuple[Any, ...] = option((), items(), "ProducerInterceptor objects, called in order (KIP-42).")
+    interceptors: tuple[Any, ...] = option(
+        (), items(), "ProducerInterceptor objects, classes, or 'module:Name', called in order (KIP-42)."
+    )
+    plugin_options: Mapping[str, Any] | None = option(
+        None,
+        mapping(),
+        "More names and values for configure() of serializers, interceptors, partitioner.",
+    )
     on_delivery: Callable[..., None] | None = option(
         None, function(), "Called as (metadata, error) for every record, in the sender's task; must not block."
     )
@@ -170,6 +210,7 @@ class ProducerOptions(ClientOptions):
     idempotent: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         conflicts = []
         if self.acks != -1:
             conflicts.append(f"acks={self.acks} (needs 'all')")
@@ -180,15 +221,38 @@ class ProducerOptions(ClientOptions):
         if self.retries == 0:
             conflicts.append("retries=0 (needs retries)")
         if self.enable_idempotence and conflicts:
-            raise ConfigurationError("enable_idempotence=True cannot be combined with " + " and ".join(conflicts))
-        object.__setattr__(self, "idempotent", self.enable_idempotence is not False and not conflicts)
-        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigurationError(
-                f"delivery_timeout_ms={self.delivery_timeout_ms} must be at least linger_ms + request_timeout_ms ="
-                f" {self.linger_ms + self.request_timeout_ms}; raise it, or lower request_timeout_ms"
+                "enable_idempotence=True cannot be combined with "
+                + " and ".join(conflicts)
+                + "; change them, or leave enable_idempotence out"
             )
+        object.__setattr__(self, "idempotent", self.enable_idempotence is not False and not conflicts)
+        shortest = self.linger_ms + self.request_timeout_ms
+        if self.delivery_timeout_ms < shortest:
+            if "delivery_timeout_ms" in self.given:
+                raise ConfigurationError(
+                    f"delivery_timeout_ms={self.delivery_timeout_ms} must be at least linger_ms + request_timeout_ms ="
+                    f" {shortest}; raise it, or lower request_timeout_ms"
+                )
+            object.__setattr__(self, "delivery_timeout_ms", shortest)
         if self.compression_level is not None and self.compression_type == "none":
-            raise ConfigurationError("compression_level needs a compression_type")
+            raise ConfigurationError(
+                f"compression_level={self.compression_level} needs a compression_type; it is 'none'"
+            )
+        if self.batch_size > self.buffer_memory:
+            raise ConfigurationError(
+                f"batch_size={self.batch_size} is more than buffer_memory={self.buffer_memory}, so that not one batch"
+                " could be made: lower batch_size, or raise buffer_memory"
+            )
+        if self.max_request_size > self.buffer_memory and {"max_request_size", "buffer_memory"} <= {*self.given}:
+            raise ConfigurationError(
+                f"max_request_size={self.max_request_size} is more than buffer_memory={self.buffer_memory}: a record of"
+                " that size could never be buffered; lower max_request_size, or raise buffer_memory"
+            )
+        if self.partitioner is not None and self.partitioner_ignore_keys:
+            raise ConfigurationError(
+                "partitioner_ignore_keys=True is for the built-in one, which partitioner= replaces; leave one out"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,14 +260,30 @@ class ConsumerOptions(ClientOptions):
     """What a consumer can be told."""
 
     KIND: ClassVar[str] = "consumer"
+    PROFILES: ClassVar[Mapping[str, Mapping[str, Any]]] = profiles.CONSUMER
+
+    defaults: str = option(
+        "kafka-4",
+        choice(*profiles.CONSUMER),
+        "Which defaults hold for options that are not given: 'kafka-0.10' is a session of 30 s, range assignment, all"
+        " records at once, request_timeout_ms=40000.",
+    )
 
     group_id: str | None = option(None, text(optional=True), "Consumer group; None consumes without one.")
     group_instance_id: str | None = option(
         None, text(optional=True), "Name that survives restarts: a static member (KIP-345)."
     )
     group_protocol: str = option("classic", choice("classic", "consumer"), "Group membership protocol (KIP-848).")
-    key_deserializer: Callable[[bytes], Any] | None = option(None, function(), "Turns key bytes into an object.")
-    value_deserializer: Callable[[bytes], Any] | None = option(None, function(), "Turns value bytes into an object.")
+    key_deserializer: Deserializer[Any] | Callable[..., Any] | str | None = option(
+        None,
+        serializer(Deserializer),
+        "Turns key bytes into an object: a Deserializer, a class of it, a function, or 'module:Name'.",
+    )
+    value_deserializer: Deserializer[Any] | Callable[..., Any] | str | None = option(
+        None,
+        serializer(Deserializer),
+        "Turns value bytes into an object: a Deserializer, a class of it, a function, or 'module:Name'.",
+    )
     auto_offset_reset: str = option(
         "latest",
         choice("latest", "earliest", "none"),
@@ -236,8 +316,12 @@ class ConsumerOptions(ClientOptions):
     client_rack: str = option("", text(), "Rack of this client, to fetch from replicas nearby (KIP-392).")
     default_api_timeout_ms: float = option(60_000, number(0), "Longest wait of calls without a timeout of their own.")
     interceptors: tuple[Any, ...] = option((), items(), "ConsumerInterceptor objects, called in order (KIP-42).")
+    plugin_options: Mapping[str, Any] | None = option(
+        None, mapping(), "More names and values for configure() of deserializers."
+    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigurationError(
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be less than"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from triokafka.client.consumer.listener import ConsumerInterceptor
     from triokafka.client.producer.interceptors import ProducerInterceptor
     from triokafka.client.producer.partitioner import Partitioner
+    from triokafka.client.serializers import Deserializer, Serializer
     from triokafka.hooks import Hooks
+    from triokafka.structs import Buffer
 
 
 class ClientKeywords(TypedDict, total=False):
@@ -39,8 +41,9 @@ class ClientKeywords(TypedDict, total=False):
 class ProducerKeywords(ClientKeywords, total=False):
     """What a producer takes; see `ProducerOptions`."""
 
-    key_serializer: Callable[[Any], bytes | None] | None
-    value_serializer: Callable[[Any], bytes | None] | None
+    defaults: str
+    key_serializer: Serializer[Any] | type[Serializer[Any]] | Callable[[Any], Buffer | None] | str | None
+    value_serializer: Serializer[Any] | type[Serializer[Any]] | Callable[[Any], Buffer | None] | str | None
     acks: int | str
     enable_idempotence: bool | None
     compression_type: str
@@ -53,9 +56,10 @@ class ProducerKeywords(ClientKeywords, total=False):
     max_in_flight_requests_per_connection: int
     retries: int
     delivery_timeout_ms: float
-    partitioner: Partitioner | None
+    partitioner: Partitioner | type[Partitioner] | str | None
     partitioner_ignore_keys: bool
-    interceptors: Sequence[ProducerInterceptor]
+    interceptors: Sequence[ProducerInterceptor | type[ProducerInterceptor] | str]
+    plugin_options: Mapping[str, Any] | None
     on_delivery: Callable[..., None] | None
     allow_auto_create_topics: bool
 
@@ -66,8 +70,9 @@ class ConsumerKeywords(ClientKeywords, total=False):
     group_id: str | None
     group_instance_id: str | None
     group_protocol: str
-    key_deserializer: Callable[[bytes], Any] | None
-    value_deserializer: Callable[[bytes], Any] | None
+    defaults: str
+    key_deserializer: Deserializer[Any] | type[Deserializer[Any]] | Callable[[bytes], Any] | str | None
+    value_deserializer: Deserializer[Any] | type[Deserializer[Any]] | Callable[[bytes], Any] | str | None
     auto_offset_reset: str
     enable_auto_commit: bool
     auto_commit_interval_ms: float
@@ -88,6 +93,7 @@ class ConsumerKeywords(ClientKeywords, total=False):
     client_rack: str
     default_api_timeout_ms: float
     interceptors: Sequence[ConsumerInterceptor]
+    plugin_options: Mapping[str, Any] | None
 
 
 class AdminKeywords(ClientKeywords, total=False):

@@ -10,6 +10,7 @@ import triokafka
 from triokafka.client.checks import bootstrap_addresses
 from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
 from triokafka.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
+from triokafka.client.option_names import ABSENT, RENAMED
 from triokafka.errors import ConfigurationError
 
 TABLES = [ProducerOptions, ConsumerOptions, AdminOptions]
@@ -18,6 +19,11 @@ KEYWORDS = {
     ConsumerOptions: ConsumerKeywords,
     AdminOptions: AdminKeywords,
 }
+
+
+class _First(triokafka.Partitioner):
+    def partition(self, topic: str, key: Any, value: Any, partitions: Any, available: Any) -> int:
+        return 0
 
 
 @pytest.mark.parametrize(
@@ -65,7 +71,10 @@ def test_option_that_resembles_none_gets_the_list() -> None:
         ({"linger_ms": -1}, "linger_ms=-1"),
         ({"batch_size": 1.5}, "batch_size=1.5 cannot be used: expected a whole number"),
         ({"compression_type": "zst"}, "did you mean 'zstd'"),
-        ({"key_serializer": b"x"}, "a function or None"),
+        ({"key_serializer": b"x"}, "a Serializer, a class of it, a function, or None"),
+        ({"value_serializer": "nowhere"}, "expected 'module:Name'"),
+        ({"value_serializer": "triokafka:Nothing"}, "cannot be imported.*Nothing"),
+        ({"value_serializer": "triokafka.structs:__name__"}, "neither a Serializer nor a function"),
         ({"interceptors": "x"}, "interceptors='x' cannot be used: expected a list"),
         ({"allow_auto_create_topics": 1}, "True or False"),
         ({"client_id": 7}, "a string or None"),
@@ -73,7 +82,18 @@ def test_option_that_resembles_none_gets_the_list() -> None:
         ({"enable_idempotence": True, "acks": 1}, r"acks=1 \(needs 'all'\)"),
         ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
         ({"enable_idempotence": True, "retries": 0}, "retries=0"),
-        ({"compression_level": 3}, "compression_level needs a compression_type"),
+        ({"compression_level": 3}, "compression_level=3 needs a compression_type"),
+        ({"compression_level": 30, "compression_type": "gzip"}, "level"),
+        ({"retry_backoff_ms": 9, "retry_backoff_max_ms": 8}, "retry_backoff_ms=9 is above retry_backoff_max_ms=8"),
+        ({"reconnect_backoff_ms": 9, "reconnect_backoff_max_ms": 8}, "reconnect_backoff_ms=9 is above"),
+        ({"buffer_memory": 1000}, "batch_size=16384 is more than buffer_memory=1000.*lower batch_size, or raise"),
+        ({"buffer_memory": 20_000, "max_request_size": 30_000}, "max_request_size=30000 is more than buffer_memory"),
+        ({"partitioner": _First, "partitioner_ignore_keys": True}, "partitioner_ignore_keys=True.*partitioner="),
+        ({"defaults": "kafka-0.11"}, "did you mean 'kafka-0.10'"),
+        ({"plugin_options": [1]}, "a mapping of names to values"),
+        ({"interceptors": [object()]}, "is not a ProducerInterceptor"),
+        ({"linger_ms": float("nan")}, "linger_ms=nan"),
+        ({"request_timeout_ms": float("inf")}, "request_timeout_ms=inf"),
         ({"partitioner": len}, "is not a Partitioner"),
         ({"security_protocol": "SSL"}, "only 'PLAINTEXT' is"),
     ],
@@ -83,6 +103,86 @@ def test_impossible_values_and_combinations_are_refused_when_the_producer_is_mad
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         triokafka.Producer(**options)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("block.on.buffer.full", "max_block_ms"),
+        ("metadata.fetch.timeout.ms", "max_block_ms"),
+        ("timeout.ms", "request_timeout_ms"),
+        ("interceptor.classes", "interceptors"),
+        ("partitioner.class", "partitioner"),
+        ("compression.zstd.level", "compression_level"),
+        ("queue.buffering.max.ms", "linger_ms"),
+        ("message.timeout.ms", "delivery_timeout_ms"),
+        ("max_batch_size", "batch_size"),
+        ("request.required.acks", "acks"),
+    ],
+)
+def test_names_of_old_kafka_and_of_other_clients_are_refused_with_the_name_here(old: str, new: str) -> None:
+    """(`client/CFG-1`)"""
+    with pytest.raises(ConfigurationError, match=f"{old!r} is not an option of the producer: here it is {new!r}"):
+        ProducerOptions.parse({old: 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("transactional.id", "transactions"), ("metric.reporters", "hooks="), ("enable.metrics.push", "KIP-714")],
+)
+def test_kafkas_options_that_are_not_here_say_why(name: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        ProducerOptions.parse({name: "x"})
+
+
+def test_every_renamed_option_leads_to_one_that_exists() -> None:
+    known = {name for table in TABLES for name, _, _ in table.describe()}
+    known |= {"send_buffer_bytes", "receive_buffer_bytes"}
+    assert set(RENAMED.values()) <= known
+    assert not {*RENAMED, *ABSENT} & known
+
+
+def test_what_nobody_gave_follows_what_was_given() -> None:
+    options = ProducerOptions.parse({"retry_backoff_ms": 5000, "reconnect_backoff_max_ms": 20, "linger_ms": 200_000})
+    assert (options.retry_backoff_ms, options.retry_backoff_max_ms) == (5000, 5000)
+    assert (options.reconnect_backoff_ms, options.reconnect_backoff_max_ms) == (20, 20)
+    assert options.delivery_timeout_ms == 230_000
+
+
+def test_options_keep_what_the_user_said() -> None:
+    """(`client/CFG-3`)"""
+    given = {"acks": "all", "bootstrap_servers": "h"}
+    options = ProducerOptions.parse(given)
+    assert options.given == given
+    assert (options.acks, options.bootstrap_servers) == (-1, (("h", 9092),))
+
+
+def test_the_books_defaults_are_one_option_away_and_give_way_to_others() -> None:
+    """(`client/MOD-26`, `client/CFG-1`)"""
+    book = ProducerOptions.parse({"defaults": "kafka-0.10"})
+    assert (book.acks, book.retries, book.linger_ms, book.idempotent) == (1, 0, 0, False)
+    assert (book.batch_size, book.buffer_memory, book.max_request_size) == (16_384, 33_554_432, 1_048_576)
+    assert (book.max_block_ms, book.request_timeout_ms, book.compression_type) == (60_000, 30_000, "none")
+    assert (book.retry_backoff_ms, book.retry_backoff_max_ms) == (100, 100)
+    assert (book.reconnect_backoff_ms, book.reconnect_backoff_max_ms) == (50, 50)
+    assert (book.metadata_max_age_ms, book.connections_max_idle_ms) == (300_000, 540_000)
+    assert book.max_in_flight_requests_per_connection == 5
+    mixed = ProducerOptions.parse({"defaults": "kafka-0.10", "acks": "all", "retries": 3, "request_timeout_ms": 60_000})
+    assert (mixed.acks, mixed.retries, mixed.linger_ms, mixed.delivery_timeout_ms) == (-1, 3, 0, 60_000)
+    assert triokafka.Producer(defaults="kafka-0.10").options.acks == 1
+
+
+def test_the_books_consumer_defaults_as_well() -> None:
+    """(`client/MOD-26`, `client/CFG-2`)"""
+    book = ConsumerOptions.parse({"defaults": "kafka-0.10"})
+    assert (book.session_timeout_ms, book.request_timeout_ms, book.max_poll_records) == (30_000, 40_000, 2**31 - 1)
+    assert book.partition_assignment_strategy == ("range",)
+
+
+def test_profiles_hold_only_options_that_exist_with_values_that_pass() -> None:
+    for table in (ProducerOptions, ConsumerOptions):
+        for values in table.PROFILES.values():
+            table.parse(values)
 
 
 def test_idempotence_is_on_unless_other_options_rule_it_out() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from weakref import WeakKeyDictionary
@@ -21,6 +22,8 @@ from triokafka.client.consumer.health import ConsumerHealth, take_health, take_m
 from triokafka.client.consumer.listener import Records
 from triokafka.client.consumer.subscription import EARLIEST, LATEST
 from triokafka.client.keywords import ConsumerKeywords
+from triokafka.client.plugins import Plugins
+from triokafka.client.serializers import Deserializer
 from triokafka.errors import IllegalStateError, KafkaTimeoutError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -51,10 +54,18 @@ class Consumer:
     """
 
     def __init__(self, *topics: str, world: World | None = None, **options: Unpack[ConsumerKeywords]) -> None:
-        self.options = ConsumerOptions.parse(options)
+        parsed = ConsumerOptions.parse(options)
         self._world = world if world is not None else RealWorld()
         number = next(_PER_WORLD_NUMBERS.setdefault(self._world, itertools.count(1)))
-        self._engine = Engine(self.options, self._world, client_id=f"triokafka-consumer-{number}")
+        client_id = parsed.client_id or f"triokafka-consumer-{number}"
+        self._plugins = Plugins(parsed, client_id)
+        try:
+            self.options = replace(parsed, **self._plugins.serializers(parsed, "deserializer", Deserializer))
+            self._engine = Engine(self.options, self._world, client_id=client_id)
+        except BaseException:
+            self._plugins.close()
+            raise
+        self._plugins.warn_of_unused()
         self._delivery = self._engine.delivery
         if topics:
             self.subscribe(topics)
@@ -68,7 +79,10 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._engine.close(in_hand_is_finished=error is None)
+        try:
+            await self._engine.close(in_hand_is_finished=error is None)
+        finally:
+            self._plugins.close()
 
     # ---------------------------------------------------------------- what to read
 

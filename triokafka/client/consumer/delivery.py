@@ -16,6 +16,7 @@ from triokafka.client.consumer.fetch_buffer import FetchedData
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.listener import Records, intercept_records
 from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.serializers import Deserializer
 from triokafka.errors import CorruptRecordError, RecordDeserializationError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, TopicPartition
@@ -279,12 +280,11 @@ class Delivery:
         return offsets
 
 
-def _converter(
-    key_of: Callable[[bytes], Any] | None, value_of: Callable[[bytes], Any] | None
-) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
-    """A function that makes the deserialized record, None when there is nothing to do."""
-    if key_of is None and value_of is None:
+def _converter(key_deserializer: Any, value_deserializer: Any) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
+    """A function that makes the deserialized record, None when there is nothing to do. Null is left as it is."""
+    if key_deserializer is None and value_deserializer is None:
         return None
+    key_of, value_of = _deserialize_with(key_deserializer), _deserialize_with(value_deserializer)
 
     def convert(record: ConsumerRecord) -> ConsumerRecord:
         key, value = record.key, record.value
@@ -293,8 +293,8 @@ def _converter(
             record.partition,
             record.offset,
             record.timestamp,
-            key if key_of is None or key is None else key_of(key),
-            value if value_of is None or value is None else value_of(value),
+            key if key is None else key_of(record, key),
+            value if value is None else value_of(record, value),
             record.headers,
             record.timestamp_type,
             record.leader_epoch,
@@ -303,3 +303,11 @@ def _converter(
         )
 
     return convert
+
+
+def _deserialize_with(deserializer: Any) -> Callable[[ConsumerRecord, bytes], Any]:
+    if deserializer is None:
+        return lambda record, data: data
+    if isinstance(deserializer, Deserializer):
+        return lambda record, data: deserializer.deserialize(record.topic, data, list(record.headers))
+    return lambda record, data: deserializer(data)

@@ -6,7 +6,8 @@ either leaves nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import trio
@@ -18,11 +19,13 @@ from triokafka.client.producer.interceptors import ProducerRecord
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.partitioner import KeyHash
 from triokafka.client.producer.topic_state import TopicState
+from triokafka.client.serializers import Serializer
 from triokafka.errors import (
     BufferFullError,
     KafkaError,
     MessageSizeTooLargeError,
     MetadataNotReadyError,
+    SerializationError,
     UnknownTopicOrPartitionError,
 )
 from triokafka.network.cluster import NetworkClient
@@ -58,6 +61,9 @@ class Intake:
         self._world = world
         self._check_usable = check_usable
         self._wake = wake
+        self._serializers_see_headers = any(
+            isinstance(serializer, Serializer) for serializer in (options.key_serializer, options.value_serializer)
+        )
         client.metadata.add_listener(self._metadata_changed)
 
     def give_up_at(self) -> float:
@@ -71,10 +77,9 @@ class Intake:
 
         A partition that is not there is asked for again before it is refused: it may be new (`client/PART-1`).
         """
+        _check_address(topic, partition)
         known = self.topics.get(topic)
         if known is None:
-            if not isinstance(topic, str) or not topic:
-                raise TypeError(f"topic={topic!r} is not the name of a topic")
             left = max(0.0, give_up_at - self._world.now())
             try:
                 cluster = await self._client.metadata_for([topic], timeout_ms=left * 1000)
@@ -84,8 +89,6 @@ class Intake:
             self._check_usable()
             known = self._state_of(cluster.topics[topic])
         if partition is not None and partition not in known.partitions:
-            if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
-                raise ValueError(f"partition={partition!r} is not the number of a partition")
             left = max(0.0, give_up_at - self._world.now())
             await self._client.refresh_metadata(timeout_ms=left * 1000)
             self._check_usable()
@@ -94,6 +97,7 @@ class Intake:
 
     def known_now(self, topic: str, partition: int | None = None) -> TopicState:
         """The topic's state, without waiting. Raises `MetadataNotReadyError` or `UnknownTopicOrPartitionError`."""
+        _check_address(topic, partition)
         known = self.topics.get(topic)
         if known is None:
             found = self._client.cluster.topics.get(topic)
@@ -125,11 +129,27 @@ class Intake:
 
     # ---------------------------------------------------------------- one record
 
+    def prepared(self, record: ProducerRecord) -> ProducerRecord:
+        """The record with headers that can be walked twice, and that serializers may add to."""
+        headers: Any = record.headers
+        if type(headers) is tuple and not self._serializers_see_headers:
+            return record
+        if headers is None:
+            headers = ()
+        elif isinstance(headers, (str, Mapping)) or not isinstance(headers, Iterable):
+            raise TypeError(f"headers are a list of pairs of name and bytes, not {headers!r}")
+        return replace(record, headers=list(headers))
+
     def serialize(self, record: ProducerRecord) -> tuple[int, Buffer | None, Buffer | None]:
-        """Timestamp, key and value for the wire. Raises `TypeError` or `ValueError` for what cannot be sent."""
+        """Timestamp, key and value for the wire, of a `prepared` record.
+
+        Raises:
+            SerializationError: key or value is not bytes and cannot be made bytes.
+            TypeError, ValueError: headers or timestamp cannot be sent.
+        """
         options = self._options
-        key = _serialized("key", record.key, options.key_serializer)
-        value = _serialized("value", record.value, options.value_serializer)
+        key = _serialized("key", record.key, options.key_serializer, record)
+        value = _serialized("value", record.value, options.value_serializer, record)
         if record.headers:
             _check_headers(record.headers)
         timestamp = record.timestamp_ms
@@ -212,17 +232,45 @@ class Intake:
         return batch
 
 
-def _serialized(what: str, given: Any, serializer: Callable[[Any], bytes | None] | None) -> Buffer | None:
+def _check_address(topic: Any, partition: Any) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"topic={topic!r} is not the name of a topic")
+    if not topic:
+        raise ValueError("topic='' is not the name of a topic")
+    if partition is None:
+        return
+    if isinstance(partition, bool) or not hasattr(partition, "__index__"):
+        raise TypeError(f"partition={partition!r} is not the number of a partition")
+    if partition < 0:
+        raise ValueError(f"partition={partition!r} is not the number of a partition: they count from 0")
+
+
+def _serialized(what: str, given: Any, serializer: Any, record: ProducerRecord) -> Buffer | None:
     if given is None:
         return None
-    data: Any = given if serializer is None else serializer(given)
+    data = given
+    if serializer is not None:
+        try:
+            if isinstance(serializer, Serializer):
+                data = serializer.serialize(record.topic, given, record.headers)  # type: ignore[arg-type]
+            else:
+                data = serializer(given)
+        except Exception as error:
+            raise SerializationError(
+                f"the {what}_serializer {serializer!r} failed on a {type(given).__name__} for topic {record.topic!r}:"
+                f" {str(error) or repr(error)}"
+            ) from error
     if data is None or isinstance(data, (bytes, bytearray)):
         return data
     if isinstance(data, memoryview):
-        return data.cast("B") if data.contiguous else bytes(data)
+        return data.cast("B") if data.c_contiguous else data.tobytes()
     if serializer is None:
-        raise TypeError(f"the {what} is a {type(data).__name__}, not bytes: encode it, or give a {what}_serializer")
-    raise TypeError(f"the {what}_serializer {serializer!r} made a {type(data).__name__} of it, not bytes")
+        raise SerializationError(
+            f"the {what} is a {type(data).__name__}, not bytes: encode it, or give a {what}_serializer"
+        )
+    raise SerializationError(
+        f"the {what}_serializer {serializer!r} made a {type(data).__name__} of a {type(given).__name__}, not bytes"
+    )
 
 
 def _check_headers(headers: Any) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from triokafka.structs import RecordMetadata
+from triokafka.client.deliveries import DeliveryCallback
+from triokafka.structs import RecordMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -25,20 +27,36 @@ class ProducerRecord:
 
 
 class ProducerInterceptor:
-    """Base class; override what you need. What a hook raises is logged, and the record goes on as it was before."""
+    """Base class; override what you need. What a method raises is logged, and the record goes on as it was before.
+
+    That holds for every `Exception`. Others (``KeyboardInterrupt``, ``SystemExit``, a test's own outcome) leave
+    ``send`` as they are, and nothing was accepted; out of `on_acknowledgement` they end the producer's block, after
+    everybody else was told.
+    """
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Told once, when the producer is made, what it was told; ``client_id`` and ``plugin_options`` included."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """Called first of all, in the sender's caller. Return the record, another one, or None to drop it.
 
-        A dropped record is not sent; its delivery resolves to metadata with partition and offset -1.
+        A dropped record is not sent, the interceptors behind do not see it, and no callback is called; its delivery
+        resolves at once to metadata with partition and offset -1. What is no record is logged and passed over.
         """
         return record
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Called when a record is acknowledged or has failed, before the user's callback. It must not block."""
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        """Called when a record is acknowledged or has failed, before the user's callback, in the sender's task.
+
+        It must not block. A record that failed has placeholder metadata: topic and partition, the rest -1.
+        """
 
     def on_send_error(self, record: ProducerRecord, error: Exception) -> None:
-        """Called when ``send`` raises, before the record was buffered."""
+        """Called when ``send`` raises, before the record was buffered; it raises ``error`` afterwards.
+
+        ``record`` is as the interceptors left it, with the partition if one was chosen already. Not called when the
+        send is cancelled.
+        """
 
     def close(self) -> None:
         """Called when the producer's block is left."""
@@ -63,29 +81,37 @@ class InterceptorChain:
                 continue
             if changed is None:
                 return None
+            if not isinstance(changed, ProducerRecord):
+                logger.error(
+                    "%r returned a %s from on_send, not a ProducerRecord; the record goes on unchanged",
+                    interceptor,
+                    type(changed).__name__,
+                )
+                continue
             record = changed
         return record
 
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Tell all."""
+    def acknowledgement_for(self, topic_partition: TopicPartition) -> DeliveryCallback:
+        """The callback that tells all of a record for this partition."""
+        return partial(self._on_acknowledgement, topic_partition)
+
+    def _on_acknowledgement(
+        self, topic_partition: TopicPartition, metadata: RecordMetadata | None, error: Exception | None
+    ) -> None:
+        if metadata is None:
+            metadata = RecordMetadata(topic_partition.topic, topic_partition.partition, -1, -1)
         for interceptor in self._interceptors:
             try:
                 interceptor.on_acknowledgement(metadata, error)
             except Exception:
                 logger.exception("%r failed in on_acknowledgement", interceptor)
 
-    def on_send_error(self, record: ProducerRecord, error: Exception) -> None:
-        """Tell all."""
+    def on_send_error(self, record: ProducerRecord, error: Exception, chosen: TopicPartition | None) -> None:
+        """Tell all, with the partition that had been chosen (`client/INT-5`)."""
+        if chosen is not None and self._interceptors:
+            record = replace(record, partition=chosen.partition)
         for interceptor in self._interceptors:
             try:
                 interceptor.on_send_error(record, error)
             except Exception:
                 logger.exception("%r failed in on_send_error", interceptor)
-
-    def close(self) -> None:
-        """Close all."""
-        for interceptor in self._interceptors:
-            try:
-                interceptor.close()
-            except Exception:
-                logger.exception("%r failed in close", interceptor)

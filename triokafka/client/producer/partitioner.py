@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from triokafka.structs import Buffer
 
@@ -51,6 +51,9 @@ class KeyHash:
 
 class Partitioner(ABC):
     """The plug-in interface (option ``partitioner``). Called for every record without a partition of its own."""
+
+    def configure(self, config: Mapping[str, Any]) -> None:  # noqa: B027 - not every partitioner has something to set
+        """Told once, when the producer is made, what it was told; ``plugin_options`` included."""
 
     @abstractmethod
     def partition(

@@ -24,16 +24,16 @@ from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.intake import Headers, Intake
 from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
 from triokafka.client.producer.many import send_many
-from triokafka.client.producer.partitioner import Partitioner
+from triokafka.client.producer.plugins import install_plugins
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.stream import PartitionStream
-from triokafka.errors import ClosedError, ConfigurationError, KafkaError, KafkaTimeoutError
+from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.metadata import PartitionMetadata
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.records import BatchBuilder
-from triokafka.structs import Buffer
+from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import RealWorld, World
 
 logger = logging.getLogger(__name__)
@@ -55,14 +55,11 @@ class Producer:
     """
 
     def __init__(self, *, world: World | None = None, **options: Unpack[ProducerKeywords]) -> None:
-        opts = self.options = ProducerOptions.parse(options)
-        if opts.partitioner is not None and not isinstance(opts.partitioner, Partitioner):
-            raise ConfigurationError(f"partitioner={opts.partitioner!r} is not a Partitioner")
+        opts = ProducerOptions.parse(options)
         self._world = world if world is not None else RealWorld()
-        self._client = NetworkClient(
-            opts.network(client_id=f"triokafka-producer-{next(_NUMBERS.setdefault(self._world, itertools.count(1)))}"),
-            world=self._world,
-        )
+        number = next(_NUMBERS.setdefault(self._world, itertools.count(1)))
+        client_id = opts.client_id or f"triokafka-producer-{number}"
+        self._client = NetworkClient(opts.network(client_id=client_id), world=self._world)
         settings = AccumulatorSettings(
             batch_size=opts.batch_size,
             linger=opts.linger_ms / 1000,
@@ -89,6 +86,9 @@ class Producer:
             start_identity_task=lambda: self._tasks.start(self._sender.fetch_identity, name="kafka producer id"),
             on_fatal=self._fail,
         )
+        # Last of what can be refused: from here on there are plug-ins that would have to be closed.
+        opts, self._plugins = install_plugins(opts, client_id)
+        self.options = opts
         self._intake = Intake(
             opts,
             self._accumulator,
@@ -144,11 +144,11 @@ class Producer:
                     f" closed (close_timeout_ms={limit})"
                 )
             )
-            await self._tasks.close()
-            await self._client.__aexit__(None, None, None)
-            self._interceptors.close()
-            if self.options.partitioner is not None:
-                self.options.partitioner.close()
+            try:
+                await self._tasks.close()
+            finally:
+                await self._client.__aexit__(None, None, None)
+                self._plugins.close()
         self._report_failures(error)
 
     async def _drain(self) -> None:
@@ -250,7 +250,7 @@ class Producer:
             try:
                 known = self._topics[topic]
                 if partition is not None:
-                    queue = known.queues[partition if partition >= 0 else _NO_PARTITION]
+                    queue = known.queues[partition if type(partition) is int and partition >= 0 else _NO_PARTITION]
                 elif key is None:
                     queue = known.queues[known.sticky]
                 else:
@@ -272,12 +272,15 @@ class Producer:
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
         if record is None:
             return FilteredDelivery(topic)
+        chosen: TopicPartition | None = None
         try:
             intake = self._intake
             give_up_at = intake.give_up_at()
             known = await intake.learn(record.topic, record.partition, give_up_at)
+            record = intake.prepared(record)
             timestamp, key, value = intake.serialize(record)
             queue = intake.choose(known, record.partition, key, value)
+            chosen = queue.topic_partition
             while True:
                 if (batch := queue.open) is not None:
                     index = batch.append(timestamp, key, value, record.headers)
@@ -290,7 +293,7 @@ class Producer:
                 size = intake.batch_bytes(queue, key, value, record.headers)
                 await intake.open_batch(queue, size, give_up_at)
         except Exception as error:
-            self._interceptors.on_send_error(record, error)
+            self._interceptors.on_send_error(record, error, chosen)
             raise
         return self._new_delivery(batch, index, timestamp, key, value, on_delivery)
 
@@ -316,11 +319,14 @@ class Producer:
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
         if record is None:
             return FilteredDelivery(topic)
+        chosen: TopicPartition | None = None
         try:
             intake = self._intake
             known = intake.known_now(record.topic, record.partition)
+            record = intake.prepared(record)
             timestamp, key, value = intake.serialize(record)
             queue = intake.choose(known, record.partition, key, value)
+            chosen = queue.topic_partition
             index = -1
             if (batch := queue.open) is not None:
                 index = batch.append(timestamp, key, value, record.headers)
@@ -330,7 +336,7 @@ class Producer:
                 batch = intake.open_batch_nowait(queue, intake.batch_bytes(queue, key, value, record.headers))
                 index = batch.append(timestamp, key, value, record.headers)
         except Exception as error:
-            self._interceptors.on_send_error(record, error)
+            self._interceptors.on_send_error(record, error, chosen)
             raise
         return self._new_delivery(batch, index, timestamp, key, value, on_delivery)
 
@@ -347,7 +353,7 @@ class Producer:
             batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
         )
         if self._interceptors:
-            batch.add_callback(delivery, index, self._interceptors.on_acknowledgement)
+            batch.add_callback(delivery, index, self._interceptors.acknowledgement_for(batch.topic_partition))
         callback = on_delivery if on_delivery is not None else self.options.on_delivery
         if callback is not None:
             batch.add_callback(delivery, index, callback)

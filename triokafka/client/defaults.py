@@ -1,0 +1,40 @@
+"""Sets of defaults by name (option ``defaults``): how a client behaves when it is told nothing else.
+
+``kafka-4`` is what the tables in `config` say. ``kafka-0.10`` is Kafka as the first generation of its books describes
+it: at most one attempt, the leader's acknowledgement, no lingering. Only what differs is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+_CLIENT_0_10: Final[Mapping[str, Any]] = {
+    "metadata_recovery_strategy": "none",
+    "reconnect_backoff_max_ms": 50,
+    "retry_backoff_max_ms": 100,
+}
+
+PRODUCER: Final[Mapping[str, Mapping[str, Any]]] = {
+    "kafka-4": {},
+    "kafka-0.10": {
+        **_CLIENT_0_10,
+        "acks": 1,
+        "enable_idempotence": False,
+        "linger_ms": 0,
+        "retries": 0,
+        # There was no such option: a batch had as long in the queue as a request had on the wire.
+        "delivery_timeout_ms": 30_000,
+    },
+}
+
+CONSUMER: Final[Mapping[str, Mapping[str, Any]]] = {
+    "kafka-4": {},
+    "kafka-0.10": {
+        **_CLIENT_0_10,
+        "max_poll_records": 2**31 - 1,
+        "partition_assignment_strategy": ("range",),
+        "request_timeout_ms": 40_000,
+        "session_timeout_ms": 30_000,
+    },
+}

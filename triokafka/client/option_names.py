@@ -1,0 +1,87 @@
+"""Options under the names that older Kafka and other clients have for them: what to write here instead.
+
+Such a name is refused, not taken: the units or the meaning often differ, and two names for one thing confuse.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Final
+
+_TRANSACTIONS: Final = "transactions are not there yet"
+_METRICS: Final = "metrics() gives totals and averages since the start, hooks= the events as they happen"
+
+RENAMED: Final[Mapping[str, str]] = {
+    # Kafka's own, of former times or under the name of a class
+    "block_on_buffer_full": "max_block_ms",
+    "compression_gzip_level": "compression_level",
+    "compression_lz4_level": "compression_level",
+    "compression_zstd_level": "compression_level",
+    "interceptor_classes": "interceptors",
+    "metadata_fetch_timeout_ms": "max_block_ms",
+    "partitioner_class": "partitioner",
+    "timeout_ms": "request_timeout_ms",
+    # librdkafka's
+    "auto_commit_enable": "enable_auto_commit",
+    "batch_num_messages": "batch_size",
+    "compression_codec": "compression_type",
+    "fetch_message_max_bytes": "max_partition_fetch_bytes",
+    "fetch_wait_max_ms": "fetch_max_wait_ms",
+    "idempotence": "enable_idempotence",
+    "max_in_flight": "max_in_flight_requests_per_connection",
+    "message_max_bytes": "max_request_size",
+    "message_send_max_retries": "retries",
+    "message_timeout_ms": "delivery_timeout_ms",
+    "metadata_broker_list": "bootstrap_servers",
+    "queue_buffering_max_kbytes": "buffer_memory",
+    "queue_buffering_max_messages": "buffer_memory",
+    "queue_buffering_max_ms": "linger_ms",
+    "request_required_acks": "acks",
+    "socket_receive_buffer_bytes": "receive_buffer_bytes",
+    "socket_send_buffer_bytes": "send_buffer_bytes",
+    "socket_timeout_ms": "request_timeout_ms",
+    # aiokafka's
+    "max_batch_size": "batch_size",
+}
+"""Name in snake_case, and the option that does its work here."""
+
+ABSENT: Final[Mapping[str, str]] = {
+    "api_version": "versions are negotiated with every broker",
+    "auto_include_jmx_reporter": "there is no JMX",
+    "consumer_timeout_ms": "use trio.move_on_after around the loop, or poll(timeout_ms=…)",
+    "enable_metrics_push": "metrics are not pushed to brokers yet (KIP-714)",
+    "error_cb": "give hooks=",
+    "loop": "there is no event loop to pass with Trio",
+    "metric_reporters": _METRICS,
+    "metrics_num_samples": _METRICS,
+    "metrics_recording_level": _METRICS,
+    "metrics_sample_window_ms": _METRICS,
+    "statistics_interval_ms": _METRICS,
+    "stats_cb": _METRICS,
+    "transaction_timeout_ms": _TRANSACTIONS,
+    "transactional_id": _TRANSACTIONS,
+}
+"""Name in snake_case, and why there is no such option here."""
+
+
+def snake_case(name: str) -> str:
+    """An option's name as it is written here: Kafka separates words by dots, others by hyphens."""
+    return name.replace(".", "_").replace("-", "_").lower()
+
+
+def unknown_option(kind: str, name: str, known: Collection[str]) -> str:
+    """A sentence about a name that is no option of a ``kind`` of client: what was probably meant."""
+    asked = snake_case(name)
+    meant = RENAMED.get(asked)
+    if asked in known:
+        hint = f"did you mean {asked!r}?"
+    elif meant in known:
+        hint = f"here it is {meant!r}"
+    elif asked in ABSENT:
+        hint = ABSENT[asked]
+    elif near := difflib.get_close_matches(asked, known, n=1, cutoff=0.5):
+        hint = f"did you mean {near[0]!r}? What is for a plug-in goes into plugin_options"
+    else:
+        hint = f"known are {', '.join(sorted(known))}; what is for a plug-in goes into plugin_options"
+    return f"{name!r} is not an option of the {kind}: {hint}"
