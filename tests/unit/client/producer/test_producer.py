@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +10,8 @@ import trio
 import trio.testing
 
 import triokafka
-from tests.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE, Raw, ScriptedBroker, ScriptedCluster
+from tests.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE, Raw
+from tests.scripted_producing import scripted
 from tests.simulated import current_simulation, simulated
 from triokafka.errors import (
     BufferFullError,
@@ -31,32 +30,6 @@ from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.records import iter_batches
 from triokafka.structs import TopicPartition
-
-
-class Setup:
-    def __init__(self, cluster: ScriptedCluster, address: str, world: Any) -> None:
-        self.cluster = cluster
-        self.address = address
-        self.world = world
-
-    @property
-    def broker(self) -> ScriptedBroker:
-        return self.cluster.brokers[1]
-
-    @property
-    def produced(self) -> list[Any]:
-        return self.broker.seen(ProduceRequest)
-
-    def producer(self, **options: Any) -> triokafka.Producer:
-        return triokafka.Producer(bootstrap_servers=self.address, world=self.world, **options)
-
-
-@asynccontextmanager
-async def scripted(*, nodes: int = 1, **topics: int) -> AsyncIterator[Setup]:
-    sim = current_simulation()
-    cluster = ScriptedCluster(**(topics or {"orders": 1}))
-    address = await cluster.start(sim.nursery, sim.host("broker").world, nodes=nodes)
-    yield Setup(cluster, address, sim.host("client").world)
 
 
 @simulated
