@@ -1,57 +1,179 @@
-"""Faults that a test switches on: an error in the answer for one API, topic or partition. Off unless armed.
+"""Faults that a test or the control endpoint switches on. Off unless armed.
 
-Consulted where an error of an item is set, so that the rest of the request stays real.
+Two kinds. A `Fault` puts an error into the answer for one item: an API, a topic, a partition; the rest of the request
+stays real. A `RequestFault` concerns a request as a whole: it is delayed, its answer is late or lost, its connection is
+closed, its client is throttled.
+
+Both are armed with `Faults.arm` and used up by what they match: the first ``skip`` matches pass, then each happens with
+probability ``chance``, ``times`` times in all (-1: until disarmed). Several may be armed; the first that matches acts.
+
+What for, in terms of a producer:
+
+================================================  ======================================================================
+refused, and to be sent again                     ``Fault(NotLeaderForPartitionError, api_key=0, leader=(2, 7))``
+refused for good                                  ``Fault(TopicAuthorizationFailedError, api_key=0)``
+too large, so that the batch is split             ``Fault(MessageSizeTooLargeError, api_key=0)``
+appended, though the answer says an error         ``Fault(RequestTimedOutError, api_key=0, after_append=True)``
+appended, and the answer lost with the connection ``RequestFault(api_key=0, close="after")``
+appended, and the answer never sent               ``RequestFault(api_key=0, lose_answer=True)``
+appended, and the answer cut in the middle        ``RequestFault(api_key=0, close="within")``
+not appended, and the connection closed           ``RequestFault(api_key=0, close="before")``
+late                                              ``RequestFault(api_key=0, delay_ms=500)``, ``answer_delay_ms=500``
+throttled                                         ``RequestFault(api_key=0, throttle_ms=1000)``
+a third of all, at random                         any of these with ``times=-1, chance=1 / 3``
+================================================  ======================================================================
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
 
 from triokafka.errors import BrokerResponseError
 
+INJECTED: Final = "a fault was injected here"
 
-@dataclass(slots=True)
+Close = Literal["before", "after", "within"]
+
+
+@dataclass(slots=True, eq=False)
 class Fault:
-    """Answer with ``error`` for the next ``times`` matching items (-1: until disarmed); None matches everything."""
+    """Answer with ``error`` for matching items; None matches everything.
+
+    Items are partitions in Produce, Fetch and ListOffsets. Any other API fails as a whole, where its answer has room
+    for an error; otherwise the connection is closed.
+
+    Args:
+        after_append: Produce only: the records are appended, and only the answer says ``error``.
+        leader: leader id and epoch that a NOT_LEADER_OR_FOLLOWER answer names (KIP-951), the true ones when None.
+        skip: let so many matching items pass first.
+        chance: the probability that a match is a hit.
+    """
 
     error: type[BrokerResponseError]
     api_key: int | None = None
     topic: str | None = None
     partition: int | None = None
     times: int = 1
+    after_append: bool = False
+    leader: tuple[int, int] | None = None
+    skip: int = 0
+    chance: float = 1.0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class RequestFault:
+    """Something that goes wrong with matching requests as a whole; None matches everything.
+
+    Args:
+        delay_ms: the request waits so long before it is worked on; its connection is not read meanwhile.
+        answer_delay_ms: it is worked on at once, and its answer waits.
+        throttle_ms: the answer tells the client to stay silent for so long, and its connection is not read meanwhile
+            (KIP-219).
+        lose_answer: the answer is not sent, and the connection goes on.
+        close: close the connection ``before`` the request is worked on, ``after`` that without an answer, or
+            ``within`` the answer, half of which is sent.
+        skip: let so many matching requests pass first.
+        chance: the probability that a match is a hit.
+    """
+
+    api_key: int | None = None
+    client_id: str | None = None
+    times: int = 1
+    skip: int = 0
+    chance: float = 1.0
+    delay_ms: int = 0
+    answer_delay_ms: int = 0
+    throttle_ms: int = 0
+    lose_answer: bool = False
+    close: Close | None = None
+
+
+AnyFault = TypeVar("AnyFault", Fault, RequestFault)
 
 
 class Faults:
-    """The armed faults of one broker."""
+    """The armed faults of one broker.
 
-    def __init__(self) -> None:
-        self._armed: list[Fault] = []
+    Args:
+        chance: a number in [0, 1), drawn for faults that happen with a probability: the world's randomness.
+    """
+
+    def __init__(self, chance: Callable[[], float] = lambda: 0.0) -> None:
+        self._chance = chance
+        self._items: list[Fault] = []
+        self._requests: list[RequestFault] = []
 
     @property
     def armed(self) -> bool:
         """Whether any is on."""
-        return bool(self._armed)
+        return bool(self._items or self._requests)
 
-    def arm(self, fault: Fault) -> None:
+    @property
+    def all(self) -> list[Fault | RequestFault]:
+        """What is armed, with how often it will still happen."""
+        return [*self._items, *self._requests]
+
+    def arm(self, fault: Fault | RequestFault) -> None:
         """Switch a fault on."""
-        self._armed.append(fault)
+        if isinstance(fault, Fault):
+            self._items.append(fault)
+        else:
+            self._requests.append(fault)
+
+    def disarm(self, fault: Fault | RequestFault) -> None:
+        """Switch one off; one that is used up already, or was never armed, is fine."""
+        if isinstance(fault, Fault):
+            self._items = [armed for armed in self._items if armed is not fault]
+        else:
+            self._requests = [armed for armed in self._requests if armed is not fault]
 
     def disarm_all(self) -> None:
         """Switch all off."""
-        self._armed.clear()
+        self._items.clear()
+        self._requests.clear()
 
-    def check(self, api_key: int, topic: str | None = None, partition: int | None = None) -> None:
-        """Raise the error of the first armed fault that matches, and use it up by one."""
-        if not self._armed:
-            return
-        for fault in self._armed:
+    def for_item(
+        self, api_key: int, topic: str | None = None, partition: int | None = None, *, after_append: bool = False
+    ) -> Fault | None:
+        """The first armed `Fault` that matches, used up by one: answer with its error."""
+        for fault in self._items:
             if (
-                fault.api_key in (None, api_key)
+                fault.after_append is after_append
+                and fault.api_key in (None, api_key)
                 and fault.topic in (None, topic)
                 and fault.partition in (None, partition)
+                and self._hits(fault, self._items)
             ):
-                if fault.times > 0:
-                    fault.times -= 1
-                    if not fault.times:
-                        self._armed.remove(fault)
-                raise fault.error("a fault was injected here")
+                return fault
+        return None
+
+    def check(self, api_key: int, topic: str | None = None, partition: int | None = None) -> None:
+        """Raise the error of the first armed `Fault` that matches, and use it up by one."""
+        fault = self.for_item(api_key, topic, partition)
+        if fault is not None:
+            raise fault.error(INJECTED)
+
+    def for_request(self, api_key: int, client_id: str) -> RequestFault | None:
+        """The first armed `RequestFault` that matches, used up by one."""
+        for fault in self._requests:
+            if (
+                fault.api_key in (None, api_key)
+                and fault.client_id in (None, client_id)
+                and self._hits(fault, self._requests)
+            ):
+                return fault
+        return None
+
+    def _hits(self, fault: AnyFault, armed: list[AnyFault]) -> bool:
+        if fault.skip > 0:
+            fault.skip -= 1
+            return False
+        if fault.chance < 1.0 and self._chance() >= fault.chance:
+            return False
+        if fault.times > 0:
+            fault.times -= 1
+            if not fault.times:
+                armed.remove(fault)  # the caller's iteration ends here
+        return True

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+import trio
+
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, AllowAll, Authorizer, Operation, ResourceType, denial
 from triokafka.errors import BrokerResponseError, KafkaError, ProtocolError
@@ -34,6 +36,7 @@ ResponseT = TypeVar("ResponseT", bound=Response | None)
 
 API_VERSIONS_KEY: Final = 18
 UNKNOWN_SERVER_ERROR: Final = -1
+_FAULTS_BY_ITEM: Final = (0, 1, 2)  # Produce, Fetch and ListOffsets ask for each partition
 
 
 class CloseConnectionError(KafkaError):
@@ -52,7 +55,8 @@ class RequestContext:
     """What a handler knows besides the request itself.
 
     ``now`` is the broker's monotonic clock at the start of the request, in seconds; ``listener`` the name of the
-    listener that the client connected to.
+    listener that the client connected to; ``size`` the request's bytes, header included. A handler that finds a quota
+    exceeded sets ``throttle_ms``: the answer will say so, and the connection is not read for as long.
     """
 
     header: RequestHeader
@@ -62,6 +66,8 @@ class RequestContext:
     peer: tuple[str, int]
     now: float
     slot: Slot | None = None
+    size: int = 0
+    throttle_ms: int = 0
 
     @property
     def version(self) -> int:
@@ -192,10 +198,15 @@ def handles(
 
 @dataclass(slots=True)
 class Answer:
-    """What goes back: buffers to send (none for ``acks=0``), and how long not to read after it."""
+    """What goes back: buffers to send (none for ``acks=0``), and how long not to read after it.
+
+    ``delay_ms`` and ``closes`` are for injected faults: wait before sending, close the connection afterwards.
+    """
 
     parts: list[Buffer] = field(default_factory=list)
     throttle_ms: int = 0
+    delay_ms: int = 0
+    closes: bool = False
 
 
 class Dispatcher:
@@ -244,20 +255,50 @@ class Dispatcher:
             peer=peer,
             now=self.broker.world.now(),
             slot=slot,
+            size=len(frame),
         )
         self.requests_served += 1
         if handler.waits:
             slot.release()
-        response = await self._answer(handler, request, context)
+        if self.broker.faults.armed:
+            return await self._dispatch_faulty(handler, request, context)
+        return self._finish(await self._answer(handler, request, context), context)
+
+    def _finish(self, response: Response | None, context: RequestContext) -> Answer:
+        """Throttle as the quotas say, and encode."""
+        throttle_ms = context.throttle_ms
         if response is None:
-            return Answer()
-        throttle_ms = 0
+            return Answer(throttle_ms=throttle_ms)
         if self.quota is not None:
-            throttle_ms = self.quota.throttle_time_ms(context, response)
-            if throttle_ms and hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = throttle_ms
+            throttle_ms = max(throttle_ms, self.quota.throttle_time_ms(context, response))
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+        header = context.header
         parts = encode_response(response, version=header.api_version, correlation_id=header.correlation_id)
         return Answer(parts, throttle_ms)
+
+    async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
+        """As the armed faults say; see `triokafka.broker_stub.faults`."""
+        fault = self.broker.faults.for_request(handler.api_key, context.client_id)
+        if fault is None:
+            return self._finish(await self._answer(handler, request, context), context)
+        if fault.delay_ms:
+            context.yield_slot()
+            await trio.sleep(fault.delay_ms / 1000)
+        if fault.close == "before":
+            raise CloseConnectionError("a fault was injected: closed before the request was worked on")
+        response = await self._answer(handler, request, context)
+        if fault.close == "after":
+            raise CloseConnectionError("a fault was injected: closed instead of answering")
+        context.throttle_ms = max(context.throttle_ms, fault.throttle_ms)
+        answer = self._finish(response, context)
+        if fault.close == "within":
+            whole = b"".join(answer.parts)
+            answer.parts, answer.closes = [whole[: len(whole) // 2]], True
+        elif fault.lose_answer:
+            answer.parts = []
+        answer.delay_ms = fault.answer_delay_ms
+        return answer
 
     def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
         """The handler for a frame; None for an ApiVersions request of a version that does not exist yet (Z23)."""
@@ -287,6 +328,8 @@ class Dispatcher:
         try:
             if not self.allows_all:
                 _authorize(handler, request, context)
+            if self.broker.faults.armed and handler.api_key not in _FAULTS_BY_ITEM:
+                self.broker.faults.check(handler.api_key)
             response: Response | None = await handler.function(request, context)
             return response
         except BrokerResponseError as error:

@@ -77,7 +77,7 @@ class Broker:
         self.config = config
         self.world: World = RealWorld() if world is None else world
         self.node_id = config.node_id
-        self.faults = Faults()
+        self.faults = Faults(self.world.random.random)
         self.controller = Controller(self.world, config)
         self.logs = LogManager(self.world, config.data_directories, config.topic_defaults, _log_manager_config(config))
         self.logs.high_watermark_of = self._high_watermark_of

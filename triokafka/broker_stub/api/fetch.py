@@ -12,10 +12,11 @@ from typing import Final
 from uuid import UUID
 
 from triokafka import errors
+from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.replica.fetch_session import PartitionKey, TopicKey, WantedPartition
-from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters
 from triokafka.protocol.api.fetch import (
     EpochEndOffset,
@@ -23,12 +24,15 @@ from triokafka.protocol.api.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     SnapshotId,
 )
 from triokafka.structs import TopicPartition
 
 _LEADER_HINTS_SINCE: Final = 12
+_LEADER_ADDRESSES_SINCE: Final = 16
+_NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
 _TOPIC_IDS_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
 
@@ -76,11 +80,16 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         if wanted.topic is not topic:  # partitions of a topic mostly come together
             topic = wanted.topic
             name, code = _resolve(topic, context)
-        partition_code = code or (_injected(name, wanted.partition, context) if faults_armed else 0)
-        if partition_code:
-            failed[wanted.key] = ReadOutcome(partition_code)
-        else:
+        if code:
+            failed[wanted.key] = ReadOutcome(code)
+            continue
+        fault = broker.faults.for_item(1, name, wanted.partition) if faults_armed else None
+        if fault is None:
             readable.append((TopicPartition(name, wanted.partition), wanted))
+            continue
+        outcome = failed[wanted.key] = ReadOutcome(fault.error.code)
+        if fault.error.code == _NOT_LEADER:
+            outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
     replicas = broker.replicas
     outcomes, size, urgent = replicas.read(readable, parameters)
     if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
@@ -92,11 +101,15 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
     answered = session.respond(results, broker.world.now())
-    return FetchResponse(
+    response = FetchResponse(
         error_code=answered.error_code,
         session_id=answered.session_id,
         responses=_responses(answered.outcomes, context.version, read_committed=parameters.read_committed),
     )
+    if context.version >= _LEADER_ADDRESSES_SINCE and (urgent or failed):
+        hints = [outcome.leader_hint for outcome in answered.outcomes.values() if outcome.leader_hint is not None]
+        response.node_endpoints = node_endpoints([hint.leader_id for hint in hints], context, _endpoint)
+    return response
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:
@@ -127,15 +140,6 @@ def _resolve(topic: TopicKey, context: RequestContext) -> tuple[str, int]:
     if context.denied(Operation.READ, ResourceType.TOPIC, name):
         return name, errors.TopicAuthorizationFailedError.code
     return name, 0
-
-
-def _injected(topic: str, partition: int, context: RequestContext) -> int:
-    """The error code that a test wants for this partition, or 0."""
-    try:
-        context.broker.faults.check(1, topic, partition)
-    except errors.BrokerResponseError as fault:
-        return fault.code
-    return 0
 
 
 def _responses(
@@ -174,3 +178,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         leader_id, leader_epoch = outcome.leader_hint
         data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
     return data
+
+
+def _endpoint(node_id: int, host: str, port: int, rack: str | None) -> NodeEndpoint:
+    return NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)

@@ -2,7 +2,7 @@
 
 Versions 3-13, though 0 and up are advertised: librdkafka misreads a higher minimum (KAFKA-18659). v3: transactional id,
 record batches v2. v5: log start offset. v7: zstd. v8: which records were refused, and why. v9: flexible. v10: the
-current leader in errors (KIP-951). v13: topic ids.
+current leader and its address in errors (KIP-951). v13: topic ids.
 
 With acks=0 there is no answer; the only sign of an error is that the connection is closed.
 """
@@ -12,12 +12,15 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
+from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.handlers import CloseConnectionError, RequestContext, handles
 from triokafka.broker_stub.replica.delayed import AppendOutcome
 from triokafka.protocol.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -28,6 +31,7 @@ from triokafka.records import iter_batches
 from triokafka.structs import Buffer, TopicPartition
 
 _TOPIC_IDS_SINCE: Final = 13
+_LEADER_HINTS_SINCE: Final = 10
 _ZSTD_SINCE: Final = 7
 _NO_LEADER: Final = LeaderIdAndEpoch()  # made once, never changed
 _NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
@@ -66,7 +70,8 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         raise errors.InvalidRequestError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
         )
-    replicas, faults = context.broker.replicas, context.broker.faults
+    replicas = context.broker.replicas
+    faults = context.broker.faults if context.broker.faults.armed else None
     entries: dict[TopicPartition, Buffer] = {}
     refused: dict[tuple[int, int], AppendOutcome] = {}
     names: list[str] = []
@@ -78,21 +83,28 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 refused[number, data.index] = AppendOutcome(error.code)
                 continue
             key = TopicPartition(name, data.index)
+            fault = faults.for_item(0, name, data.index) if faults is not None else None
             try:
-                if faults.armed:
-                    faults.check(0, name, data.index)
                 if entries.pop(key, None) is not None or (number, data.index) in refused:
                     raise errors.InvalidRequestError(f"{key} is in the request twice")
-                entries[key] = _checked(data.records, context.version)
+                if fault is not None:
+                    refused[number, data.index] = _injected(AppendOutcome(), fault)
+                else:
+                    entries[key] = _checked(data.records, context.version)
             except errors.BrokerResponseError as failure:
-                refused[number, data.index] = AppendOutcome(failure.code, error_message=str(failure))
+                reason = failure
+                if context.broker.image.partition(name, data.index) is None:
+                    reason = errors.UnknownTopicOrPartitionError(f"{key} does not exist")
+                refused[number, data.index] = AppendOutcome(reason.code, error_message=str(reason))
     outcomes = replicas.append(entries, required_acks=request.acks)
     entries.clear()  # while the operation waits, the request's records need not stay in memory (L11)
     if request.acks == -1:
         operation = replicas.delay_produce(outcomes, request.timeout_ms)
         if operation is not None:
             await context.park(operation)
-    elif request.acks == 0:
+    if faults is not None:
+        _answer_falsely(outcomes, faults)
+    if request.acks == 0:
         for outcome in (*outcomes.values(), *refused.values()):
             if outcome.error_code:
                 raise CloseConnectionError(
@@ -100,13 +112,24 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 )
         return None
     responses = []
+    leaders: list[int] = []
     for number, topic in enumerate(request.topic_data):
         partitions = []
         for data in topic.partition_data:
             outcome = refused.get((number, data.index)) or outcomes[TopicPartition(names[number], data.index)]
-            partitions.append(_answer(names[number], data.index, outcome, context))
+            if not outcome.error_code:
+                partitions.append(_appended(data.index, outcome))
+                continue
+            answer = _not_appended(data.index, outcome)
+            if outcome.error_code == _NOT_LEADER and context.version >= _LEADER_HINTS_SINCE:
+                leader_id, leader_epoch = outcome.leader or current_leader(names[number], data.index, context)
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+                leaders.append(leader_id)
+            partitions.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions))
-    return ProduceResponse(responses=responses)
+    if not leaders:
+        return ProduceResponse(responses=responses)
+    return ProduceResponse(responses=responses, node_endpoints=node_endpoints(leaders, context, _endpoint))
 
 
 def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, type[errors.BrokerResponseError] | None]:
@@ -130,16 +153,32 @@ def _checked(records: Buffer | None, version: int) -> Buffer:
     return records
 
 
-def _answer(topic: str, index: int, outcome: AppendOutcome, context: RequestContext) -> PartitionProduceResponse:
-    if not outcome.error_code:
-        return PartitionProduceResponse(
-            index=index,
-            base_offset=outcome.base_offset,
-            log_append_time_ms=outcome.log_append_time_ms,
-            log_start_offset=outcome.log_start_offset,
-            current_leader=_NO_LEADER,
-        )
-    response = PartitionProduceResponse(
+def _injected(outcome: AppendOutcome, fault: Fault) -> AppendOutcome:
+    outcome.error_code, outcome.error_message, outcome.leader = fault.error.code, INJECTED, fault.leader
+    return outcome
+
+
+def _answer_falsely(outcomes: dict[TopicPartition, AppendOutcome], faults: Faults) -> None:
+    """Let armed faults turn successes into errors, now that the records are in the log."""
+    for (topic, partition), outcome in outcomes.items():
+        if not outcome.error_code:
+            fault = faults.for_item(0, topic, partition, after_append=True)
+            if fault is not None:
+                _injected(outcome, fault)
+
+
+def _appended(index: int, outcome: AppendOutcome) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=outcome.base_offset,
+        log_append_time_ms=outcome.log_append_time_ms,
+        log_start_offset=outcome.log_start_offset,
+        current_leader=_NO_LEADER,
+    )
+
+
+def _not_appended(index: int, outcome: AppendOutcome) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
         index=index,
         error_code=outcome.error_code,
         base_offset=-1,
@@ -150,9 +189,7 @@ def _answer(topic: str, index: int, outcome: AppendOutcome, context: RequestCont
         ],
         error_message=outcome.error_message,
     )
-    if outcome.error_code == _NOT_LEADER and context.version >= 10:
-        partition = context.broker.replicas.find(topic, index)
-        if partition is not None:
-            leader_id, leader_epoch = partition.leader_hint
-            response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-    return response
+
+
+def _endpoint(node_id: int, host: str, port: int, rack: str | None) -> NodeEndpoint:
+    return NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)

@@ -97,9 +97,13 @@ class ConnectionProcessor:
             finally:
                 slot.release()
             del frame  # records of a produce request are not kept while the peer takes its time
+            if answer.delay_ms:
+                await trio.sleep(answer.delay_ms / 1000)
             self.idle_since = world.now()  # a peer that does not take its answer is idle, too
             if answer.parts:
                 await stream.send(*answer.parts)
+            if answer.closes:
+                return
             if answer.throttle_ms:
                 # After the answer, which tells the client; it may obey, but need not (Z20).
                 await trio.sleep(answer.throttle_ms / 1000)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class AppendOutcome:
     """One partition's part of a produce.
 
-    ``record_errors`` names records of the batch that were refused: index in the batch and why.
+    ``record_errors`` names records of the batch that were refused: index in the batch and why. ``leader`` is the leader
+    id and epoch to name, where it is not the one that this broker knows.
     """
 
     error_code: int = 0
@@ -28,6 +29,7 @@ class AppendOutcome:
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str]] = field(default_factory=tuple)
+    leader: tuple[int, int] | None = None
 
     @property
     def required_offset(self) -> int:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
+from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
 from triokafka.broker_stub.replica.partition import Partition
-from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World
 
@@ -83,6 +83,7 @@ class ReplicaManager:
         self._failed: dict[tuple[str, int], str] = {}
         self._checkpointed: Mapping[TopicPartition, int] | None = None
         self._listeners: list[HighWatermarkListener] = []
+        self._image = EMPTY_IMAGE
 
     # Partitions
 
@@ -101,7 +102,8 @@ class ReplicaManager:
         """A hosted partition.
 
         Raises:
-            UnknownTopicOrPartitionError: it is not hosted here.
+            UnknownTopicOrPartitionError: there is none of that name.
+            NotLeaderForPartitionError: it is on other brokers.
             KafkaStorageError: its log cannot be used.
         """
         found = self._partitions.get(topic_partition)
@@ -109,9 +111,13 @@ class ReplicaManager:
             reason = self._failed.get(topic_partition)
             if reason is not None:
                 raise errors.KafkaStorageError(reason)
-            raise errors.UnknownTopicOrPartitionError(
-                f"this broker has no partition {topic_partition[0]}-{topic_partition[1]}"
-            )
+            topic, number = topic_partition
+            elsewhere = self._image.partition(topic, number)
+            if elsewhere is not None:
+                raise errors.NotLeaderForPartitionError(
+                    f"{topic}-{number} is on the brokers {elsewhere.replicas}, led by {elsewhere.leader}"
+                )
+            raise errors.UnknownTopicOrPartitionError(f"this broker has no partition {topic}-{number}")
         return found
 
     def on_high_watermark(self, listener: HighWatermarkListener) -> None:
@@ -123,6 +129,7 @@ class ReplicaManager:
 
         A log that cannot be made or opened leaves its partition offline; the others go on.
         """
+        self._image = image
         changes: list[LeadershipChange] = []
         local = delta.local_changes(self.node_id)
         for topic_partition in local.deleted:
@@ -384,6 +391,10 @@ class ReplicaManager:
                 outcome.high_watermark = partition.high_watermark
                 outcome.last_stable_offset = partition.last_stable_offset
                 outcome.log_start_offset = partition.log.log_start_offset
+        elif isinstance(error, errors.NotLeaderForPartitionError):
+            known = self._image.partition(*topic_partition)
+            if known is not None:
+                outcome.leader_hint = LeaderHint(known.leader, known.leader_epoch)
         return outcome
 
     def delete_records_before(self, topic_partition: TopicPartition, offset: int) -> int:

@@ -14,6 +14,7 @@ import trio
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.faults import Faults
 from triokafka.broker_stub.handlers import CloseConnectionError, Dispatcher, Handler, RequestContext, handles
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.processor import ConnectionProcessor
@@ -59,7 +60,7 @@ class Bench:
             return ApiVersionsResponse()
 
         handlers: dict[int, Handler[Any, Any]] = {12: heartbeat, 18: api_versions}
-        broker = SimpleNamespace(world=self.world)
+        broker = SimpleNamespace(world=self.world, faults=Faults())
         self.dispatcher = broker.dispatcher = Dispatcher(cast(Any, broker), handlers, authorizer=authorizer)
 
     def processor(self, stream: ScriptedStream) -> ConnectionProcessor:

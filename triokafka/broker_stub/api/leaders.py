@@ -1,0 +1,38 @@
+"""Who leads a partition, as an answer tells a client that asked the wrong broker (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from triokafka.broker_stub.api.brokers import endpoint_of
+from triokafka.broker_stub.handlers import RequestContext
+from triokafka.broker_stub.replica.read_result import LeaderHint
+
+N = TypeVar("N")
+
+
+def current_leader(topic: str, partition: int, context: RequestContext) -> LeaderHint:
+    """Leader and leader epoch as this broker knows them: its own replica's, or else the metadata's; -1 when unknown."""
+    hosted = context.broker.replicas.find(topic, partition)
+    if hosted is not None:
+        return hosted.leader_hint
+    known = context.broker.image.partition(topic, partition)
+    return LeaderHint(-1, -1) if known is None else LeaderHint(known.leader, known.leader_epoch)
+
+
+def node_endpoints(
+    leaders: Iterable[int], context: RequestContext, make: Callable[[int, str, int, str | None], N]
+) -> list[N]:
+    """Where to connect to these brokers, each once, on the listener that the client uses itself.
+
+    Brokers that are unknown, fenced, or do not have the listener are left out: the client then asks for metadata.
+    """
+    brokers = context.broker.image.brokers
+    found = []
+    for node_id in dict.fromkeys(leaders):
+        node = brokers.get(node_id)
+        if node is not None and not node.fenced:
+            for host, port in endpoint_of(node, context.listener):
+                found.append(make(node_id, host, port, node.rack))
+    return found
