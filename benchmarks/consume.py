@@ -14,7 +14,6 @@ import asyncio
 
 from benchmarks.side_by_side import (
     Client,
-    Job,
     Measurement,
     Meter,
     Row,
@@ -24,6 +23,7 @@ from benchmarks.side_by_side import (
     medians,
     print_table,
 )
+from triokafka.cli.measuring.job import Job
 
 TARGETS = {
     ("triokafka poll", "confluent consume(1000)"): 2.0,

@@ -1,258 +1,380 @@
-"""Producing, side by side with kafka-python, aiokafka and confluent-kafka against the same broker.
+"""Producing, side by side with kafka-python, aiokafka and confluent-kafka, against three brokers.
 
-Every measurement is a process of its own, so that no client's threads disturb another's; the clients take turns, round
-after round, and the medians are compared, so that a slow moment of the machine hits all. acks=all, linger 5 ms, batches
-of 128 KiB, one partition, idempotence off (not all have it). The default broker only acknowledges.
+Every measurement is a process of its own, so that no client's threads disturb another's; against one broker process
+the clients take turns, round after round, and the medians are compared, so that a slow moment of the machine hits all.
+Same settings for everybody: acks=all, linger 5 ms, batches of 128 KiB, one partition, idempotence off except in the
+rows that say otherwise, one acknowledged record before the clock starts. What the broker received is compared with what
+was sent, and the sink acknowledges only what a broker would: a client that loses or garbles something has no result.
 
-``python -m benchmarks.produce --records 300000 --rounds 3 --size 100 --compression none``
+Latency is that of a fixed schedule of 5,000 records a second with linger 0, counted from when a record was meant to be
+sent to when its client told of the acknowledgement. Memory is the peak while the broker stops answering under load.
+
+``python -m benchmarks.produce --quick``, or ``--broker sink --size 100 --compression none --client 'triokafka send'``.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import random
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
-from benchmarks.side_by_side import (
-    Client,
-    Job,
-    Measurement,
-    Meter,
-    Row,
-    answer_one,
-    broker_process,
-    measure,
-    medians,
-    print_table,
+from benchmarks.brokers import BROKERS
+from benchmarks.produce_picture import draw
+from benchmarks.produce_plan import (
+    COMPRESSIONS,
+    LATENCY_CLIENTS,
+    LATENCY_RATE,
+    MEMORY_CLIENTS,
+    MEMORY_LIMIT,
+    QUICK,
+    SIZES,
+    Measured,
+    Plan,
+    Scenario,
+    Verdict,
+    everything,
+    verdicts,
 )
+from triokafka.cli.measuring.brokers import Broker, sink_broker
+from triokafka.cli.measuring.clients import PRODUCERS
+from triokafka.cli.measuring.job import Job, Latency, Stall, Throughput
+from triokafka.cli.measuring.meter import cpu_seconds
+from triokafka.cli.measuring.process import SENDING, MeasurementError, finish, measure, start
 
-BATCH_BYTES = 131_072
-LINGER_MS = 5
-DISTINCT = 1000
-TARGETS = {
-    ("triokafka send", "confluent produce"): 2.0,
-    ("triokafka send", "kafka-python send"): 20.0,
-    ("triokafka send", "aiokafka send"): 7.0,
-    ("triokafka send_many", "confluent produce_batch"): 6.0,
-    ("triokafka send_many arrow", "confluent produce_batch"): 6.0,
-}
-"""100-byte records, uncompressed, against the sink: our first is to be so many times the second."""
+__all__ = ["as_document", "draw", "main", "plan_of", "run", "show"]
 
-
-def values(size: int) -> list[bytes]:
-    """JSON texts cut to ``size``; the same for everybody."""
-    chance = random.Random(7)
-    made = []
-    for _ in range(DISTINCT):
-        text = b""
-        while len(text) < size:
-            text += json.dumps(
-                {
-                    "id": chance.getrandbits(40),
-                    "user": chance.randint(1, 10**6),
-                    "type": chance.choice(["click", "view", "buy"]),
-                    "page": f"/p/{chance.randint(1, 5000)}",
-                    "amount": round(chance.random() * 500, 2),
-                }
-            ).encode()
-        made.append(text[:size])
-    return made
+_BEFORE_STALL: Final = 1.0
+_AFTER_STALL: Final = 1.0
+_CHECKED_RECORDS: Final = 20_000
 
 
-def _ours(job: Job, how: str) -> Measurement:
-    import trio
+class Row(NamedTuple):
+    """The medians of one client in one scenario."""
 
-    import triokafka
-
-    async def main() -> Measurement:
-        async with triokafka.Producer(
-            bootstrap_servers=job.bootstrap,
-            batch_size=BATCH_BYTES,
-            linger_ms=LINGER_MS,
-            compression_type=job.compression,
-            enable_idempotence=how.endswith("idempotent"),
-        ) as producer:
-            data = values(job.size)
-            count = len(data)
-            await (await producer.send(job.topic, data[0], partition=0))
-            stream = await producer.bind(job.topic, 0)
-            meter = Meter()
-            if how == "send_many arrow":
-                import pyarrow
-
-                column = pyarrow.array(data * 10, pyarrow.binary())
-                meter.start()
-                for _ in range(0, job.records, len(column)):
-                    await producer.send_many(job.topic, column, partition=0)
-            elif how == "send_many":
-                meter.start()
-                for _ in range(0, job.records, count):
-                    await producer.send_many(job.topic, data, partition=0)
-            elif how == "bound send":
-                meter.start()
-                for i in range(job.records):
-                    await stream.send(data[i % count])
-            else:
-                meter.start()
-                for i in range(job.records):
-                    await producer.send(job.topic, data[i % count], partition=0)
-            await producer.flush()
-            return meter.stop(job.records)
-
-    return trio.run(main)
+    broker: str
+    size: int
+    compression: str
+    client: str
+    records_per_second: float
+    megabytes_per_second: float
+    cpu_seconds_per_million: float
+    peak_mib: float
+    broker_cpu_seconds_per_million: float
+    rounds: int
 
 
-def _confluent(job: Job, how: str) -> Measurement:
-    from confluent_kafka import Producer
+class LatencyRow(NamedTuple):
+    """The medians of one client at a fixed rate; milliseconds."""
 
-    producer = Producer(
-        {
-            "bootstrap.servers": job.bootstrap,
-            "acks": "all",
-            "compression.type": job.compression,
-            "linger.ms": LINGER_MS,
-            "batch.size": BATCH_BYTES,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 1 << 20,
+    broker: str
+    client: str
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    p999_ms: float
+    worst_ms: float
+    cpu_seconds_per_million: float
+    peak_mib: float
+
+
+class MemoryRow(NamedTuple):
+    """Peak memory of one client before and while the broker did not answer."""
+
+    client: str
+    before_mib: float
+    peak_mib: float
+
+
+class Findings(NamedTuple):
+    """All of a run."""
+
+    rows: list[Row]
+    latency: list[LatencyRow]
+    memory: list[MemoryRow]
+    targets: list[Verdict]
+    failures: list[str]
+
+
+class Run:
+    """One run of the benchmark; collects results and failures."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.failures: list[str] = []
+        self._broken: set[str] = set()
+        self._topics = 0
+
+    def findings(self) -> Findings:
+        """Measure everything of the plan."""
+        self.check_contents()
+        rows = [row for scenario in self.plan.scenarios for row in self.throughput(scenario)]
+        brokers = list(dict.fromkeys(scenario.broker for scenario in self.plan.scenarios))
+        latency = [row for broker in brokers for row in self.latency(broker)] if self.plan.latency_seconds else []
+        memory = self.memory() if self.plan.stall_seconds else []
+        found = {
+            (Scenario(row.broker, row.size, row.compression), row.client): Measured(
+                row.records_per_second, row.cpu_seconds_per_million
+            )
+            for row in rows
         }
-    )
-    data = values(job.size)
-    producer.produce(job.topic, data[0], partition=0)
-    producer.flush()
-    meter = Meter()
-    meter.start()
-    sent = 0
-    if how == "produce_batch":
-        batch = [{"value": value} for value in data]
-        while sent < job.records:
-            try:
-                sent += producer.produce_batch(job.topic, batch, partition=0)
-            except BufferError:
-                producer.poll(0.01)
-    while sent < job.records:
+        return Findings(rows, latency, memory, verdicts(found), self.failures)
+
+    def check_contents(self) -> None:
+        """Before any clock runs: every value of every client arrives, in order, byte for byte.
+
+        A client of which that is not so is not measured.
+        """
+        expected = 0
+        with sink_broker(check_everything=True) as broker:
+            for client in self.plan.clients:
+                _say(f"what {client} sends")
+                job = self._job(broker, Scenario("sink", SIZES[0], "none"), _CHECKED_RECORDS)
+                expected = expected or _crc_of(job)
+                try:
+                    measure("throughput", client, job)
+                    seen = broker.seen(job.topic)
+                    if (seen["records"], seen["values_crc"], seen["refused"]) != (job.records + 1, expected, 0):
+                        raise MeasurementError(f"{client}: what arrived is not what was sent: {seen}")
+                except MeasurementError as error:
+                    self.failures.append(f"{error} (not measured, therefore)")
+                    self._broken.add(client)
+
+    def throughput(self, scenario: Scenario) -> list[Row]:
+        """All clients, round after round, against one broker process."""
+        clients = self._sound(self.plan.clients_in(scenario))
+        measured: dict[str, list[tuple[Throughput, float]]] = {client: [] for client in clients}
+        with BROKERS[scenario.broker]() as broker:
+            for round_number in range(self.plan.rounds_against(scenario.broker)):
+                for client in clients:
+                    _say(f"{scenario.label}, round {round_number + 1}: {client}")
+                    job = self._job(broker, scenario, self.plan.records_for(client, scenario))
+                    before = cpu_seconds(broker.pid)
+                    result = self._measure("throughput", client, broker, job)
+                    if result is not None:
+                        broker_cpu = (cpu_seconds(broker.pid) - before) / job.records * 1e6
+                        measured[client].append((result, broker_cpu))
+        rows = []
+        for client, results in measured.items():
+            if results:
+                of_client = _medians(result for result, _ in results)
+                of_broker = statistics.median(cpu for _, cpu in results)
+                speed, megabytes, cpu, peak = of_client[1:]
+                rows.append(Row(*scenario, client, speed, megabytes, cpu, peak, of_broker, len(results)))
+        return rows
+
+    def latency(self, broker_name: str) -> list[LatencyRow]:
+        """The clients with one call per record, at the fixed rate."""
+        scenario = Scenario(broker_name, SIZES[0], "none")
+        clients = self._sound(LATENCY_CLIENTS)
+        measured: dict[str, list[Latency]] = {client: [] for client in clients}
+        with BROKERS[broker_name]() as broker:
+            for round_number in range(self.plan.rounds_against(broker_name)):
+                for client in clients:
+                    _say(f"latency, {broker_name}, round {round_number + 1}: {client}")
+                    job = self._job(broker, scenario, int(LATENCY_RATE * self.plan.latency_seconds))
+                    result = self._measure("latency", client, broker, job._replace(linger_ms=0, rate=LATENCY_RATE))
+                    if result is not None:
+                        measured[client].append(result)
+        return [
+            LatencyRow(broker_name, client, *_medians(results)[1:]) for client, results in measured.items() if results
+        ]
+
+    def memory(self) -> list[MemoryRow]:
+        """Each client at full load, while the sink is stopped for some seconds and then goes on."""
+        rows = []
+        for client in self._sound(MEMORY_CLIENTS):
+            with sink_broker() as broker:
+                _say(f"memory while the broker does not answer: {client}")
+                job = self._job(broker, Scenario("sink", SIZES[0], "none"), 0)
+                result = self._stall(client, broker, job)
+            if result is not None:
+                rows.append(MemoryRow(client, result.before_mib, result.peak_mib))
+        return rows
+
+    def _stall(self, client: str, broker: Broker, job: Job) -> Stall | None:
+        seconds = _BEFORE_STALL + self.plan.stall_seconds + _AFTER_STALL
+        process = start("stall", client, job._replace(seconds=seconds, buffer_bytes=MEMORY_LIMIT))
+        assert process.stdout is not None
         try:
-            producer.produce(job.topic, data[sent % DISTINCT], partition=0)
-            sent += 1
-        except BufferError:
-            producer.poll(0.01)
-    producer.flush()
-    return meter.stop(sent)
+            if process.stdout.readline().strip() == SENDING:
+                time.sleep(_BEFORE_STALL)
+                _pause(broker.pid, self.plan.stall_seconds)
+            result = finish("stall", client, process)
+            self._compare(client, broker, job, result.sent)
+        except MeasurementError as error:
+            self.failures.append(f"memory: {error}")
+            return None
+        assert isinstance(result, Stall)
+        return result
+
+    def _sound(self, clients: Iterable[str]) -> list[str]:
+        return [client for client in clients if client in self.plan.clients and client not in self._broken]
+
+    def _measure(self, kind: str, client: str, broker: Broker, job: Job) -> Any:
+        try:
+            result = measure(kind, client, job)
+            self._compare(client, broker, job, result.sent)
+        except MeasurementError as error:
+            self.failures.append(f"{kind}, {job.size} B, {job.compression}: {error}")
+            return None
+        broker.forget(job.topic)
+        return result
+
+    @staticmethod
+    def _compare(client: str, broker: Broker, job: Job, sent: int) -> None:
+        received = broker.received(job.topic)
+        if received != sent:
+            raise MeasurementError(f"{client}: sent {sent} records, but the broker has {received}")
+        broker.check(job.topic, job.compression)
+
+    def _job(self, broker: Broker, scenario: Scenario, records: int) -> Job:
+        self._topics += 1
+        topic = f"bench-{os.getpid()}-{self._topics}"
+        return Job(broker.bootstrap, topic, records, scenario.size, scenario.compression)
 
 
-def _kafka_python(job: Job, how: str) -> Measurement:
-    from kafka import KafkaProducer
+def _crc_of(job: Job) -> int:
+    """Of all values in their order: the one for warming up, then the measured ones."""
+    from crc32c import crc32c
 
-    producer = KafkaProducer(
-        bootstrap_servers=job.bootstrap,
-        acks="all",
-        batch_size=BATCH_BYTES,
-        linger_ms=LINGER_MS,
-        compression_type=None if job.compression == "none" else job.compression,
-        enable_idempotence=False,
-    )
-    data = values(job.size)
-    producer.send(job.topic, data[0], partition=0).get(30)
-    meter = Meter()
-    meter.start()
-    for i in range(job.records):
-        producer.send(job.topic, data[i % DISTINCT], partition=0)
-    producer.flush()
-    return meter.stop(job.records)
+    data = job.values()
+    return crc32c(b"".join([data[0], *(data[i % len(data)] for i in range(job.records))]))
 
 
-def _aiokafka(job: Job, how: str) -> Measurement:
-    from aiokafka import AIOKafkaProducer
+def _pause(pid: int, seconds: float) -> None:
+    """The process neither reads nor answers for so long; its connections stay open."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
-    async def main() -> Measurement:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=job.bootstrap,
-            acks="all",
-            max_batch_size=BATCH_BYTES,
-            linger_ms=LINGER_MS,
-            compression_type=None if job.compression == "none" else job.compression,
+
+def _medians(results: Iterable[Sequence[float]]) -> list[float]:
+    """Of each figure."""
+    return [statistics.median(column) for column in zip(*results, strict=True)]
+
+
+def _say(what: str) -> None:
+    if sys.stderr.isatty():
+        print(f"  {what:90}", end="\r", file=sys.stderr, flush=True)
+
+
+def run(plan: Plan | None = None) -> Findings:
+    """Measure; without a plan, everything."""
+    found = Run(plan or Plan(scenarios=everything())).findings()
+    _say("")
+    return found
+
+
+def show(found: Findings) -> None:
+    """Print the tables, and the targets with what was measured."""
+    scenario: tuple[str, int, str] | None = None
+    for row in found.rows:
+        if row[:3] != scenario:
+            scenario = row[:3]
+            print(f"\n{row.broker}, {row.size} B, {row.compression} (medians of {row.rounds})")
+            print(f"  {'client':30} {'records/s':>12} {'MB/s':>8} {'CPU s/M':>9} {'broker':>8} {'peak MiB':>9}")
+        print(
+            f"  {row.client:30} {row.records_per_second:12,.0f} {row.megabytes_per_second:8,.0f}"
+            f" {row.cpu_seconds_per_million:9.3f} {row.broker_cpu_seconds_per_million:8.3f} {row.peak_mib:9.0f}"
         )
-        await producer.start()
-        data = values(job.size)
-        await producer.send_and_wait(job.topic, data[0], partition=0)
-        meter = Meter()
-        meter.start()
-        for i in range(job.records):
-            await producer.send(job.topic, data[i % DISTINCT], partition=0)
-        await producer.flush()
-        measured = meter.stop(job.records)
-        await producer.stop()
-        return measured
-
-    return asyncio.run(main())
-
-
-CLIENTS: dict[str, Client] = {
-    "triokafka send": (_ours, "send", 1.0),
-    "triokafka send idempotent": (_ours, "send idempotent", 1.0),
-    "triokafka bound send": (_ours, "bound send", 1.0),
-    "triokafka send_many": (_ours, "send_many", 5.0),
-    "triokafka send_many arrow": (_ours, "send_many arrow", 5.0),
-    "confluent produce": (_confluent, "produce", 1.0),
-    "confluent produce_batch": (_confluent, "produce_batch", 1.0),
-    "aiokafka send": (_aiokafka, "send", 0.3),
-    "kafka-python send": (_kafka_python, "send", 0.1),
-}
+    if found.latency:
+        print(f"\nLatency at {LATENCY_RATE:,} records a second, 100 B, linger 0: milliseconds from the intended time")
+        columns = " ".join(f"{name:>8}" for name in ("p50", "p95", "p99", "p99.9", "worst"))
+        print(f"  {'broker':18} {'client':22} {columns} {'CPU s/M':>9}")
+        for late in found.latency:
+            figures = " ".join(f"{value:8.3f}" for value in late[2:7])
+            print(f"  {late.broker:18} {late.client:22} {figures} {late.cpu_seconds_per_million:9.1f}")
+    if found.memory:
+        limit = MEMORY_LIMIT >> 20
+        print(
+            f"\nPeak MiB while the broker does not answer under full load (buffers of {limit} MiB where that can be set)"
+        )
+        for stalled in found.memory:
+            print(f"  {stalled.client:22} before {stalled.before_mib:6.0f}, then {stalled.peak_mib:6.0f}")
+    print("\nTargets, against the sink (speed: records/s; processor: CPU s/M)")
+    for verdict in found.targets:
+        print(
+            f"  {'met    ' if verdict.met else 'NOT MET'} {verdict.aim}: speed {verdict.speed:.2f},"
+            f" processor {verdict.processor:.2f}, aimed at {verdict.target:g}"
+        )
+    for line in _latency_verdict(found.latency):
+        print(f"  {line}")
+    for failure in found.failures:
+        print(f"  FAILED  {failure}")
 
 
-def run(
-    *,
-    records: int = 300_000,
-    rounds: int = 3,
-    size: int = 100,
-    compression: str = "none",
-    clients: list[str] | None = None,
-    bootstrap: str | None = None,
-) -> list[Row]:
-    """All clients, round after round; medians in the order of `CLIENTS`."""
-    chosen = clients or list(CLIENTS)
-    measured: dict[str, list[Measurement]] = {client: [] for client in chosen}
-    with broker_process("benchmarks.sink_broker") as own:
-        for round_number in range(rounds):
-            for client in chosen:
-                count = max(DISTINCT * 10, int(records * CLIENTS[client][2]) // 10_000 * 10_000)
-                job = Job(bootstrap or own, f"bench-{size}-{round_number}", count, size, compression)
-                measured[client].append(measure("benchmarks.produce", client, job))
-    return medians(measured)
+def _latency_verdict(rows: Sequence[LatencyRow]) -> list[str]:
+    p99 = {row.client: row.p99_ms for row in rows if row.broker == "sink"}
+    ours, theirs = p99.get("triokafka send"), p99.get("confluent produce")
+    if ours is None or theirs is None:
+        return []
+    word = "met    " if ours <= theirs else "NOT MET"
+    return [f"{word} p99 at {LATENCY_RATE:,}/s: {ours:.3f} ms, confluent {theirs:.3f} ms, aimed at no more"]
 
 
-def show(rows: list[Row]) -> None:
-    """Print the table."""
-    print_table(
-        "Producing: acks=all, one partition, batches of 128 KiB, linger 5 ms; medians, clients taking turns",
-        rows,
-        TARGETS,
+def as_document(found: Findings) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "rows": [row._asdict() for row in found.rows],
+        "latency": [row._asdict() for row in found.latency],
+        "memory": [row._asdict() for row in found.memory],
+        "targets": [verdict._asdict() for verdict in found.targets],
+        "failures": found.failures,
+    }
+
+
+def plan_of(arguments: Sequence[str] | None = None) -> Plan:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.produce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--quick", action="store_true", help="less of everything: under two minutes")
+    parser.add_argument("--broker", action="append", choices=list(BROKERS), help="may be given more than once")
+    parser.add_argument("--size", action="append", type=int, help="bytes of a value; may be given more than once")
+    parser.add_argument("--compression", action="append", choices=COMPRESSIONS)
+    parser.add_argument("--client", action="append", choices=list(PRODUCERS))
+    parser.add_argument("--records", type=int, help="for a client of middling speed; others get more or fewer")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--latency-seconds", type=float, help="length of a measurement of latency; 0 for none")
+    parser.add_argument("--stall-seconds", type=float, help="how long the broker does not answer; 0 for no such test")
+    given = parser.parse_args(arguments)
+    plan = QUICK if given.quick else Plan(scenarios=everything())
+    if given.broker or given.size or given.compression:
+        brokers, sizes = given.broker or ["sink"], given.size or [SIZES[0]]
+        plan = plan._replace(
+            scenarios=tuple(
+                Scenario(broker, size, compression)
+                for broker in brokers
+                for size in sizes
+                for compression in given.compression or ["none"]
+            )
+        )
+    if given.client:
+        plan = plan._replace(clients=tuple(given.client))
+    if given.records:
+        plan = plan._replace(records=given.records)
+    if given.rounds:
+        plan = plan._replace(rounds={}, other_rounds=given.rounds)
+    if given.latency_seconds is not None:
+        plan = plan._replace(latency_seconds=given.latency_seconds)
+    if given.stall_seconds is not None:
+        plan = plan._replace(stall_seconds=given.stall_seconds)
+    return plan
 
 
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=300_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--size", type=int, default=100)
-    parser.add_argument("--compression", default="none")
-    parser.add_argument("--bootstrap", help="another broker than the sink")
-    parser.add_argument("--client", action="append", choices=list(CLIENTS))
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.one:
-        answer_one(CLIENTS, *args.one)
-    rows = run(
-        records=args.records,
-        rounds=args.rounds,
-        size=args.size,
-        compression=args.compression,
-        clients=args.client,
-        bootstrap=args.bootstrap,
-    )
-    show(rows)
+def main() -> int:
+    """The command: print the tables, and fail when a measurement did."""
+    found = run(plan_of())
+    show(found)
+    return 1 if found.failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

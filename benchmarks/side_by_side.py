@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -12,6 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
+
+from triokafka.cli.measuring.job import Job
+from triokafka.cli.measuring.meter import peak_mib
 
 
 class Measurement(NamedTuple):
@@ -31,16 +33,6 @@ class Row(NamedTuple):
     peak_mib: float
 
 
-class Job(NamedTuple):
-    """What one measuring process is to do."""
-
-    bootstrap: str
-    topic: str
-    records: int
-    size: int
-    compression: str
-
-
 class Meter:
     """Takes the time between `start`, after a first record warmed everything up, and `stop`."""
 
@@ -51,8 +43,7 @@ class Meter:
     def stop(self, records: int) -> Measurement:
         """The last record is acknowledged."""
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return Measurement(records / wall, cpu / records * 1e6, peak)
+        return Measurement(records / wall, cpu / records * 1e6, peak_mib())
 
 
 Client = tuple[Callable[[Job, str], Measurement], str, float]

@@ -12,8 +12,8 @@ import uuid
 
 import trio
 
-from benchmarks.produce import values
-from benchmarks.stand_in import HOST, run
+from triokafka.cli.measuring.serving import HOST, run
+from triokafka.cli.measuring.values import json_values
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -46,7 +46,7 @@ class Log:
 
     def __init__(self, size: int, compression: str, records: int) -> None:
         per_batch = max(1, _BATCH_BYTES // size)
-        data = values(size)
+        data = json_values(size)
         made = []
         for number in range(_DISTINCT_BATCHES):
             rows: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [

@@ -1,0 +1,58 @@
+"""The brokers that producers are compared against."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final
+
+from triokafka.cli.measuring.brokers import Broker, KafkaBroker, in_memory_broker, sink_broker
+from triokafka.cli.measuring.process import MeasurementError
+
+_START_SECONDS: Final = 60
+
+
+@contextmanager
+def noida_db() -> Iterator[KafkaBroker]:
+    """noida-db serving Kafka only, with its data in a temporary directory."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="bench-noida-", ignore_cleanup_errors=True) as data:
+        command = [
+            str(Path(sysconfig.get_path("scripts")) / "noida-db"),
+            *("start", "--only", "kafka", "--kafka-port", str(port), "--host", "127.0.0.1", "--data-dir", data),
+        ]
+        nothing = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+        try:
+            give_up_at = time.monotonic() + _START_SECONDS
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                    break
+                except OSError:
+                    if process.poll() is not None or time.monotonic() > give_up_at:
+                        raise MeasurementError("noida-db did not start") from None
+                    time.sleep(0.05)
+            yield KafkaBroker(process.pid, f"127.0.0.1:{port}")
+        finally:
+            # It starts processes of its own; the session is theirs.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+BROKERS: Final[dict[str, Callable[[], AbstractContextManager[Broker]]]] = {
+    "sink": sink_broker,
+    "triokafka broker": in_memory_broker,
+    "noida-db": noida_db,
+}
+"""By name: one that only acknowledges, ours in memory, and somebody else's."""

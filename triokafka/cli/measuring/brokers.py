@@ -1,0 +1,136 @@
+"""Broker processes to measure against, and what they say they received."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import trio
+
+import triokafka
+from triokafka.cli.measuring.process import MeasurementError
+
+_STOP_SECONDS: Final = 10
+_MAY_BE_OTHERWISE: Final = 0.01
+
+
+class Broker(Protocol):
+    """A broker in a process of its own."""
+
+    bootstrap: str
+    pid: int
+
+    def received(self, topic: str) -> int:
+        """How many records it acknowledged for a topic with one partition."""
+
+    def check(self, topic: str, compression: str) -> None:
+        """Raise `MeasurementError` when what came for the topic was not what was asked for."""
+
+    def forget(self, topic: str) -> None:
+        """Give up what it holds of a topic."""
+
+
+class SinkBroker:
+    """The one that only acknowledges (`sink`)."""
+
+    def __init__(self, process: subprocess.Popen[str], bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.pid = process.pid
+        self._process = process
+
+    def seen(self, topic: str) -> dict[str, Any]:
+        """What the sink saw of a topic."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{topic}\n")
+        self._process.stdin.flush()
+        found: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return found
+
+    def received(self, topic: str) -> int:
+        """How many records came in batches that it acknowledged."""
+        records: int = self.seen(topic)["records"]
+        return records
+
+    def check(self, topic: str, compression: str) -> None:
+        """No batch was refused, and the records are compressed as asked; a few may not be, where it does not pay."""
+        seen = self.seen(topic)
+        if seen["refused"]:
+            raise MeasurementError(f"{seen['refused']} batches were refused, the first because {seen['reason']}")
+        others = seen["records"] - seen["codecs"].get(compression, 0)
+        if others > max(1, seen["records"] * _MAY_BE_OTHERWISE):
+            raise MeasurementError(f"{others} of {seen['records']} records were not sent with {compression}")
+
+    def forget(self, topic: str) -> None:
+        """Nothing is held."""
+
+
+class KafkaBroker:
+    """Any broker that keeps what it gets."""
+
+    def __init__(self, pid: int, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.pid = pid
+
+    def received(self, topic: str) -> int:
+        """The end of the topic's log."""
+
+        async def ask() -> int:
+            partition = triokafka.TopicPartition(topic, 0)
+            async with triokafka.Consumer(bootstrap_servers=self.bootstrap) as consumer:
+                return (await consumer.end_offsets([partition], timeout_ms=30_000))[partition]
+
+        return trio.run(ask)
+
+    def check(self, topic: str, compression: str) -> None:
+        """It has refused itself what it did not like."""
+
+    def forget(self, topic: str) -> None:
+        """Delete the topic."""
+
+        async def delete() -> None:
+            async with triokafka.AdminClient(bootstrap_servers=self.bootstrap) as admin:
+                await admin.delete_topics([topic])
+
+        trio.run(delete)
+
+
+@contextmanager
+def sink_broker(*, check_everything: bool = False) -> Iterator[SinkBroker]:
+    """A broker that only acknowledges, for the length of the block."""
+    more = ["--check"] if check_everything else []
+    with ready_process("-m", "triokafka.cli.measuring.sink", *more) as (process, bootstrap):
+        yield SinkBroker(process, bootstrap)
+
+
+@contextmanager
+def in_memory_broker() -> Iterator[KafkaBroker]:
+    """``triokafka broker --in-memory``, for the length of the block; a deleted topic's memory is free at once."""
+    arguments = ("broker", "--in-memory", "--listen", "127.0.0.1:0", "--set", "log.segment.delete.delay.ms=0")
+    with ready_process("-m", "triokafka", *arguments) as (process, bootstrap):
+        yield KafkaBroker(process.pid, bootstrap)
+
+
+@contextmanager
+def ready_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A Python process that prints ``ready HOST:PORT`` and ends when its standard input is closed or on SIGTERM."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("ready "):
+            raise MeasurementError(f"the broker did not start: {' '.join(arguments)}")
+        yield process, line.split()[1]
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()

@@ -1,0 +1,72 @@
+"""Time, processor time and memory of this process, and of others by their number."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from triokafka.cli.measuring.job import Throughput, bytes_of
+
+_KIB_PER_MIB: Final = 1024
+_MEGABYTE: Final = 1_000_000
+
+
+class Meter:
+    """Takes time and processor time (of all threads) between `start` and `stop`."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begin; a first record was acknowledged, so that everything is warm."""
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def stop(self) -> tuple[float, float]:
+        """Seconds, and processor seconds, since `start`."""
+        return time.perf_counter() - self._wall, time.process_time() - self._cpu
+
+    def throughput(self, values: Sequence[bytes], records: int, *, warm: int = 1) -> Throughput:
+        """The last of ``records`` is acknowledged; ``warm`` others were before `start`."""
+        wall, cpu = self.stop()
+        return Throughput(
+            records + warm,
+            records / wall,
+            bytes_of(values, records) / wall / _MEGABYTE,
+            cpu / records * 1e6,
+            peak_mib(),
+        )
+
+
+def peak_mib(pid: int | None = None) -> float:
+    """Most resident memory so far, of this process or of another one.
+
+    Not ``ru_maxrss``: on Linux that begins with what the parent had when it started this process.
+    """
+    try:
+        status = Path("/proc", "self" if pid is None else str(pid), "status").read_text()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB_PER_MIB
+    found = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(found.split()[1]) / _KIB_PER_MIB
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and of all that it started and that still run; 0 where there is no ``/proc``."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    times: dict[int, float] = {}
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        parents[int(entry.name)] = int(fields[1])
+        times[int(entry.name)] = (int(fields[11]) + int(fields[12])) / ticks
+    family = {pid}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(times.get(member, 0.0) for member in family)
