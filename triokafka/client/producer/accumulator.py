@@ -16,7 +16,7 @@ from triokafka.client.producer.partition_queue import PartitionQueue, QueueRegis
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.errors import KafkaTimeoutError
 from triokafka.network.backoff import Backoff
-from triokafka.network.metadata import Cluster
+from triokafka.network.snapshot import Cluster
 from triokafka.records import BatchBuilder
 from triokafka.structs import Buffer, TopicPartition
 
@@ -27,7 +27,10 @@ _RECORD_OVERHEAD: Final = 26  # the most that lengths, deltas and attributes of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccumulatorSettings:
-    """What shapes batches. Times are seconds."""
+    """What shapes batches. Times are seconds.
+
+    A node that takes no batches for longer than ``availability_timeout`` counts as slow; 0 is no limit.
+    """
 
     batch_size: int
     linger: float
@@ -38,6 +41,8 @@ class AccumulatorSettings:
     max_request_size: int = 1_048_576
     one_in_flight: bool = False
     idempotent: bool = False
+    adaptive_partitioning: bool = True
+    availability_timeout: float = 0.0
 
     @property
     def batch_limit(self) -> int:
@@ -64,7 +69,8 @@ class Ready(NamedTuple):
 class Accumulator:
     """All partition queues, and the rules for when a batch goes out.
 
-    ``on_failed`` is told of every batch that is given up.
+    ``on_failed`` is told of every batch that is given up. ``slow_nodes`` are those that have not taken their batches
+    for long (KIP-794).
     """
 
     def __init__(
@@ -72,7 +78,7 @@ class Accumulator:
     ) -> None:
         self.settings = settings
         self.pool = pool
-        self._on_failed = on_failed
+        self._failure_listeners = [on_failed]
         self.closing = False
         self.flushes = 0
         self.queues = QueueRegister()
@@ -80,7 +86,13 @@ class Accumulator:
         self._incomplete: dict[ProducerBatch, None] = {}
         self._unreleased: dict[ProducerBatch, PartitionQueue] = {}
         self._start_at: dict[int, TopicPartition] = {}
+        self.slow_nodes: frozenset[int] = frozenset()
+        self._refusing_since: dict[int, float] = {}
         self._troubled: dict[TopicPartition, PartitionQueue] = {}
+
+    def add_failure_listener(self, listener: Callable[[ProducerBatch], None]) -> None:
+        """Have ``listener``, too, told of every batch that is given up. It must not block."""
+        self._failure_listeners.append(listener)
 
     # ---------------------------------------------------------------- appending
 
@@ -158,7 +170,7 @@ class Accumulator:
                 continue
             if leader in nodes:
                 continue
-            wait = head.retry_at - now
+            wait = self._back_off(head, cluster, now)
             if wait <= 0 and not head.in_retry and not (hurry or head.full or len(queue.batches) > 1):
                 wait = head.created_at + settings.linger - now
             if wait > 0:
@@ -190,11 +202,15 @@ class Accumulator:
             start = next((i for i, queue in enumerate(queues) if queue.topic_partition == first), 0)
             for queue in (*queues[start:], *queues[:start]):
                 head = queue.batches[0]
-                if not self._may_drain(queue, head, now):
+                if not self._may_drain(queue, head, cluster, now):
+                    continue
+                if not head.count:
+                    self._discard(head)
                     continue
                 if batches and size + head.size > self.settings.max_request_size:
                     self._start_at[node] = queue.topic_partition
                     break
+                head.leader_epoch = cluster.leader_epoch_for(queue.topic_partition)
                 self._take(queue, head, identity)
                 size += head.size
                 batches.append(head)
@@ -202,8 +218,15 @@ class Accumulator:
                 drained[node] = batches
         return drained
 
-    def _may_drain(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
-        if head.retry_at > now or (self.settings.one_in_flight and queue.on_wire):
+    def _back_off(self, head: ProducerBatch, cluster: Cluster, now: float) -> float:
+        """Seconds that the batch must still wait for its next attempt; none when the partition has a new leader."""
+        wait = head.retry_at - now
+        if wait > 0 and cluster.leader_epoch_for(head.topic_partition) > head.leader_epoch:
+            return 0.0
+        return wait
+
+    def _may_drain(self, queue: PartitionQueue, head: ProducerBatch, cluster: Cluster, now: float) -> bool:
+        if (self.settings.one_in_flight and queue.on_wire) or self._back_off(head, cluster, now) > 0:
             return False
         return not self.settings.idempotent or queue.sequences.may_send(head)
 
@@ -222,6 +245,21 @@ class Accumulator:
         head.on_wire = True
         head.attempts += 1
         queue.on_wire += 1
+
+    def _discard(self, batch: ProducerBatch) -> None:
+        """Drop a batch without records: its first one turned out to be no record while it was written."""
+        self._unqueue(batch)
+        batch.settle()
+        self._settled(batch)
+        self._release(batch)
+
+    def note_refusals(self, nodes: Iterable[int], now: float) -> None:
+        """These are the nodes, of those that something is ready for, that take no request now."""
+        limit = self.settings.availability_timeout
+        if not limit:
+            return
+        self._refusing_since = {node: self._refusing_since.get(node, now) for node in nodes}
+        self.slow_nodes = frozenset(node for node, since in self._refusing_since.items() if now - since > limit)
 
     # ---------------------------------------------------------------- what came of it
 
@@ -259,7 +297,8 @@ class Accumulator:
                 self.note_trouble(queue)
             self._release(batch)
         if told:
-            self._on_failed(batch)
+            for listener in self._failure_listeners:
+                listener(batch)
         return told
 
     def late_answer(self, batch: ProducerBatch, *, written: bool) -> None:
@@ -274,15 +313,14 @@ class Accumulator:
                 self.note_trouble(queue)
         self._release(batch)
 
-    def retry(self, batch: ProducerBatch, now: float, *, chance: float, at_once: bool = False) -> None:
-        """Queue the batch again, at its old place; ``at_once`` without back-off, when the new leader is known."""
+    def retry(self, batch: ProducerBatch, now: float, *, chance: float) -> None:
+        """Queue the batch again, at its old place, for after a back-off; ``chance`` is uniform in [0, 1)."""
         queue = self._unreleased[batch]
-        delay = 0.0 if at_once else self.settings.retry_backoff.delay(batch.attempts, chance)
-        batch.retry_at = now + delay
+        batch.retry_at = now + self.settings.retry_backoff.delay(batch.attempts, chance)
         queue.put_back(batch)
         self._active[batch.topic_partition] = queue
 
-    def split(self, batch: ProducerBatch, pieces: list[ProducerBatch], starts: list[int], now: float) -> None:
+    def split(self, batch: ProducerBatch, pieces: list[ProducerBatch], starts: list[int]) -> None:
         """Replace a batch that was too large for the broker by smaller ones at its place (KIP-126)."""
         queue = self._unreleased[batch]
         if self.settings.idempotent:

@@ -23,7 +23,8 @@ class ProducerBatch:
     """Records of one partition that are sent and settled together.
 
     ``number`` is the order in which the partition's batches are to be written; pieces of a split one extend its
-    number. ``reserved`` is what the buffer pool lent for it, in bytes. ``attempts`` counts requests that carried it.
+    number. ``reserved`` is what the buffer pool lent for it, in bytes. ``attempts`` counts requests that carried it;
+    ``leader_epoch`` is the partition's as known at the last. ``renumbered``: it got another sequence number after one.
     Settled exactly once (`client/BAT-3`), as a whole; when it was split, its pieces are settled instead and
     `piece_for` leads to them.
     """
@@ -42,6 +43,7 @@ class ProducerBatch:
         "created_at",
         "done",
         "error",
+        "leader_epoch",
         "log_append_time",
         "number",
         "on_wire",
@@ -49,6 +51,7 @@ class ProducerBatch:
         "producer_epoch",
         "producer_id",
         "record_errors",
+        "renumbered",
         "reserved",
         "retry_at",
         "topic_partition",
@@ -73,9 +76,11 @@ class ProducerBatch:
         self.retry_at = created_at
         self.attempts = 0
         self.on_wire = False
+        self.leader_epoch = -1
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
+        self.renumbered = False
         self.done = False
         self.error: Exception | None = None
         self.record_errors: dict[int, Exception] = {}

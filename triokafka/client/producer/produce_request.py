@@ -33,6 +33,7 @@ class ProduceAnswer(NamedTuple):
     leader_id: int
     leader_epoch: int
     leader: Node | None
+    log_start_offset: int = -1
 
 
 def build_request(
@@ -51,7 +52,7 @@ def build_request(
 
 
 def read_response(response: ProduceResponse, names: Mapping[uuid.UUID, str]) -> dict[TopicPartition, ProduceAnswer]:
-    """The answers by partition; ``names`` are topic names by id, for versions that know topics by id only."""
+    """The answers by partition; ``names`` are the request's topics by id, for versions that know topics by id only."""
     nodes = {n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints}
     answers: dict[TopicPartition, ProduceAnswer] = {}
     for topic in response.responses:
@@ -66,5 +67,6 @@ def read_response(response: ProduceResponse, names: Mapping[uuid.UUID, str]) -> 
                 p.current_leader.leader_id,
                 p.current_leader.leader_epoch,
                 nodes.get(p.current_leader.leader_id),
+                p.log_start_offset,
             )
     return answers

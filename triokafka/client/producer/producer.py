@@ -85,6 +85,7 @@ class Producer:
             idempotence_required=opts.enable_idempotence is True,
             start_identity_task=lambda: self._tasks.start(self._sender.fetch_identity, name="kafka producer id"),
             on_fatal=self._fail,
+            hooks=self._client.config.hooks,
         )
         # Last of what can be refused: from here on there are plug-ins that would have to be closed.
         opts, self._plugins = install_plugins(opts, client_id)

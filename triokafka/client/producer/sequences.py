@@ -110,19 +110,22 @@ class PartitionSequences:
         else:
             self.unresolved = True
 
-    def should_retry(self, batch: ProducerBatch, error: BrokerResponseError) -> bool:
+    def should_retry(self, batch: ProducerBatch, error: BrokerResponseError, *, log_start_offset: int = -1) -> bool:
         """What to do about a sequence error (Kafka's rules); other errors go by ``retriable``.
 
-        Unknown producer: the log lost its head, or the broker its state, so begin anew. Out of order: an earlier batch
-        is still missing and will be retried; if there is none, only a new epoch closes the gap.
+        Unknown producer: the log lost its head, or the broker its state, so begin anew; unless the broker did not say
+        where its log starts (``log_start_offset`` -1), because the partition is just moving: then ask again. Out of
+        order: an earlier batch is still missing and will be retried; if there is none, only a new epoch closes the gap.
+        A batch that was numbered anew already is only sent again, or epochs would be spent at every attempt.
         """
         if batch.base_sequence < 0:
             return error.retriable
         if isinstance(error, UnknownProducerIdError):
-            self.bump_wanted = True
+            if log_start_offset >= 0 and not batch.renumbered:
+                self.bump_wanted = True
             return True
         if isinstance(error, OutOfOrderSequenceNumberError):
-            is_next = batch.base_sequence == add_sequence(self.last_acked, 1)
+            is_next = batch.base_sequence == add_sequence(self.last_acked, 1) and not batch.renumbered
             if self.in_flight and self.in_flight[0] is batch and (is_next or self.unresolved):
                 self.bump_wanted = True
             return True
@@ -149,6 +152,7 @@ class PartitionSequences:
         self.next = 0
         for batch in self.in_flight:
             batch.set_producer_state(identity.producer_id, identity.epoch, self.next)
+            batch.renumbered = True
             self.next = add_sequence(self.next, batch.count)
 
     def replace(self, batch: ProducerBatch, pieces: list[ProducerBatch]) -> None:
@@ -159,6 +163,7 @@ class PartitionSequences:
         sequence = batch.base_sequence
         for piece in pieces:
             piece.set_producer_state(batch.producer_id, batch.producer_epoch, sequence)
+            piece.renumbered = batch.renumbered
             sequence = add_sequence(sequence, piece.count)
             insort(self.in_flight, piece, key=lambda known: known.number)
 

@@ -75,7 +75,7 @@ def test_lost_state_starts_a_new_epoch_once_nothing_is_on_the_wire(error: type) 
     sequences.acknowledged(first)
     sent(sequences, second, third)
     refused(second)
-    assert sequences.should_retry(second, error())
+    assert sequences.should_retry(second, error(), log_start_offset=0)
     assert sequences.bump_wanted
     assert not sequences.bump_due  # the third is still on the wire
     assert not sequences.may_send(second)
@@ -85,6 +85,27 @@ def test_lost_state_starts_a_new_epoch_once_nothing_is_on_the_wire(error: type) 
     assert [(b.producer_epoch, b.base_sequence) for b in (second, third)] == [(4, 0), (4, 3)]
     assert sequences.may_send(second)
     assert sequences.next == 5
+
+
+def test_unknown_producer_without_a_log_start_is_asked_again_under_the_same_number() -> None:
+    """The partition is just moving: its new leader will say more."""
+    sequences = PartitionSequences()
+    first = batch(1)
+    sent(sequences, first)
+    assert sequences.should_retry(first, UnknownProducerIdError(), log_start_offset=-1)
+    assert not sequences.bump_wanted
+
+
+@pytest.mark.parametrize("error", [OutOfOrderSequenceNumberError, UnknownProducerIdError])
+def test_batch_numbered_anew_does_not_spend_an_epoch_per_attempt(error: type) -> None:
+    sequences = PartitionSequences()
+    first = batch(1)
+    sent(sequences, first)
+    refused(first)
+    sequences.should_retry(first, error(), log_start_offset=0)
+    sequences.restart(IDENTITY.bumped())
+    assert sequences.should_retry(first, error(), log_start_offset=0)
+    assert not sequences.bump_wanted
 
 
 def test_batch_refused_for_good_leaves_a_gap_that_needs_a_new_epoch() -> None:
