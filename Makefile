@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
-$(READY): pyproject.toml hatch_build.py $(wildcard triokafka/records/_*.py triokafka/records/*.pxd)
+$(READY): pyproject.toml hatch_build.py $(wildcard triokafka/*/_[a-z]*.py triokafka/*/*/_[a-z]*.py triokafka/*/*.pxd triokafka/*/*/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "triokafka needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) -V 2>&1`. Choose another: make PYTHON=python3.12 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Final, Literal
 
 TWINS: Final[dict[str, str]] = {
+    "triokafka.client.producer._append": "triokafka.client.producer.plain_append",
     "triokafka.records._appender": "triokafka.records.plain_appender",
     "triokafka.records._columns": "triokafka.records.plain_columns",
     "triokafka.records._kernel": "triokafka.records.plain_kernel",
@@ -66,7 +67,9 @@ def _is_stale(name: str) -> bool:
     spec = find_spec(name)
     if not os.path.exists(os.path.join(root, "pyproject.toml")) or spec is None or spec.origin is None:
         return False
-    directory = os.path.dirname(spec.origin)
-    sources = [f"{name.rpartition('.')[2]}.py", *(file for file in os.listdir(directory) if file.endswith(".pxd"))]
+    sources = [os.path.join(root, *name.split(".")) + ".py"]
+    for directory in {os.path.join(root, *known.split(".")[:-1]) for known in TWINS}:
+        # What kernels declare for each other, wherever it lies.
+        sources += [os.path.join(directory, file) for file in os.listdir(directory) if file.endswith(".pxd")]
     built = os.path.getmtime(spec.origin)
-    return any(os.path.getmtime(os.path.join(directory, source)) > built for source in sources)
+    return any(os.path.getmtime(source) > built for source in sources)

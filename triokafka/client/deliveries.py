@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from triokafka.errors import IllegalStateError
+from triokafka.client.producer.kernel import Delivery
 from triokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -13,92 +13,6 @@ if TYPE_CHECKING:
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], None]
 """Called with the metadata and None, or None and the error."""
-
-_CREATE_TIME: Final = -1
-
-
-class Delivery:
-    """The fate of one record. Await it, as often and from as many tasks as you like, for its `RecordMetadata`.
-
-    Awaiting raises the error with which the record failed, and does not yield to other tasks when the record is settled
-    already. Cancelling the wait does not recall the record. A failure that is never awaited, and for which no callback
-    was given, is raised when the producer's block is left.
-    """
-
-    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
-
-    def __init__(self, batch: ProducerBatch, index: int, timestamp: int, key_size: int, value_size: int) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp = timestamp
-        self._key_size = key_size
-        self._value_size = value_size
-
-    @property
-    def topic(self) -> str:
-        """The topic that the record was sent to."""
-        return self._batch.topic_partition.topic
-
-    @property
-    def partition(self) -> int:
-        """The partition that the record was sent to."""
-        return self._batch.topic_partition.partition
-
-    @property
-    def done(self) -> bool:
-        """Whether the record is acknowledged or has failed."""
-        return self._batch.piece_for(self._index)[0].done
-
-    def result(self) -> RecordMetadata:
-        """What awaiting would return or raise, without waiting.
-
-        Raises:
-            IllegalStateError: neither acknowledged nor failed yet.
-        """
-        batch, index = self._batch.piece_for(self._index)
-        if not batch.done:
-            raise IllegalStateError(f"the record for {batch.topic_partition} is still on its way; await the delivery")
-        return self._settled(batch, index)
-
-    def _settled(self, batch: ProducerBatch, index: int) -> RecordMetadata:
-        error = batch.error_for(index)
-        if error is not None:
-            batch.note_observed(index)
-            raise error
-        return self.metadata_in(batch, index)
-
-    def metadata_in(self, batch: ProducerBatch, index: int) -> RecordMetadata:
-        """The metadata of an acknowledged record that ended up at ``index`` of ``batch``."""
-        base = batch.base_offset
-        log_append_time = batch.log_append_time
-        return RecordMetadata(
-            batch.topic_partition.topic,
-            batch.topic_partition.partition,
-            base + index if base >= 0 else -1,
-            self._timestamp if log_append_time == _CREATE_TIME else log_append_time,
-            self._key_size,
-            self._value_size,
-        )
-
-    async def _wait(self) -> RecordMetadata:
-        while True:
-            batch, index = self._batch.piece_for(self._index)
-            if batch.done:
-                return self._settled(batch, index)
-            await batch.wait()
-
-    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        return self._wait().__await__()
-
-    def add_callback(self, callback: DeliveryCallback) -> None:
-        """Call ``callback`` once the record is settled: in the sender's task, or at once when it is settled already.
-
-        It must not block; what it raises is logged. Callbacks of one partition run in the order of their records.
-        """
-        self._batch.add_callback(self, self._index, callback)
-
-    def __repr__(self) -> str:
-        return f"<Delivery {self.topic}-{self.partition} {'settled' if self.done else 'on its way'}>"
 
 
 class FilteredDelivery(Delivery):
@@ -234,3 +148,6 @@ def _add_range(found: dict[TopicPartition, OffsetRange], partition: TopicPartiti
     if before is not None:
         low, high = min(before.first, low), max(before.last, high)
     found[partition] = OffsetRange(low, high)
+
+
+__all__ = ["Deliveries", "Delivery", "DeliveryCallback", "FilteredDelivery", "OffsetRange"]

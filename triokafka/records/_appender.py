@@ -266,3 +266,10 @@ class RecordAppender:
         memcpy(PyByteArray_AS_STRING(grown), PyByteArray_AS_STRING(self.buffer), min(self.size, held))
         self.buffer = grown
         return 0
+
+
+@cython.cfunc
+@cython.exceptval(-2)
+def append_record(appender, timestamp: cython.longlong, key, value) -> cython.longlong:
+    """``RecordAppender.append`` for other kernels (``_appender.pxd``)."""
+    return cython.cast(RecordAppender, appender)._append(timestamp, key, value, ())

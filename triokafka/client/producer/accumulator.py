@@ -270,10 +270,12 @@ class Accumulator:
         queue.on_wire -= 1
         return queue
 
-    def acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+    def acknowledge(
+        self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float | None = None
+    ) -> None:
         """The broker has the batch: settle it and give back its memory."""
         queue = self._unreleased[batch]
-        batch.settle(base_offset, log_append_time)
+        batch.settle(base_offset, log_append_time, now=now)
         if self.settings.idempotent:
             queue.sequences.acknowledged(batch)
         self._settled(batch)

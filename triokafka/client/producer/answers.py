@@ -133,9 +133,10 @@ class AnswerHandler:
             return
         records, size = batch.count, batch.size
         self._counters["record_send_total"] += records
-        accumulator.acknowledge(batch, base_offset, log_append_time)
+        now = self._world.now()
+        accumulator.acknowledge(batch, base_offset, log_append_time, now)
         if self._hooks:
-            age = self._world.now() - batch.created_at
+            age = now - batch.created_at
             self._hooks.on_batch_acknowledged(batch.topic_partition, records, size, base_offset, batch.attempts, age)
 
     def _refused(self, batch: ProducerBatch, answer: ProduceAnswer) -> None:

@@ -54,6 +54,7 @@ class ProducerBatch:
         "renumbered",
         "reserved",
         "retry_at",
+        "settled_at",
         "topic_partition",
     )
 
@@ -86,6 +87,7 @@ class ProducerBatch:
         self.record_errors: dict[int, Exception] = {}
         self.base_offset = -1
         self.log_append_time = -1
+        self.settled_at = created_at
         self.pieces: list[tuple[int, ProducerBatch]] = []
         self._built: memoryview | None = None
         self._callbacks: list[tuple[int, Delivery, DeliveryCallback]] = []
@@ -170,15 +172,19 @@ class ProducerBatch:
         log_append_time: int = -1,
         error: Exception | None = None,
         record_errors: dict[int, Exception] | None = None,
+        now: float | None = None,
     ) -> bool:
         """End with an offset or an error: run the callbacks in record order, then wake who waits. False if done before.
 
-        ``record_errors`` are the errors of single records, where the broker named them (KIP-467).
+        ``record_errors`` are the errors of single records, where the broker named them (KIP-467). ``now`` is for the
+        latency that deliveries report.
         """
         if self.done:
             return False
         self.base_offset = base_offset
         self.log_append_time = log_append_time
+        if now is not None:
+            self.settled_at = now
         self.error = error
         self.record_errors = record_errors or {}
         self.done = True
@@ -219,6 +225,22 @@ class ProducerBatch:
     def error_for(self, index: int) -> Exception | None:
         """The error of one record of a settled batch."""
         return self.record_errors.get(index, self.error)
+
+    def error_to_raise(self, index: int) -> Exception | None:
+        """As `error_for`, for one caller who raises it and so was told.
+
+        Each caller gets a copy: tasks that raise one error at once would mix up its traceback, which would also keep
+        their frames alive as long as the batch.
+        """
+        error = self.error_for(index)
+        if error is None:
+            return None
+        self.note_observed(index)
+        again = type(error).__new__(type(error), *error.args)
+        again.__dict__.update(error.__dict__)
+        if error.__cause__ is not None:
+            again.__cause__ = error.__cause__
+        return again
 
     async def wait(self) -> None:
         """Wait until it is settled or split."""

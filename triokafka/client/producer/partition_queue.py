@@ -7,6 +7,7 @@ from collections import deque
 from typing import Final
 
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.kernel import QueueEnd
 from triokafka.client.producer.sequences import PartitionSequences
 from triokafka.structs import TopicPartition
 
@@ -35,7 +36,7 @@ class CompressionRatio:
         self._observed = 1.0
 
 
-class PartitionQueue:
+class PartitionQueue(QueueEnd):
     """The batches of one partition that are to be sent, the oldest first; the last may still be open.
 
     ``on_wire`` counts batches in unanswered requests; ``filled`` the bytes of all batches that were closed. ``ratio``
@@ -48,17 +49,16 @@ class PartitionQueue:
         "batches",
         "filled",
         "on_wire",
-        "open",
         "ratio",
         "sequences",
         "topic_partition",
     )
 
     def __init__(self, topic_partition: TopicPartition, ratio: CompressionRatio) -> None:
+        super().__init__()
         self.topic_partition = topic_partition
         self.ratio = ratio
         self.batches: deque[ProducerBatch] = deque()
-        self.open: ProducerBatch | None = None
         self.on_wire = 0
         self.filled = 0
         self.sequences = PartitionSequences()

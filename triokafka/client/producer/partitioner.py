@@ -6,30 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from triokafka.client.producer.kernel import murmur2
 from triokafka.structs import Buffer
 
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
 _LARGEST_CACHED_KEY: Final = 64
 _MOST_CACHED_KEYS: Final = 16_384
-
-
-def murmur2(data: Buffer) -> int:
-    """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
-    length = len(data)
-    h = _SEED ^ length
-    whole = length & ~3
-    for position in range(0, whole, 4):
-        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
-        k ^= k >> 24
-        h = (h * _M & _MASK) ^ (k * _M & _MASK)
-    if length & 3:
-        h ^= int.from_bytes(data[whole:], "little")
-        h = h * _M & _MASK
-    h ^= h >> 13
-    h = h * _M & _MASK
-    return h ^ (h >> 15)
 
 
 class KeyHash:

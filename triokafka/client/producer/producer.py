@@ -23,6 +23,7 @@ from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.intake import Headers, Intake
 from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
+from triokafka.client.producer.kernel import ShortWay
 from triokafka.client.producer.many import send_many
 from triokafka.client.producer.plugins import install_plugins
 from triokafka.client.producer.sender import Sender
@@ -39,7 +40,6 @@ from triokafka.world import RealWorld, World
 logger = logging.getLogger(__name__)
 
 _MOST_REMEMBERED_FAILURES: Final = 1_000
-_NO_PARTITION: Final = 1 << 40  # beyond the end of any list of partitions
 _NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
 
 
@@ -110,8 +110,11 @@ class Producer:
             or opts.partitioner_ignore_keys
         )
         self._wall_ms = self._world.wall_ms
-        self._key_hash = self._intake.key_hash
         self._topics = self._intake.topics
+        self._short_way = ShortWay(
+            self._topics, self._world.wall_ms, self._world.now, type(self._world) is RealWorld, self._plain
+        )
+        self._append = self._short_way.append
         self._state = "new"
         self._failure: Exception | None = None
         self._failed_batches: list[ProducerBatch] = []
@@ -247,28 +250,9 @@ class Producer:
             TypeError, ValueError: key, value, headers, timestamp or partition are not what can be sent.
             ClosedError: outside of the producer's block.
         """
-        if self._plain and timestamp_ms is None and on_delivery is None and not headers:
-            try:
-                known = self._topics[topic]
-                if partition is not None:
-                    queue = known.queues[partition if type(partition) is int and partition >= 0 else _NO_PARTITION]
-                elif key is None:
-                    queue = known.queues[known.sticky]
-                else:
-                    queue = known.queues[self._key_hash(key) % len(known.queues)]
-                if (batch := queue.open) is not None:
-                    timestamp = self._wall_ms()
-                    index = batch.append(timestamp, key, value)
-                    if index >= 0:
-                        return Delivery(
-                            batch,
-                            index,
-                            timestamp,
-                            -1 if key is None else len(key),
-                            -1 if value is None else len(value),
-                        )
-            except (KeyError, IndexError, TypeError):
-                pass  # the long way waits for what is missing, or says what is wrong
+        delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
         self._check_usable()
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
         if record is None:
@@ -316,6 +300,9 @@ class Producer:
             MetadataNotReadyError: the topic's partitions are not known yet; they are being asked for.
             UnknownTopicOrPartitionError, MessageSizeTooLargeError, TypeError, ValueError, ClosedError: as `send`.
         """
+        delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
         self._check_usable()
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
         if record is None:
@@ -351,7 +338,12 @@ class Producer:
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
         delivery = Delivery(
-            batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
+            batch,
+            index,
+            timestamp,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+            self._world.now() - batch.created_at,
         )
         if self._interceptors:
             batch.add_callback(delivery, index, self._interceptors.acknowledgement_for(batch.topic_partition))

@@ -15,29 +15,20 @@ if TYPE_CHECKING:
 class PartitionStream:
     """Sends to one partition that was resolved beforehand (`Producer.bind`)."""
 
-    __slots__ = ("_plain", "_producer", "_queue", "_wall_ms")
+    __slots__ = ("_append", "_producer", "_queue")
 
     def __init__(self, producer: Producer, queue: PartitionQueue) -> None:
         self._producer = producer
         self._queue = queue
-        self._plain = producer._plain
-        self._wall_ms = producer._wall_ms
+        self._append = producer._short_way.append_to
 
     async def send(
         self, value: Any = None, *, key: Any = None, timestamp_ms: int | None = None, headers: Headers = ()
     ) -> Delivery:
         """As `Producer.send` to the bound partition."""
-        batch = self._queue.open
-        if batch is not None and self._plain and timestamp_ms is None and not headers:
-            timestamp = self._wall_ms()
-            try:
-                index = batch.append(timestamp, key, value)
-            except TypeError:
-                index = -1
-            if index >= 0:
-                return Delivery(
-                    batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
-                )
+        delivery = self._append(self._queue, value, key, timestamp_ms, headers)
+        if delivery is not None:
+            return delivery
         topic, partition = self._queue.topic_partition
         return await self._producer.send(
             topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -47,17 +38,9 @@ class PartitionStream:
         self, value: Any = None, *, key: Any = None, timestamp_ms: int | None = None, headers: Headers = ()
     ) -> Delivery:
         """As `Producer.send_nowait` to the bound partition."""
-        batch = self._queue.open
-        if batch is not None and self._plain and timestamp_ms is None and not headers:
-            timestamp = self._wall_ms()
-            try:
-                index = batch.append(timestamp, key, value)
-            except TypeError:
-                index = -1
-            if index >= 0:
-                return Delivery(
-                    batch, index, timestamp, -1 if key is None else len(key), -1 if value is None else len(value)
-                )
+        delivery = self._append(self._queue, value, key, timestamp_ms, headers)
+        if delivery is not None:
+            return delivery
         topic, partition = self._queue.topic_partition
         return self._producer.send_nowait(
             topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, headers=headers

@@ -6,27 +6,29 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from triokafka.client.producer.accumulator import Accumulator
+from triokafka.client.producer.kernel import QueueEnds
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.partitioner import Partitioner, choose_sticky
 from triokafka.network.metadata import TopicMetadata
 from triokafka.structs import Buffer, TopicPartition
 
 
-class TopicState:
+class TopicState(QueueEnds):
     """The queues of a topic's partitions by number, and the partition for records without key.
 
     ``sticky`` stays until about a batch's worth of bytes went to it (KIP-794); `switch_if_due` decides when a batch is
     to be opened, never per record. ``chance`` gives uniform random numbers.
     """
 
-    __slots__ = ("_accumulator", "_chance", "_filled_before", "available", "name", "partitions", "queues", "sticky")
+    __slots__ = ("_accumulator", "_chance", "_filled_before", "available", "name", "partitions")
+
+    queues: list[PartitionQueue]
 
     def __init__(self, topic: TopicMetadata, accumulator: Accumulator, chance: Callable[[], float]) -> None:
+        super().__init__()
         self.name = topic.name
-        self.queues: list[PartitionQueue] = []
         self.partitions = range(0)
         self.available: tuple[int, ...] = ()
-        self.sticky = -1
         self._accumulator = accumulator
         self._chance = chance
         self._filled_before = 0

@@ -1,0 +1,252 @@
+"""The short way of a record into an open batch: compiled and plain do the same."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import time
+import weakref
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from triokafka import kernels
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.errors import IllegalStateError, KafkaError, ProtocolError
+from triokafka.records import BatchBuilder
+from triokafka.structs import TopicPartition
+
+NAME = "triokafka.client.producer._append"
+MODULES = [importlib.import_module(kernels.TWINS[NAME])]
+if kernels.implementation() == "compiled":
+    MODULES.append(importlib.import_module(NAME))
+both = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+
+WALL_MS = 1_700_000_000_123
+BATCH_BYTES = 400
+
+
+def open_batch(created_at: float = 100.0) -> ProducerBatch:
+    return ProducerBatch(
+        TopicPartition("orders", 0), (1,), BatchBuilder(BATCH_BYTES), reserved=0, created_at=created_at
+    )
+
+
+class Way:
+    """A short way to a topic of three partitions, each with an open batch; 2 is the sticky one."""
+
+    def __init__(self, module: ModuleType, *, enabled: bool = True, system_clock: bool = False) -> None:
+        self.ends = [module.QueueEnd() for _ in range(3)]
+        for end in self.ends:
+            end.open = open_batch()
+        self.topic = module.QueueEnds()
+        self.topic.queues = list(self.ends)
+        self.topic.sticky = 2
+        clocks = (
+            (lambda: time.time_ns() // 1_000_000, lambda: 100.25) if system_clock else (lambda: WALL_MS, lambda: 100.25)
+        )
+        self.way = module.ShortWay({"orders": self.topic}, *clocks, system_clock, enabled)
+
+    def append(
+        self, topic: Any, value: Any, key: Any = None, partition: Any = None, headers: Any = (), **others: Any
+    ) -> Any:
+        return self.way.append(
+            topic, value, key, partition, others.get("timestamp_ms"), headers, others.get("on_delivery")
+        )
+
+    def counts(self) -> list[int]:
+        return [end.open.count for end in self.ends]
+
+
+def told(delivery: Any) -> Any:
+    """What a delivery says once its batch is acknowledged; None for none."""
+    if delivery is None:
+        return None
+    return delivery.metadata_in(SimpleNamespace(**SETTLED), 7)
+
+
+SETTLED: dict[str, Any] = {
+    "topic_partition": TopicPartition("orders", 1),
+    "base_offset": 40,
+    "log_append_time": -1,
+    "attempts": 2,
+    "settled_at": 101.0,
+    "created_at": 100.0,
+}
+
+things = st.one_of(
+    st.none(),
+    st.binary(max_size=60),
+    st.binary(max_size=60).map(bytearray),
+    st.binary(max_size=60).map(memoryview),
+    st.binary(min_size=2, max_size=60).map(lambda data: memoryview(data)[::2]),
+    st.sampled_from(["text", 5, 1.5, [b"x"]]),
+)
+numbers = st.one_of(st.none(), st.integers(-3, 4), st.booleans(), st.sampled_from([10**30, -(10**30), "0", 1.0]))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["orders", "others", None, 5]), things, things, numbers, st.sampled_from([(), None, []])
+        )
+    )
+)
+def test_both_twins_take_and_leave_the_same_records(records: list[Any]) -> None:
+    ways = [Way(module) for module in MODULES]
+    for topic, value, key, partition, headers in records:
+        answers = [told(way.append(topic, value, key, partition, headers)) for way in ways]
+        assert answers.count(answers[0]) == len(answers), (topic, value, key, partition)
+    batches = [[bytes(end.open.build()) if end.open.count else b"" for end in way.ends] for way in ways]
+    assert batches.count(batches[0]) == len(batches)
+
+
+@both
+def test_record_goes_to_its_partition_the_one_of_its_key_or_the_sticky_one(module: ModuleType) -> None:
+    """(`client/PART-2`)"""
+    way = Way(module)
+    assert way.append("orders", b"v", partition=1) is not None
+    assert way.counts() == [0, 1, 0]
+    assert way.append("orders", b"v") is not None
+    assert way.counts() == [0, 1, 1]
+    assert (
+        way.append("orders", b"v", key=b"21") is not None
+    )  # Java's hash is -973932308: 0, without its sign and modulo 3
+    assert way.counts() == [1, 1, 1]
+
+
+@both
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"topic": "others"},
+        {"topic": 5},
+        {"topic": []},
+        {"partition": 3},
+        {"partition": -1},
+        {"partition": 10**30},
+        {"partition": True},
+        {"partition": "0"},
+        {"key": "text", "partition": 0},
+        {"key": bytearray(b"k")},
+        {"value": 5},
+        {"value": memoryview(b"abcd")[::2]},
+        {"headers": [("h", b"v")]},
+        {"timestamp_ms": 5},
+        {"on_delivery": print},
+        {"value": bytes(1000)},
+    ],
+    ids=str,
+)
+def test_what_is_not_the_usual_case_is_left_to_the_long_way(module: ModuleType, arguments: dict[str, Any]) -> None:
+    way = Way(module)
+    way.append("orders", b"first", partition=0)
+    way.append("orders", b"first", partition=2)
+    before = way.counts()
+    assert way.append(**{"topic": "orders", "value": b"v"} | arguments) is None
+    assert way.counts() == before
+
+
+@both
+def test_nothing_goes_the_short_way_without_an_open_batch_or_when_it_is_disabled(module: ModuleType) -> None:
+    way = Way(module)
+    way.ends[2].open = None
+    assert way.append("orders", b"v") is None
+    assert way.way.append_to(way.ends[2], b"v", None, None, ()) is None
+    assert way.way.append_to(way.ends[1], b"v", None, None, ()) is not None
+    disabled = Way(module, enabled=False)
+    assert disabled.append("orders", b"v") is None
+    assert disabled.way.append_to(disabled.ends[1], b"v", None, None, ()) is None
+
+
+@both
+def test_closed_batch_takes_no_more_records(module: ModuleType) -> None:
+    """(`client/ACC-6`)"""
+    way = Way(module)
+    way.append("orders", b"v", partition=0)
+    way.ends[0].open.close()
+    assert way.append("orders", b"v", partition=0) is None
+
+
+@both
+def test_delivery_tells_where_its_record_landed_how_large_it_was_and_how_long_it_took(module: ModuleType) -> None:
+    way = Way(module)
+    metadata = told(way.append("orders", bytearray(b"four"), memoryview(b"no"), 1))
+    assert metadata == ("orders", 1, 47, WALL_MS, 2, 4, 2, pytest.approx(750.0))
+    assert told(way.append("orders", None, None, 1))[4:6] == (-1, -1)
+
+
+@both
+def test_time_is_the_systems_where_the_world_is_the_real_one(module: ModuleType) -> None:
+    way = Way(module, system_clock=True)
+    before = time.time_ns() // 1_000_000
+    timestamp = told(way.append("orders", b"v", partition=0)).timestamp
+    assert before <= timestamp <= time.time_ns() // 1_000_000
+
+
+@both
+async def test_delivery_is_awaited_by_several_tasks_and_as_often_as_one_likes(module: ModuleType) -> None:
+    way = Way(module)
+    delivery = way.append("orders", b"v", partition=0)
+    seen = []
+
+    async def wait() -> None:
+        seen.append(await delivery)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not delivery.done
+        with pytest.raises(IllegalStateError, match="still on its way"):
+            delivery.result()
+        way.ends[0].open.settle(5, now=100.5)
+    assert seen == [await delivery, delivery.result()]
+    assert (delivery.topic, delivery.partition, delivery.done) == ("orders", 0, True)
+    assert repr(delivery) == "<Delivery orders-0 settled>"
+
+
+@both
+async def test_cancelled_wait_leaves_the_delivery_as_it_was(module: ModuleType) -> None:
+    way = Way(module)
+    delivery = way.append("orders", b"v", partition=0)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await delivery
+    assert scope.cancelled_caught
+    way.ends[0].open.settle(5, now=100.5)
+    assert (await delivery).offset == 5
+
+
+@both
+async def test_failure_is_raised_as_a_copy_with_its_cause_and_keeps_no_frame_alive(module: ModuleType) -> None:
+    """A delivery is not tracked by the garbage collector, so its error must not lead back to it."""
+    way = Way(module)
+    batch = way.ends[0].open
+    delivery = way.append("orders", b"v", partition=0)
+    error = ProtocolError("nonsense", path="here", offset=3)
+    error.__cause__ = KafkaError("why")
+    batch.settle(error=error)
+
+    class Local:
+        pass
+
+    async def fail() -> weakref.ref[Local]:
+        local = Local()
+        kept = delivery
+        try:
+            await kept
+        except ProtocolError as caught:
+            assert (str(caught), caught.offset, caught.__cause__) == (str(error), 3, error.__cause__)
+            assert caught is not error
+        return weakref.ref(local)
+
+    left = await fail()
+    gc.collect()
+    assert left() is None
+    assert error.__traceback__ is None
+    assert batch.unobserved_failures == 0

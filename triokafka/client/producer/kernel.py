@@ -1,0 +1,19 @@
+"""The kernel of the producer that runs: compiled, or its plain twin. Types are the twin's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from triokafka import kernels
+
+if TYPE_CHECKING:
+    from triokafka.client.producer.plain_append import Delivery, QueueEnd, QueueEnds, ShortWay, murmur2
+else:
+    _append = kernels.load("triokafka.client.producer._append")
+    Delivery = _append.Delivery
+    QueueEnd = _append.QueueEnd
+    QueueEnds = _append.QueueEnds
+    ShortWay = _append.ShortWay
+    murmur2 = _append.murmur2
+
+__all__ = ["Delivery", "QueueEnd", "QueueEnds", "ShortWay", "murmur2"]

@@ -1,0 +1,244 @@
+"""The short way of a record, from `send` into the batch that is being filled, in plain Python. Twin and oracle of
+``_append``.
+
+The same interface as ``_append`` with equal results; picked by ``triokafka.kernels`` when that one is not compiled.
+Nothing here waits, opens a batch or says what is wrong: whatever is not the usual case is left to the long way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from triokafka.errors import IllegalStateError
+from triokafka.structs import Buffer, RecordMetadata
+
+if TYPE_CHECKING:
+    from triokafka.client.deliveries import DeliveryCallback
+    from triokafka.client.producer.batch import ProducerBatch
+
+_CREATE_TIME: Final = -1
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+_LARGEST_REMEMBERED_KEY: Final = 64
+_BUFFERS: Final = frozenset({bytes, bytearray, memoryview})
+
+
+def murmur2(data: Buffer) -> int:
+    """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
+    if not isinstance(data, bytes):
+        data = bytes(data)
+    length = len(data)
+    h = _SEED ^ (length & _MASK)
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
+        k ^= k >> 24
+        h = (h * _M & _MASK) ^ (k * _M & _MASK)
+    if length & 3:
+        h ^= int.from_bytes(data[whole:], "little")
+        h = h * _M & _MASK
+    h ^= h >> 13
+    h = h * _M & _MASK
+    return h ^ (h >> 15)
+
+
+_remembered_hash = lru_cache(maxsize=16_384)(murmur2)  # real streams repeat their keys
+
+
+class Delivery:
+    """The fate of one record. Await it, as often and from as many tasks as you like, for its `RecordMetadata`.
+
+    Awaiting raises the error with which the record failed, and does not yield to other tasks when the record is settled
+    already. Cancelling the wait does not recall the record. A failure that is never awaited, and for which no callback
+    was given, is raised when the producer's block is left.
+    """
+
+    __slots__ = ("_age", "_batch", "_index", "_key_size", "_timestamp", "_value_size")
+
+    def __init__(
+        self, batch: ProducerBatch, index: int, timestamp: int, key_size: int, value_size: int, age: float = 0.0
+    ) -> None:
+        # The ``age`` of the batch is in seconds, when the record came to it.
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+        self._age = age
+
+    @property
+    def topic(self) -> str:
+        """The topic that the record was sent to."""
+        return self._batch.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition that the record was sent to."""
+        return self._batch.topic_partition.partition
+
+    @property
+    def done(self) -> bool:
+        """Whether the record is acknowledged or has failed."""
+        return self._batch.piece_for(self._index)[0].done
+
+    def result(self) -> RecordMetadata:
+        """What awaiting would return or raise, without waiting.
+
+        Raises:
+            IllegalStateError: neither acknowledged nor failed yet.
+        """
+        batch, index = self._batch.piece_for(self._index)
+        if not batch.done:
+            raise IllegalStateError(f"the record for {batch.topic_partition} is still on its way; await the delivery")
+        return self._settled(batch, index)
+
+    def _settled(self, batch: ProducerBatch, index: int) -> RecordMetadata:
+        error = batch.error_to_raise(index)
+        if error is not None:
+            raise error
+        return self.metadata_in(batch, index)
+
+    def metadata_in(self, batch: ProducerBatch, index: int) -> RecordMetadata:
+        """The metadata of an acknowledged record that ended up at ``index`` of ``batch``."""
+        base = batch.base_offset
+        log_append_time = batch.log_append_time
+        return RecordMetadata(
+            batch.topic_partition.topic,
+            batch.topic_partition.partition,
+            base + index if base >= 0 else -1,
+            self._timestamp if log_append_time == _CREATE_TIME else log_append_time,
+            self._key_size,
+            self._value_size,
+            batch.attempts,
+            max(0.0, batch.settled_at - batch.created_at - self._age) * 1000,
+        )
+
+    async def _wait(self) -> RecordMetadata:
+        while True:
+            batch, index = self._batch.piece_for(self._index)
+            if batch.done:
+                return self._settled(batch, index)
+            await batch.wait()
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        return self._wait().__await__()
+
+    def add_callback(self, callback: DeliveryCallback) -> None:
+        """Call ``callback`` once the record is settled: in the sender's task, or at once when it is settled already.
+
+        It must not block; what it raises is logged. Callbacks of one partition run in the order of their records.
+        """
+        self._batch.add_callback(self, self._index, callback)
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.topic}-{self.partition} {'settled' if self.done else 'on its way'}>"
+
+
+class QueueEnd:
+    """The end of a partition's queue: the batch that is ``open`` for records, None when there is none."""
+
+    __slots__ = ("open",)
+
+    open: ProducerBatch | None
+
+    def __init__(self) -> None:
+        self.open = None
+
+
+class QueueEnds:
+    """The queues of a topic by partition number, and the ``sticky`` partition, for records without key."""
+
+    __slots__ = ("queues", "sticky")
+
+    queues: list[Any]
+    sticky: int
+
+    def __init__(self) -> None:
+        self.queues = []
+        self.sticky = -1
+
+
+class ShortWay:
+    """Puts records into open batches. What it returns None for needs the long way: nothing has happened then.
+
+    ``topics`` is looked into for every record. ``wall_ms`` and ``now`` are the world's clocks; with ``system_clock``
+    they are those of this machine, and the compiled twin reads its clock itself. ``enabled`` is False for producers
+    with serializers and the like, whose records always go the long way.
+    """
+
+    __slots__ = ("_enabled", "_now", "_topics", "_wall_ms")
+
+    def __init__(
+        self,
+        topics: Mapping[str, QueueEnds],
+        wall_ms: Callable[[], int],
+        now: Callable[[], float],
+        system_clock: bool,
+        enabled: bool,
+    ) -> None:
+        self._topics = topics
+        self._wall_ms = wall_ms
+        self._now = now
+        self._enabled = enabled
+
+    def append(
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: Any,
+        timestamp_ms: Any,
+        headers: Any,
+        on_delivery: Any,
+    ) -> Delivery | None:
+        """The arguments are those of `send`, unchecked."""
+        if not self._enabled or timestamp_ms is not None or on_delivery is not None or headers:
+            return None
+        known = self._topics.get(topic) if type(topic) is str else None
+        if known is None:
+            return None
+        if partition is not None:
+            if type(partition) is not int:
+                return None
+            number = partition
+        elif key is None:
+            number = known.sticky
+        elif type(key) is bytes:
+            hashed = _remembered_hash(key) if len(key) <= _LARGEST_REMEMBERED_KEY else murmur2(key)
+            number = (hashed & 0x7FFFFFFF) % len(known.queues)
+        else:
+            return None
+        if not 0 <= number < len(known.queues):
+            return None
+        return self._put(known.queues[number], value, key)
+
+    def append_to(self, end: QueueEnd, value: Any, key: Any, timestamp_ms: Any, headers: Any) -> Delivery | None:
+        """To one partition, known beforehand."""
+        if not self._enabled or timestamp_ms is not None or headers:
+            return None
+        return self._put(end, value, key)
+
+    def _put(self, end: QueueEnd, value: Any, key: Any) -> Delivery | None:
+        batch = end.open
+        if batch is None:
+            return None
+        key_size = value_size = -1
+        if key is not None:
+            if type(key) not in _BUFFERS:
+                return None
+            key_size = len(key) if type(key) is not memoryview else key.nbytes
+        if value is not None:
+            if type(value) not in _BUFFERS:
+                return None
+            value_size = len(value) if type(value) is not memoryview else value.nbytes
+        timestamp = self._wall_ms()
+        try:
+            index = batch.append(timestamp, key, value)
+        except BufferError:
+            return None
+        if index < 0:
+            return None
+        return Delivery(batch, index, timestamp, key_size, value_size, self._now() - batch.created_at)
