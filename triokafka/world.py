@@ -46,6 +46,13 @@ class Stream(ABC):
         unknown part was sent and the stream must be closed.
         """
 
+    def try_send(self, *buffers: Buffer) -> int:
+        """Send what can be sent without waiting, from the front, and return how many bytes that was; maybe 0.
+
+        Must not be called while `send` waits. A stream that cannot do it takes nothing.
+        """
+        return 0
+
     @abstractmethod
     async def receive_into(self, buffer: memoryview) -> int:
         """Receive at least one byte into ``buffer`` and return the number; 0 means that the peer has closed.
@@ -223,9 +230,18 @@ class World(ABC):
     async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:
         """All addresses of a host name, in the resolver's order. Raises `OSError` when it has none."""
 
+    async def canonical_name(self, address: str) -> str:
+        """The full name of a numeric address as the resolver knows it, or the address itself."""
+        return address
+
     @abstractmethod
-    async def connect(self, host: str, port: int) -> Stream:
-        """Connect to one address. The caller bounds the time. Raises `OSError`."""
+    async def connect(
+        self, host: str, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> Stream:
+        """Connect to one address. The caller bounds the time. Raises `OSError`.
+
+        The sizes are those of the socket's buffers in the kernel; -1 leaves them to the operating system.
+        """
 
     @abstractmethod
     async def listen(self, host: str, port: int) -> Listener:
@@ -275,6 +291,15 @@ class _SocketStream(Stream):
                 first += 1
             if sent:
                 parts[first] = parts[first][sent:]
+
+    def try_send(self, *buffers: Buffer) -> int:
+        try:
+            return self._sock.sendmsg(buffers[:_MAX_VECTORS])
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            self._check_open()
+            raise
 
     async def receive_into(self, buffer: memoryview) -> int:
         while True:
@@ -448,13 +473,29 @@ class RealWorld(World):
         return os.urandom(size)
 
     async def resolve(self, host: str, port: int) -> list[tuple[str, int]]:
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except ValueError as error:  # labels that are empty or too long, zero bytes
+            raise OSError(errno.EINVAL, f"{host!r} is not the name of a host: {error}") from error
         return [(str(info[4][0]), int(info[4][1])) for info in found]
 
-    async def connect(self, host: str, port: int) -> Stream:
+    async def canonical_name(self, address: str) -> str:
+        try:
+            name, _ = await trio.socket.getnameinfo((address, 0), socket.NI_NAMEREQD)
+        except OSError:
+            return address
+        return name
+
+    async def connect(
+        self, host: str, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> Stream:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = trio.socket.socket(family, socket.SOCK_STREAM)
         try:
+            # Before connecting, because the window is agreed on then.
+            for option, size in ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes)):
+                if size >= 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
             await sock.connect((host, port))
             return _SocketStream(socket.socket(fileno=sock.detach()))
         except BaseException:

@@ -1,6 +1,6 @@
 """The way to one broker: connecting with back-off over all its addresses, and agreeing on versions.
 
-`BrokerChannel` outlives its connections. `transport` is where security protocols are put on top of the stream.
+`BrokerChannel` outlives its connections. `transport` makes the streams, `negotiation` asks for the versions.
 """
 
 from __future__ import annotations
@@ -9,44 +9,21 @@ import enum
 import logging
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import NamedTuple
 
 import trio
 
-from triokafka.errors import (
-    ConfigurationError,
-    KafkaConnectionError,
-    KafkaError,
-    ProtocolError,
-    UnsupportedVersionError,
-)
+from triokafka.errors import KafkaConnectionError, KafkaError
 from triokafka.network.backoff import Backoff
-from triokafka.network.config import NetworkConfig
+from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
 from triokafka.network.connection import Connection
+from triokafka.network.negotiation import ApiVersions, VersionNegotiation
 from triokafka.network.receive_pool import ReceivePool
-from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from triokafka.network.transport import discard, open_stream
 from triokafka.structs import Node
 from triokafka.world import Stream, World
 
 logger = logging.getLogger(__name__)
-
-_API_VERSIONS_KEY: Final = 18
-_UNSUPPORTED_VERSION: Final = 35
-SOFTWARE_NAME: Final = "triokafka"
-
-
-def check_security(config: NetworkConfig) -> None:
-    """Refuse what this build cannot do. Raises `ConfigurationError`."""
-    if config.security_protocol != "PLAINTEXT":
-        raise ConfigurationError(
-            f"security_protocol {config.security_protocol!r} is not available yet; only 'PLAINTEXT' is."
-            " Use a listener of the broker without TLS and SASL"
-        )
-
-
-async def transport(world: World, config: NetworkConfig, host: str, port: int) -> Stream:
-    """Connect to one address and do the handshake of the security protocol. Raises `OSError`."""
-    return await world.connect(host, port)
 
 
 class ChannelState(enum.Enum):
@@ -57,10 +34,20 @@ class ChannelState(enum.Enum):
     READY = "ready"
 
 
+class _Address(NamedTuple):
+    """Where to connect to, and what the broker there must prove to be."""
+
+    host: str
+    port: int
+    server_name: str
+
+
 class BrokerChannel:
     """All that a client knows about reaching one broker, for one purpose.
 
-    ``changed`` is set and replaced whenever the state changes. Points in time are seconds on the world's clock.
+    ``changed`` is set and replaced whenever the state changes. ``failures`` counts the connections that failed or ended
+    since the last one was ready, ``failed_connects`` only those that never became ready. Points in time are seconds on
+    the world's clock.
     """
 
     def __init__(
@@ -69,12 +56,12 @@ class BrokerChannel:
         self.node = node
         self.state = ChannelState.DISCONNECTED
         self.connection: Connection | None = None
-        self.api_versions: dict[int, tuple[int, int]] = {}
+        self.api_versions: ApiVersions = {}
         self.error: KafkaError | None = None
         self.failures = 0
+        self.failed_connects = 0
         self.attempts = 0
         self.retry_at = 0.0
-        self.throttled_until = 0.0
         self.changed = trio.Event()
         self._world = world
         self._config = config
@@ -82,8 +69,9 @@ class BrokerChannel:
         self._on_change = on_change
         self._backoff = Backoff(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000)
         self._address_turn = 0
-        self._max_api_versions: int | None = None
-        self._only_api_versions: int | None = None
+        self._throttled_until = 0.0
+        self._negotiation = VersionNegotiation()
+        self._versions_doubted = trio.Event()
 
     @property
     def name(self) -> str:
@@ -107,15 +95,15 @@ class BrokerChannel:
             self.state is ChannelState.READY
             and connection is not None
             and connection.can_send
-            and now >= self.throttled_until
+            and now >= connection.throttled_until
         )
 
     def delay(self, now: float) -> float:
         """Seconds until this channel may be worth another look; infinity when an event will tell."""
         if self.state is ChannelState.DISCONNECTED:
             return max(0.0, self.retry_at - now)
-        if self.state is ChannelState.READY and self.throttled_until > now:
-            return self.throttled_until - now
+        if self.connection is not None and self.connection.throttled_until > now:
+            return self.connection.throttled_until - now
         return float("inf")
 
     def begin(self) -> None:
@@ -124,33 +112,71 @@ class BrokerChannel:
         self.attempts += 1
 
     async def run(self) -> None:
-        """Connect, serve the connection until it ends, and note the back-off. Never raises `Exception`."""
-        was_ready = False
+        """Connect, serve the connection until it ends, and note the back-off. Never raises `KafkaError`."""
+        began = self._world.now()
+        hooks = self._config.hooks
+        failure: KafkaError | None = None
         try:
             stream = await self._connect()
-            connection = self._new_connection(stream)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(connection.run)
-                try:
-                    self.api_versions = await self._negotiate(connection)
-                except (KafkaError, OSError) as error:
-                    connection.close(error)
-                    raise self._connect_error(str(error)) from error
-                self.connection = connection
-                self.failures = 0
-                self.error = None
-                was_ready = True
-                self._set_state(ChannelState.READY)
-            self.error = _as_kafka_error(connection.error)
-            logger.debug("%s: %s", self.name, self.error)
+            try:
+                connection = self._new_connection(stream)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._serve, connection, nursery.cancel_scope)
+                    self.api_versions = await self._agree(connection)
+                    self.connection = connection
+                    self.failures = self.failed_connects = 0
+                    self.error = None
+                    if hooks:
+                        address = "{}:{}".format(*stream.peer_address)
+                        hooks.on_connect(self.node, address, self._world.now() - began, None)
+                    self._set_state(ChannelState.READY)
+                    while True:
+                        await self._versions_doubted.wait()
+                        self._versions_doubted = trio.Event()
+                        self.api_versions = await self._agree(connection)
+            finally:
+                await discard(stream)
+            failure = self._connect_error(str(connection.error))
         except* KafkaError as group:
-            self.error = _first(group)
-            logger.debug("%s", self.error)
+            failure = _first(group)
         finally:
-            self.connection = None
-            self.failures = 1 if was_ready else self.failures + 1
-            self.retry_at = self._world.now() + self._backoff.delay(self.failures, self._world.random.random())
-            self._set_state(ChannelState.DISCONNECTED)
+            self._ended(began, failure)
+
+    def _ended(self, began: float, failure: KafkaError | None) -> None:
+        """Note why, and when to try again; ``failure`` is None when this client was closed meanwhile."""
+        hooks = self._config.hooks
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._throttled_until = connection.throttled_until
+            self.failures = 1
+            self.error = _as_kafka_error(connection.error)
+            if hooks:
+                hooks.on_disconnect(self.node, self.error)
+        else:
+            self.failures += 1
+            self.failed_connects += 1
+            self.error = failure or self.error
+            if hooks and failure is not None:
+                address = f"{self.node.host}:{self.node.port}"
+                hooks.on_connect(self.node, address, self._world.now() - began, failure)
+        logger.debug("%s: %s", self.name, self.error)
+        self.retry_at = self._world.now() + self._backoff.delay(self.failures, self._world.random.random())
+        self._set_state(ChannelState.DISCONNECTED)
+
+    async def _serve(self, connection: Connection, attempt: trio.CancelScope) -> None:
+        await connection.run()
+        attempt.cancel()
+
+    async def _agree(self, connection: Connection) -> ApiVersions:
+        try:
+            return await self._negotiation.ask(connection)
+        except (KafkaError, OSError) as error:
+            connection.close(error)
+            raise self._connect_error(str(error)) from error
+
+    def _doubt_versions(self) -> None:
+        """The broker refused a version that it had announced: it is not what it was (`client/MOD-9`)."""
+        self._versions_doubted.set()
 
     def _set_state(self, state: ChannelState) -> None:
         self.state = state
@@ -162,12 +188,7 @@ class BrokerChannel:
         return KafkaConnectionError(f"could not connect to {self.name}: {why}")
 
     async def _connect(self) -> Stream:
-        host, port = self.node.host, self.node.port
-        try:
-            found = await self._world.resolve(host, port)
-        except OSError as error:
-            raise self._connect_error(f"the name {host!r} cannot be resolved: {error}") from error
-        addresses = list(dict.fromkeys(found))
+        addresses = await self._addresses()
         # Each attempt starts one address further, so that a dead first address does not cost every reconnect (KIP-602).
         turn = self._address_turn % len(addresses) if addresses else 0
         addresses = addresses[turn:] + addresses[:turn]
@@ -175,19 +196,35 @@ class BrokerChannel:
             self._config.socket_connection_setup_timeout_ms / 1000,
             self._config.socket_connection_setup_timeout_max_ms / 1000,
         )
-        timeout = setup.delay(self.failures + 1, self._world.random.random())
+        timeout = setup.delay(self.failed_connects + 1, self._world.random.random())
         tried: list[str] = []
-        for address, address_port in addresses:
+        for host, port, server_name in addresses:
             try:
                 with trio.fail_after(timeout):
-                    return await transport(self._world, self._config, address, address_port)
+                    return await open_stream(self._world, self._config, host, port, server_name=server_name)
             except trio.TooSlowError:
                 why = f"no answer within {timeout * 1000:.0f} ms"
             except OSError as error:
-                why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+                why = _reason(error)
             self._address_turn += 1
-            tried.append(why if (address, address_port) == (host, port) else f"{address}:{address_port}: {why}")
-        raise self._connect_error("; ".join(tried) or f"the name {host!r} has no address")
+            tried.append(why if (host, port) == (self.node.host, self.node.port) else f"{host}:{port}: {why}")
+        raise self._connect_error("; ".join(tried) or f"the name {self.node.host!r} has no address")
+
+    async def _addresses(self) -> list[_Address]:
+        """Where to try, in order. Names are resolved for every attempt: brokers move (`client/MOD-11`)."""
+        host, port = self.node.host, self.node.port
+        if self._config.stream_factory is not None:
+            return [_Address(host, port, host)]
+        try:
+            found = list(dict.fromkeys(await self._world.resolve(host, port)))
+            if self._config.client_dns_lookup == CANONICAL_BOOTSTRAP and self.node.node_id < 0:
+                return [
+                    _Address(address, address_port, await self._world.canonical_name(address))
+                    for address, address_port in found
+                ]
+        except OSError as error:
+            raise self._connect_error(f"the name {host!r} cannot be resolved: {_reason(error)}") from error
+        return [_Address(*one, host) for one in found]
 
     def _new_connection(self, stream: Stream) -> Connection:
         config = self._config
@@ -195,45 +232,18 @@ class BrokerChannel:
             stream,
             world=self._world,
             name=self.name,
+            node=self.node,
             client_id=config.client_id,
             pool=self._pool,
             request_timeout=config.request_timeout_ms / 1000,
             max_idle=config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms >= 0 else float("inf"),
             max_in_flight=config.max_in_flight_requests_per_connection,
             max_response_bytes=config.receive_message_max_bytes,
+            throttled_until=self._throttled_until,
+            hooks=config.hooks,
+            on_room=self._on_change,
+            on_version_refused=self._doubt_versions,
         )
-
-    async def _negotiate(self, connection: Connection) -> dict[int, tuple[int, int]]:
-        ours = ApiVersionsRequest.versions
-        version = ours.max if self._max_api_versions is None else self._max_api_versions
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
-        try:
-            response: ApiVersionsResponse = await connection.call(request, version)
-        except KafkaConnectionError:
-            # Some brokers hang up on a version that they do not know instead of saying so.
-            self._max_api_versions = 0 if version else None
-            raise
-        except ProtocolError:
-            # librdkafka's mock says it in a format of its own, and always will.
-            self._max_api_versions = self._only_api_versions = 0
-            raise
-        if response.error_code == _UNSUPPORTED_VERSION:
-            theirs = next((k for k in response.api_keys if k.api_key == _API_VERSIONS_KEY), None)
-            version = min(version, theirs.max_version) if theirs is not None else 0
-            response = await connection.call(request, version)
-        if response.error_code:
-            raise UnsupportedVersionError(f"{self.name} answers ApiVersions with error {response.error_code}")
-        self._max_api_versions = self._only_api_versions
-        return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
-
-
-def _software_version() -> str:
-    from importlib import metadata  # slow to import, and needed once per connection at most
-
-    try:
-        return metadata.version("triokafka")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _as_kafka_error(error: Exception | None) -> KafkaError:
@@ -245,3 +255,10 @@ def _first(group: BaseExceptionGroup[KafkaError]) -> KafkaError:
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return _as_kafka_error(found if isinstance(found, Exception) else None)
+
+
+def _reason(error: OSError) -> str:
+    # Errors of the resolver have numbers of their own.
+    if error.errno and error.errno > 0 and type(error).__name__ != "gaierror":
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__

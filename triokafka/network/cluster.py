@@ -11,25 +11,24 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import trio
-
 from triokafka.errors import (
-    BrokerResponseError,
     ClosedError,
     ConfigurationError,
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
-    UnsupportedVersionError,
-    for_code,
 )
-from triokafka.network.channel import BrokerChannel, ChannelState, check_security
+from triokafka.network.channel import BrokerChannel
 from triokafka.network.config import NetworkConfig
-from triokafka.network.connection import Completion, Connection, ResponseWaiter
+from triokafka.network.connection import Connection
+from triokafka.network.connector import Connector
+from triokafka.network.coordinators import Coordinators
 from triokafka.network.directory import BrokerDirectory
-from triokafka.network.metadata import Cluster
+from triokafka.network.in_flight import Completion, ResponseWaiter
 from triokafka.network.metadata_updater import MetadataUpdater
+from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
+from triokafka.network.transport import check_security
 from triokafka.network.versions import choose_version
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
@@ -42,7 +41,6 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R", bound=Response)
 
 _NEVER: Final = float("inf")
-_FIRST_BATCHED_COORDINATOR: Final = 4
 
 
 class NetworkClient:
@@ -69,7 +67,7 @@ class NetworkClient:
             ask=self._ask_for_metadata,
             check_usable=self.check_usable,
             why_unreachable=self.why_unreachable,
-            on_success=lambda: self._directory.note_metadata(),
+            on_success=self._metadata_learnt,
             on_failure=self._metadata_failed,
             on_attempt=self._announce,
         )
@@ -77,8 +75,12 @@ class NetworkClient:
         self._directory = BrokerDirectory(
             config, world, nodes=lambda: self.metadata.cluster.nodes, on_change=self._announce
         )
-        self._coordinators: dict[tuple[str, int], Node] = {}
         self._tasks = BackgroundTasks(self._failed)
+        self._connector = Connector(
+            self._directory, world, self._tasks, check_usable=self.check_usable, on_lost=self._connection_lost
+        )
+        self._coordinators = Coordinators(self._ask_for_coordinator, self._directory, self.request_metadata_update)
+        self.metadata.add_listener(self._tell_hooks_of_metadata)
         self._failure: Exception | None = None
         self._closed = False
         self._listeners: list[Callable[[], None]] = []
@@ -106,7 +108,10 @@ class NetworkClient:
 
     def fail(self, error: Exception) -> None:
         """Make the client unusable: its owner cannot go on. Whoever waits wakes, and every later call raises."""
-        self._failure = self._failure or error
+        if self._failure is None:
+            self._failure = error
+            if self.hooks:
+                self.hooks.on_client_failed(error)
         for channel in self._directory.channels():
             if channel.connection is not None:
                 channel.connection.close(KafkaConnectionError(f"the client failed: {error}"))
@@ -139,12 +144,7 @@ class NetworkClient:
         """Ids of the brokers known now; the bootstrap servers' (negative) before the first metadata."""
         return list(self._directory.candidates())
 
-    def _start_connecting(self, channel: BrokerChannel) -> None:
-        channel.begin()
-        self._tasks.start(self._serve, channel, name=f"kafka connection to {channel.name}")
-
-    async def _serve(self, channel: BrokerChannel) -> None:
-        await channel.run()
+    def _connection_lost(self, channel: BrokerChannel) -> None:
         if not self._closed:
             # The broker may be gone for good, and its partitions led by another (`client/NET-23`, `client/NET-28`).
             if channel.node.node_id >= 0:
@@ -161,9 +161,9 @@ class NetworkClient:
             return False
         now = self.world.now()
         if channel.is_ready(now):
-            return True
-        if channel.may_connect(now):
-            self._start_connecting(channel)
+            # Metadata first: it may name another broker (`client/META-29`).
+            return not self._updater.is_due(now)
+        self._connector.start(channel)
         return False
 
     def ready_delay(self, node_id: int, purpose: str = "") -> float:
@@ -227,14 +227,8 @@ class NetworkClient:
         connection = channel.connection
         if connection is None or not channel.is_ready(self.world.now()):
             raise NodeNotReadyError(f"{channel.name} is not ready for a request")
-
-        def done(response: Response | None, error: Exception | None) -> None:
-            self._note_throttle(channel, response)
-            on_done(response, error)
-            self._announce()
-
         timeout = None if timeout_ms is None else timeout_ms / 1000
-        connection.submit(request, version, done, timeout=timeout, expect_response=expect_response)
+        connection.submit(request, version, on_done, timeout=timeout, expect_response=expect_response)
 
     async def send(
         self,
@@ -262,19 +256,29 @@ class NetworkClient:
             NodeNotReadyError: no broker of this id is known.
             ProtocolError: the answer made no sense; the connection was closed.
         """
-        request_type = type(request) if isinstance(request, Request) else api
-        if request_type is None:
-            raise TypeError("a request given as a function needs api=, the class of the request")
-        limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        channel, connection = await self._ready_connection(node_id, purpose, limit / 1000)
+        request_type = _type_of(request, api)
+        limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        channel, connection = await self._connector.connection_to(node_id, purpose, limit)
+        bounds = (min_version, max_version)
+        return await self._exchange(channel, connection, request, request_type, bounds, limit)
+
+    async def _exchange(
+        self,
+        channel: BrokerChannel,
+        connection: Connection,
+        request: Request[R] | Callable[[int], Request[R]],
+        request_type: type[Request[R]],
+        bounds: tuple[int | None, int | None],
+        limit: float,
+    ) -> R:
+        """Send a request on a connection that has room for it, and wait for the answer."""
         version = choose_version(
-            request_type, channel.api_versions, broker=channel.name, min_version=min_version, max_version=max_version
+            request_type, channel.api_versions, broker=channel.name, min_version=bounds[0], max_version=bounds[1]
         )
         message = request if isinstance(request, Request) else request(version)
         waiter = ResponseWaiter()
-        connection.submit(message, version, waiter.done, timeout=limit / 1000)
+        connection.submit(message, version, waiter.done, timeout=limit)
         response: R = await waiter.wait()
-        self._note_throttle(channel, response)
         return response
 
     async def send_to_least_loaded(
@@ -291,80 +295,16 @@ class NetworkClient:
         When a broker cannot be reached the next is tried, at most ``timeout_ms`` in all; then `KafkaConnectionError`
         names every address tried. Otherwise as `send`.
         """
+        request_type = _type_of(request, api)
         limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        give_up_at = self.world.now() + limit
-        while True:
-            node_id = await self._least_loaded(give_up_at)
-            try:
-                await self._ready_connection(node_id, "", max(0.0, give_up_at - self.world.now()))
-            except (KafkaConnectionError, NodeNotReadyError):
-                continue
-            return await self.send(
-                node_id,
-                request,
-                api=api,
-                timeout_ms=limit * 1000,
-                min_version=min_version,
-                max_version=max_version,
-            )
-
-    async def _ready_connection(self, node_id: int, purpose: str, limit: float) -> tuple[BrokerChannel, Connection]:
-        self.check_usable()
-        channel = self._directory.channel(node_id, purpose)
-        connection = channel.connection
-        if connection is not None and channel.is_ready(self.world.now()):
-            return channel, connection
-        # A failure of the attempt that is under way now, or of the connection that is there, is this caller's as well;
-        # what ended before is not.
-        ended = connection is not None and connection.error is not None
-        attempt = None if channel.state is ChannelState.DISCONNECTED or ended else channel.attempts
-        with trio.move_on_after(limit):
-            while True:
-                self.check_usable()
-                now = self.world.now()
-                connection = channel.connection
-                if connection is not None and channel.is_ready(now):
-                    return channel, connection
-                if channel.state is ChannelState.DISCONNECTED:
-                    if attempt is not None and channel.attempts >= attempt and channel.error is not None:
-                        raise _again(channel.error)
-                    if channel.may_connect(now):
-                        self._start_connecting(channel)
-                        attempt = channel.attempts
-                # One that has just ended is not waited for: its channel says so in a moment.
-                full = connection is not None and connection.error is None and not connection.can_send
-                if connection is not None and full and channel.throttled_until <= now:
-                    await connection.wait_for_slot()
-                    continue
-                changed = channel.changed
-                with trio.move_on_after(max(0.0, channel.delay(now))):
-                    await changed.wait()
-        raise KafkaConnectionError(
-            f"no connection to {channel.name} within {limit * 1000:.0f} ms"
-            + (f"; last failure: {channel.error}" if channel.error is not None else "")
-        )
-
-    def _note_throttle(self, channel: BrokerChannel, response: Response | None) -> None:
-        throttle_ms: int = getattr(response, "throttle_time_ms", 0)
-        if throttle_ms > 0:
-            channel.throttled_until = max(channel.throttled_until, self.world.now() + throttle_ms / 1000)
+        channel, connection = await self._connector.connection_to_any(limit)
+        return await self._exchange(channel, connection, request, request_type, (min_version, max_version), limit)
 
     # ---------------------------------------------------------------- any broker
 
     def least_loaded(self) -> int | None:
         """The broker to ask when any will do: idle ones first; None when all are in reconnect back-off."""
         return self._directory.least_loaded()
-
-    async def _least_loaded(self, give_up_at: float) -> int:
-        while True:
-            self.check_usable()
-            node_id = self.least_loaded()
-            now = self.world.now()
-            if now >= give_up_at:
-                raise KafkaConnectionError(self.why_unreachable())
-            if node_id is not None:
-                return node_id
-            await trio.sleep(min(self._directory.shortest_delay(), give_up_at - now) + 0.001)
 
     def why_unreachable(self) -> str:
         """A sentence about the last connection failures, for who has waited in vain."""
@@ -409,6 +349,13 @@ class NetworkClient:
     def _metadata_failed(self, start_over: bool) -> None:
         self._directory.note_no_metadata(self.metadata.last_success, start_over=start_over)
 
+    def _metadata_learnt(self) -> None:
+        self._directory.note_metadata()
+
+    def _tell_hooks_of_metadata(self, cluster: Cluster) -> None:
+        if self.hooks:
+            self.hooks.on_metadata(cluster.summary(self.metadata.version))
+
     # ---------------------------------------------------------------- coordinators
 
     async def find_coordinator(self, key: str, key_type: int = 0, *, timeout_ms: float | None = None) -> Node:
@@ -418,35 +365,23 @@ class NetworkClient:
             CoordinatorNotAvailableError: none yet; try again after a back-off.
             GroupAuthorizationFailedError, TransactionalIdAuthorizationFailedError: not allowed.
         """
-        node = self._coordinators.get((key, key_type))
-        if node is not None:
-            return node
+        return await self._coordinators.find(key, key_type, timeout_ms)
 
-        def build(version: int) -> FindCoordinatorRequest:
-            if version >= _FIRST_BATCHED_COORDINATOR:
-                return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            return FindCoordinatorRequest(key=key, key_type=key_type)
-
-        response: FindCoordinatorResponse = await self.send_to_least_loaded(
-            build, api=FindCoordinatorRequest, timeout_ms=timeout_ms, min_version=1 if key_type else None
+    async def _ask_for_coordinator(
+        self, build: Callable[[int], FindCoordinatorRequest], min_version: int | None, timeout_ms: float | None
+    ) -> FindCoordinatorResponse:
+        return await self.send_to_least_loaded(
+            build, api=FindCoordinatorRequest, timeout_ms=timeout_ms, min_version=min_version
         )
-        found = response.coordinators[0] if response.coordinators else response
-        if found.error_code:
-            raise for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
-        node = Node(found.node_id, found.host, found.port)
-        self._directory.add(node)
-        self._coordinators[key, key_type] = node
-        return node
 
     def forget_coordinator(self, key: str, key_type: int = 0) -> None:
         """Look the coordinator up again next time: it moved, or its connection broke."""
-        self._coordinators.pop((key, key_type), None)
+        self._coordinators.forget(key, key_type)
 
 
-def _again(error: KafkaError) -> KafkaError:
-    """A new exception of the same meaning, so that several waiters do not share one traceback."""
-    if isinstance(error, (KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
-        copy = type(error)(*error.args)
-        copy.__cause__ = error.__cause__
-        return copy
-    return KafkaConnectionError(str(error))
+def _type_of(request: Request[R] | Callable[[int], Request[R]], api: type[Request[R]] | None) -> type[Request[R]]:
+    if isinstance(request, Request):
+        return type(request)
+    if api is None:
+        raise TypeError("a request given as a function needs api=, the class of the request")
+    return api

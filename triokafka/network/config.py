@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from triokafka.hooks import NO_HOOKS, HookChain
+from triokafka.network.transport import StreamFactory
+
+CANONICAL_BOOTSTRAP: Final = "resolve_canonical_bootstrap_servers_only"
+"""A value of ``client_dns_lookup``: bootstrap servers must prove to be what their addresses are called (KIP-235)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,9 @@ class NetworkConfig:
     socket_connection_setup_timeout_ms: float = 10_000
     socket_connection_setup_timeout_max_ms: float = 30_000
     connections_max_idle_ms: float = 540_000
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    stream_factory: StreamFactory | None = None
     max_in_flight_requests_per_connection: int = 100
     receive_message_max_bytes: int = 256 << 20
     receive_pool_bytes: int = 64 << 20

@@ -1,35 +1,33 @@
 """One connection to a broker: frames, correlation ids, pipelined requests and their timeouts.
 
-Two tasks serve it, one that reads and one that writes; a request starts none and opens no cancel scope. Answers come in
-the order of the requests. When the connection ends, for whatever reason, all requests in flight fail, the newest first,
-so that a caller who puts each back at the head of a queue restores their order (`client/NET-23`).
+Three tasks serve it: one reads, one writes what could not be written at once, one watches the clock; a request starts
+none and opens no cancel scope. Answers come in the order of the requests. When the connection ends, for whatever
+reason, all requests in flight fail, the newest first, so that a caller who puts each back at the head of a queue
+restores their order (`client/NET-23`).
 """
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-import outcome
 import trio
 
-from triokafka.errors import KafkaConnectionError, KafkaError, ProtocolError, RequestTimedOutError
+from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
+from triokafka.hooks import NO_HOOKS, HookChain
+from triokafka.network.in_flight import Completion, InFlightRequest, ResponseWaiter
 from triokafka.network.receive_pool import ReceivePool
+from triokafka.network.strangers import describe_stranger
+from triokafka.network.versions import client_throttles
 from triokafka.protocol.frames import decode_response, encode_request
-from triokafka.protocol.message import Request, Response
-from triokafka.structs import Buffer
+from triokafka.protocol.message import Request
+from triokafka.structs import Buffer, Node
 from triokafka.world import Stream, World
 
-logger = logging.getLogger(__name__)
-
-Completion = Callable[[Any, Exception | None], None]
-"""Called once with the response and None, or None and the error. Runs in the connection's task; must not block."""
-
 _RECEIVE_BYTES: Final = 64 << 10
-_READS_BETWEEN_CHECKPOINTS: Final = 16
+_BYTES_BETWEEN_CHECKPOINTS: Final = 1 << 20
 _NEVER: Final = float("inf")
 _API_VERSIONS_KEY: Final = 18
 _UNSUPPORTED_VERSION: Final = 35
@@ -37,72 +35,20 @@ _SIZE: Final = struct.Struct(">i")
 _CODE: Final = struct.Struct(">h")
 
 
-class InFlightRequest:
-    """A request that was handed over and not answered yet."""
-
-    __slots__ = ("correlation_id", "deadline", "on_done", "request_type", "started_at", "version")
-
-    def __init__(
-        self,
-        request_type: type[Request[Any]],
-        version: int,
-        correlation_id: int,
-        started_at: float,
-        deadline: float,
-        on_done: Completion,
-    ) -> None:
-        self.request_type = request_type
-        self.version = version
-        self.correlation_id = correlation_id
-        self.started_at = started_at
-        self.deadline = deadline
-        self.on_done = on_done
-
-    def complete(self, response: object, error: Exception | None) -> None:
-        """Tell the caller; what it raises is logged and stops nobody else (`client/NET-20`)."""
-        try:
-            self.on_done(response, error)
-        except Exception:
-            logger.exception("the completion of a %s request failed", self.request_type.__name__)
-
-
-class ResponseWaiter:
-    """One task that waits for one answer. Cancelling the wait drops the answer when it comes, and harms nobody else."""
-
-    __slots__ = ("_outcome", "_task")
+class _SlotWaiter:
+    __slots__ = ("event",)
 
     def __init__(self) -> None:
-        self._task: trio.lowlevel.Task | None = None
-        self._outcome: outcome.Outcome[Any] | None = None
-
-    def done(self, response: object, error: Exception | None) -> None:
-        """The `Completion` to hand over with the request."""
-        result: outcome.Outcome[Any] = outcome.Value(response) if error is None else outcome.Error(error)
-        if self._task is not None:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task, result)
-        else:
-            self._outcome = result
-
-    async def wait(self) -> Any:
-        """The response, or the error raised."""
-        if self._outcome is not None:
-            await trio.lowlevel.checkpoint()
-            return self._outcome.unwrap()
-        self._task = trio.lowlevel.current_task()
-
-        def abort(_: Callable[[], None]) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        return await trio.lowlevel.wait_task_rescheduled(abort)
+        self.event = trio.Event()
 
 
 class Connection:
     """A connected stream to the broker ``name`` (a text for messages, as in ``broker 1 at localhost:9092``).
 
     Times are seconds on the world's clock. A request whose answer does not come within its timeout ends the connection,
-    since answers behind it cannot come either (`client/NET-30`). ``error`` says why the connection ended.
+    since answers behind it cannot come either (`client/NET-30`). ``error`` says why the connection ended, ``in_flight``
+    how many requests are not answered yet. ``on_room`` is called when one more request may be handed over after it
+    could not; ``on_version_refused`` when the broker says that it does not know the version of a request.
     """
 
     def __init__(
@@ -111,47 +57,98 @@ class Connection:
         *,
         world: World,
         name: str,
+        node: Node,
         client_id: str | None,
         pool: ReceivePool,
         request_timeout: float,
         max_idle: float,
         max_in_flight: int,
         max_response_bytes: int,
+        throttled_until: float = 0.0,
+        hooks: HookChain = NO_HOOKS,
+        on_room: Callable[[], None] = lambda: None,
+        on_version_refused: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self.error: Exception | None = None
+        self.in_flight = 0
+        self.throttled_until = throttled_until
         self.last_used_at = world.now()
         self.bytes_sent = 0
         self.bytes_received = 0
         self._stream = stream
         self._world = world
+        self._node = node
         self._client_id = client_id
         self._pool = pool
         self._request_timeout = request_timeout
         self._max_idle = max_idle
         self._max_in_flight = max_in_flight
         self._max_response_bytes = max_response_bytes
+        self._hooks = hooks
+        self._on_room = on_room
+        self._on_version_refused = on_version_refused
+        self._answered = False
+        self._next_correlation_id = 0
+        # Requests that expect an answer, oldest first; bytes that are not written yet, with the request that is done
+        # once they are; and such requests whose bytes are written.
         self._in_flight: deque[InFlightRequest] = deque()
         self._outgoing: deque[tuple[list[Buffer], InFlightRequest | None]] = deque()
-        self._next_correlation_id = 0
+        self._written: deque[InFlightRequest] = deque()
         self._writer: trio.lowlevel.Task | None = None
-        self._slot_waiters = trio.lowlevel.ParkingLot()
+        self._was_full = False
+        self._slot_waiters: deque[_SlotWaiter] = deque()
         self._watch = trio.CancelScope()
+        self._watched_until = _NEVER
 
-    @property
-    def in_flight(self) -> int:
-        """Number of requests that are not answered yet."""
-        return len(self._in_flight) + sum(1 for _, unanswered in self._outgoing if unanswered is not None)
+    # ---------------------------------------------------------------- room for one more request
 
     @property
     def can_send(self) -> bool:
-        """Whether one more request may be handed over now."""
-        return self.error is None and self.in_flight < self._max_in_flight
+        """Whether one more request may be handed over now, without passing by those who wait for it.
+
+        The requests before it must be written: a peer that does not read gets no more of them (`client/NET-14`).
+        """
+        return not self._slot_waiters and self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        return self.in_flight < self._max_in_flight and not self._outgoing and self.error is None
 
     async def wait_for_slot(self) -> None:
-        """Wait until `can_send` or the connection has ended. Waiters go first come, first served."""
-        while self.error is None and self.in_flight >= self._max_in_flight:
-            await self._slot_waiters.park()
+        """Wait until a request may be handed over, or the connection has ended: who came first goes first.
+
+        The caller must hand its request over at once, before the next checkpoint. Waits while the broker throttles this
+        client, too. Cancelling passes the turn on.
+        """
+        now = self._world.now()
+        if self.error is not None or (not self._slot_waiters and self._has_room and now >= self.throttled_until):
+            return
+        waiter = _SlotWaiter()
+        self._slot_waiters.append(waiter)
+        try:
+            while self.error is None:
+                is_first = self._slot_waiters[0] is waiter
+                mute = self.throttled_until - self._world.now()
+                if is_first and self._has_room and mute <= 0:
+                    return
+                waiter.event = trio.Event()
+                # Only the first in line keeps the time, so that the others stay in line.
+                with trio.move_on_after(mute if is_first and mute > 0 else _NEVER):
+                    await waiter.event.wait()
+        finally:
+            self._slot_waiters.remove(waiter)
+            self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        """Something was answered, written, or a waiter has gone: the next in line may look, or else the owner."""
+        if self._slot_waiters:
+            self._slot_waiters[0].event.set()
+        elif self._was_full and self._has_room:
+            self._was_full = False
+            self._on_room()
+
+    # ---------------------------------------------------------------- requests
 
     def submit(
         self,
@@ -162,11 +159,11 @@ class Connection:
         timeout: float | None = None,
         expect_response: bool = True,
     ) -> None:
-        """Hand over a request; it is written as soon as the ones before it are.
+        """Hand over a request; as much as the socket takes is written now, the rest as soon as it can be.
 
-        ``on_done`` is called once: with the response, or with the error when the connection ends first. Without
-        ``expect_response`` it is called with None and None when the bytes are written. The limit of requests in
-        flight is the caller's to keep (`can_send`).
+        ``on_done`` is called once, never from within this call: with the response, or with the error when the
+        connection ends first. Without ``expect_response`` it is called with None and None when the bytes are written.
+        The limit of requests in flight is the caller's to keep (`can_send`).
 
         Raises:
             KafkaConnectionError: the connection has ended.
@@ -180,12 +177,32 @@ class Connection:
         now = self.last_used_at = self._world.now()
         deadline = now + (self._request_timeout if timeout is None else timeout)
         entry = InFlightRequest(type(request), version, correlation_id, now, deadline, on_done)
+        self.in_flight += 1
         if expect_response:
             self._in_flight.append(entry)
-            self._outgoing.append((parts, None))
+        if self._hooks:
+            self._hooks.on_request(self._node, entry.api, version, sum(map(len, parts)))
+        self._write_now(parts, None if expect_response else entry)
+        if not self._has_room:
+            self._was_full = True
+        if deadline < self._watched_until:
+            self._watched_until = deadline
+            self._watch.deadline = self._world.deadline(deadline)
+
+    def _write_now(self, parts: list[Buffer], unanswered: InFlightRequest | None) -> None:
+        if not self._outgoing:
+            try:
+                sent = self._stream.try_send(*parts)
+            except (OSError, trio.ClosedResourceError):
+                sent = 0  # the writer meets the same, and ends the connection
+            self.bytes_sent += sent
+            parts = _without(parts, sent)
+        if parts:
+            self._outgoing.append((parts, unanswered))
+        elif unanswered is not None:
+            self._written.append(unanswered)
         else:
-            self._outgoing.append((parts, entry))
-        self._watch_deadline()
+            return
         if self._writer is not None:
             task, self._writer = self._writer, None
             trio.lowlevel.reschedule(task)
@@ -197,15 +214,15 @@ class Connection:
         self.submit(request, version, waiter.done, timeout=timeout)
         return await waiter.wait()
 
+    # ---------------------------------------------------------------- life and end
+
     async def run(self) -> None:
         """Serve the connection until it ends; then every request in flight has failed and the stream is closed."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
-                with self._watch:
-                    await self._read()
-                if self._watch.cancelled_caught and self.error is None:
-                    self._end(self._timeout_error())
+                nursery.start_soon(self._watch_deadlines)
+                await self._read()
                 nursery.cancel_scope.cancel()
         finally:
             self._end(KafkaConnectionError(f"the connection to {self.name} was closed by this client"))
@@ -219,41 +236,61 @@ class Connection:
             return
         self.error = error
         self._stream.close()
-        failed = list(self._in_flight)
-        failed += [entry for _, entry in self._outgoing if entry is not None]
+        failed = self._unanswered()
+        self.in_flight = 0
         self._in_flight.clear()
+        self._written.clear()
         self._outgoing.clear()
-        for entry in reversed(failed):
-            entry.complete(None, error)
-        self._slot_waiters.unpark_all()
-
-    def _timeout_error(self) -> Exception:
         now = self._world.now()
-        expired = [entry for entry in self._in_flight if entry.deadline <= now]
-        expired += [entry for _, entry in self._outgoing if entry is not None and entry.deadline <= now]
-        if expired:
-            entry = expired[0]
-            waited = round((now - entry.started_at) * 1000)
-            return RequestTimedOutError(
-                f"{self.name} did not answer a {entry.request_type.__name__} within {waited} ms; connection closed"
-            )
-        idle = round(self._max_idle * 1000)
-        return KafkaConnectionError(f"the connection to {self.name} was closed after {idle} ms without use")
+        for entry in reversed(failed):
+            if self._hooks:
+                self._hooks.on_response(self._node, entry.api, 0, now - entry.started_at, error)
+            entry.complete(None, error)
+        for waiter in self._slot_waiters:
+            waiter.event.set()
 
-    def _watch_deadline(self) -> None:
-        deadline = min((entry.deadline for entry in self._in_flight), default=_NEVER)
-        for _, entry in self._outgoing:
-            if entry is not None and entry.deadline < deadline:
-                deadline = entry.deadline
-        if deadline is _NEVER:
-            deadline = self.last_used_at + self._max_idle
-        self._watch.deadline = self._world.deadline(deadline) if deadline < _NEVER else _NEVER
+    def _unanswered(self) -> list[InFlightRequest]:
+        """All requests in flight, oldest first."""
+        waiting = [*self._in_flight, *self._written]
+        waiting += [entry for _, entry in self._outgoing if entry is not None]
+        if len(waiting) > len(self._in_flight):
+            waiting.sort(key=lambda entry: (entry.started_at, entry.correlation_id))
+        return waiting
+
+    async def _watch_deadlines(self) -> None:
+        """End the connection when an answer is overdue, or nobody has used it for long (`client/NET-11`).
+
+        Answers do not touch the alarm, so that it costs nothing per request: it looks again when it goes off.
+        """
+        while self.error is None:
+            waiting = self._unanswered()
+            due = min((entry.deadline for entry in waiting), default=self.last_used_at + self._max_idle)
+            now = self._world.now()
+            if due <= now:
+                overdue = next((entry for entry in waiting if entry.deadline <= now), None)
+                self._end(self._overdue_error(overdue, now))
+                return
+            self._watched_until = due
+            self._watch = trio.CancelScope(deadline=self._world.deadline(due))
+            with self._watch:
+                await trio.sleep_forever()
+
+    def _overdue_error(self, overdue: InFlightRequest | None, now: float) -> Exception:
+        if overdue is None:
+            idle = round(self._max_idle * 1000)
+            return KafkaConnectionError(f"the connection to {self.name} was closed after {idle} ms without use")
+        waited = round((now - overdue.started_at) * 1000)
+        return RequestTimedOutError(
+            f"{self.name} did not answer a {overdue.request_type.__name__} within {waited} ms; connection closed"
+        )
+
+    # ---------------------------------------------------------------- writing
 
     async def _write(self) -> None:
-        outgoing = self._outgoing
+        outgoing, written = self._outgoing, self._written
         try:
             while True:
-                while outgoing:
+                if outgoing and not written:
                     parts, unanswered = outgoing[0]
                     await self._stream.send(*parts)
                     self.bytes_sent += sum(map(len, parts))
@@ -261,11 +298,16 @@ class Connection:
                         return
                     outgoing.popleft()
                     if unanswered is not None:
-                        unanswered.complete(None, None)
-                        self._slot_waiters.unpark()
-                        self._watch_deadline()
-                self._writer = trio.lowlevel.current_task()
-                await trio.lowlevel.wait_task_rescheduled(self._abort_write)
+                        written.append(unanswered)
+                    self._tell_of_room()
+                while written:
+                    entry = written.popleft()
+                    self.in_flight -= 1
+                    entry.complete(None, None)
+                    self._tell_of_room()
+                if not outgoing:
+                    self._writer = trio.lowlevel.current_task()
+                    await trio.lowlevel.wait_task_rescheduled(self._abort_write)
         except (OSError, trio.ClosedResourceError) as error:
             self._end(KafkaConnectionError(f"the connection to {self.name} broke while sending: {error}"))
 
@@ -273,8 +315,9 @@ class Connection:
         self._writer = None
         return trio.lowlevel.Abort.SUCCEEDED
 
+    # ---------------------------------------------------------------- reading
+
     async def _read(self) -> None:
-        self._watch_deadline()
         try:
             await self._read_frames()
         except (OSError, trio.ClosedResourceError) as error:
@@ -285,15 +328,11 @@ class Connection:
     async def _read_frames(self) -> None:
         buffer = bytearray(_RECEIVE_BYTES)
         view = memoryview(buffer)
-        start = end = reads = 0
+        start = end = 0
         while self.error is None:
             while end - start >= 4 and self.error is None:
                 (size,) = _SIZE.unpack_from(buffer, start)
-                if not 4 <= size <= self._max_response_bytes:
-                    raise ProtocolError(
-                        f"{self.name} announced a response of {size} bytes; allowed are 4 to {self._max_response_bytes}"
-                        " (receive_message_max_bytes)"
-                    )
+                self._check_size(size, view[start:end])
                 here = end - start - 4
                 if here >= size:
                     # A copy, because decoded responses may keep slices and this buffer is used again at once.
@@ -304,12 +343,10 @@ class Connection:
                     large[:here] = view[start + 4 : end]
                     start = end = 0
                     while here < size:
-                        got = await self._stream.receive_into(large[here:])
+                        got = await self._receive(large[here:])
                         if not got:
-                            self._end(self._closed_by_peer())
                             return
                         here += got
-                        self.bytes_received += got
                     frame = large.toreadonly()
                     del large
                 else:
@@ -321,19 +358,32 @@ class Connection:
             elif start:
                 buffer[: end - start] = buffer[start:end]
                 start, end = 0, end - start
-            got = await self._stream.receive_into(view[end:])
+            got = await self._receive(view[end:])
             if not got:
-                self._end(self._closed_by_peer())
                 return
             end += got
-            self.bytes_received += got
-            reads += 1
-            if reads % _READS_BETWEEN_CHECKPOINTS == 0:
-                # Receiving does not yield while bytes are there; a fast broker must not starve the other tasks.
-                await trio.lowlevel.checkpoint()
 
-    def _closed_by_peer(self) -> KafkaConnectionError:
-        return KafkaConnectionError(f"{self.name} closed the connection")
+    async def _receive(self, room: memoryview) -> int:
+        """Receive into ``room``; 0 when the connection has ended."""
+        got = await self._stream.receive_into(room)
+        if not got:
+            self._end(KafkaConnectionError(f"{self.name} closed the connection"))
+            return 0
+        before = self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS
+        self.bytes_received += got
+        if self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS != before:
+            # Receiving does not yield while bytes are there; a fast broker must not starve the other tasks.
+            await trio.lowlevel.checkpoint()
+        return got
+
+    def _check_size(self, size: int, received: memoryview) -> None:
+        if not self._answered and (stranger := describe_stranger(bytes(received[:64]))) is not None:
+            raise ProtocolError(f"{self.name} {stranger}")
+        if not 4 <= size <= self._max_response_bytes:
+            raise ProtocolError(
+                f"{self.name} announced a response of {size} bytes; allowed are 4 to {self._max_response_bytes}"
+                f" (receive_message_max_bytes). It began with {bytes(received[:16])!r}"
+            )
 
     def _handle(self, frame: Buffer) -> None:
         if not self._in_flight:
@@ -346,10 +396,32 @@ class Connection:
             )
         _, response = decode_response(entry.request_type.response_type, frame, version=_body_version(entry, frame))
         self._in_flight.popleft()
-        self.last_used_at = self._world.now()
+        self.in_flight -= 1
+        self._answered = True
+        now = self.last_used_at = self._world.now()
+        if self._hooks:
+            self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
+        throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0 and client_throttles(entry.request_type.api_key, entry.version):
+            self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
+            if self._hooks:
+                self._hooks.on_throttle(self._node, throttle_ms / 1000)
+        if (
+            getattr(response, "error_code", 0) == _UNSUPPORTED_VERSION
+            and entry.request_type.api_key != _API_VERSIONS_KEY
+        ):
+            self._on_version_refused()
         entry.complete(response, None)
-        self._slot_waiters.unpark()
-        self._watch_deadline()
+        self._tell_of_room()
+
+
+def _without(parts: list[Buffer], sent: int) -> list[Buffer]:
+    """``parts`` from byte ``sent`` on."""
+    for position, part in enumerate(parts):
+        if sent < len(part):
+            return [memoryview(part)[sent:], *parts[position + 1 :]] if sent else parts[position:]
+        sent -= len(part)
+    return []
 
 
 def _body_version(entry: InFlightRequest, frame: Buffer) -> int:
@@ -359,6 +431,3 @@ def _body_version(entry: InFlightRequest, frame: Buffer) -> int:
         if code == _UNSUPPORTED_VERSION:
             return 0
     return entry.version
-
-
-__all__ = ["Completion", "Connection", "InFlightRequest", "KafkaError", "Response", "ResponseWaiter"]

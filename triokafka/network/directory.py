@@ -82,7 +82,7 @@ class BrokerDirectory:
             # The broker moved: whatever was wrong with its old address says nothing about the new one.
             channel.node = node
             channel.retry_at = 0.0
-            channel.failures = 0
+            channel.failures = channel.failed_connects = 0
             if channel.connection is not None:
                 channel.connection.close(KafkaConnectionError(f"{channel.name} has a new address"))
         return channel
@@ -141,7 +141,7 @@ class BrokerDirectory:
             return
         for node_id in nodes:
             channel = self._channels.get((node_id, ""))
-            if channel is None or channel.state is not ChannelState.DISCONNECTED or channel.failures < 2:
+            if channel is None or channel.state is not ChannelState.DISCONNECTED or not channel.failed_connects:
                 return
         logger.warning("none of the brokers %s can be reached; asking the bootstrap servers again", sorted(nodes))
         self.use_bootstrap = True

@@ -2,88 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
+import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Final
 
 from triokafka.errors import BrokerResponseError, for_code
-from triokafka.protocol.api.metadata import MetadataResponse
+from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata, can_be_reached
+from triokafka.protocol.api.metadata import MetadataResponse, MetadataResponseTopic
 from triokafka.structs import Node, TopicPartition
 
+logger = logging.getLogger(__name__)
+
 _NEVER: Final = float("inf")
-_ZERO_ID: Final = uuid.UUID(int=0)
 _LEADER_NOT_AVAILABLE: Final = 5
-_UNKNOWN_TOPIC: Final = 3
-_UNKNOWN_TOPIC_ID: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
-    """One partition as a broker described it. ``leader`` is -1 while there is none; ``leader_epoch`` -1 when
-    unknown."""
-
-    partition: int
-    leader: int
-    leader_epoch: int = -1
-    replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
-    offline_replicas: tuple[int, ...] = ()
-    error_code: int = 0
-
-
-@dataclass(frozen=True)
-class TopicMetadata:
-    """One topic. ``partitions`` holds all of them, led or not, in order of their number."""
-
-    name: str
-    topic_id: uuid.UUID = _ZERO_ID
-    is_internal: bool = False
-    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
-
-    @cached_property
-    def available(self) -> tuple[int, ...]:
-        """The partitions that have a leader (`client/META-5`)."""
-        return tuple(p.partition for p in self.partitions.values() if p.leader >= 0)
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """An immutable snapshot: take one and stick to it for one decision (`client/META-6`)."""
-
-    nodes: Mapping[int, Node] = field(default_factory=dict)
-    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    topic_errors: Mapping[str, int] = field(default_factory=dict)
-    controller_id: int = -1
-    cluster_id: str | None = None
-
-    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
-        """The partition, or None when the topic or the partition is not known."""
-        topic = self.topics.get(topic_partition[0])
-        return topic.partitions.get(topic_partition[1]) if topic is not None else None
-
-    def leader_for(self, topic_partition: TopicPartition) -> int:
-        """Node id of the leader; -1 when unknown or absent, or when its address is not known."""
-        partition = self.partition(topic_partition)
-        if partition is None or partition.leader not in self.nodes:
-            return -1
-        return partition.leader
-
-    def leader_epoch_for(self, topic_partition: TopicPartition) -> int:
-        """The partition's leader epoch, -1 when unknown."""
-        partition = self.partition(topic_partition)
-        return partition.leader_epoch if partition is not None else -1
-
-    def partition_count(self, topic: str) -> int | None:
-        """Number of partitions, None when the topic is not known."""
-        found = self.topics.get(topic)
-        return len(found.partitions) if found is not None else None
-
-    @cached_property
-    def topic_names(self) -> Mapping[uuid.UUID, str]:
-        """Names of the topics by id, where ids are known."""
-        return {topic.topic_id: name for name, topic in self.topics.items() if topic.topic_id.int}
+_FIRST_RELIABLE_EPOCHS: Final = 9
 
 
 class Metadata:
@@ -119,6 +52,7 @@ class Metadata:
         self._interest: dict[str, float] = {}
         self._pinned: dict[str, None] = {}
         self._need_update = False
+        self._asked_for: list[str] | None = []
         self._next_attempt_at = -_NEVER
         self._failures = 0
         self._listeners: list[Callable[[Cluster], None]] = []
@@ -174,14 +108,24 @@ class Metadata:
         self._on_due()
         return self.version
 
-    def request_topics(self, now: float) -> list[str] | None:
-        """Names for the next request, None for all topics. Expires the unused."""
+    def begin_update(self, now: float) -> list[str] | None:
+        """A refresh is about to be asked for: names for the request, None for all topics. Expires the unused.
+
+        Who asks for a refresh from now on wants one that is later still.
+        """
+        self._need_update = False
         if self.all_topics:
+            self._asked_for = None
             return None
         for topic, used_at in list(self._interest.items()):
             if now - used_at > self._max_idle and topic not in self._pinned:
                 self.forget_topic(topic)
-        return list(dict.fromkeys((*self._pinned, *self._interest)))
+        self._asked_for = list(dict.fromkeys((*self._pinned, *self._interest)))
+        return self._asked_for
+
+    def is_asked_for(self, topic: str) -> bool:
+        """Whether the last request that was made includes the topic."""
+        return self._asked_for is None or topic in self._asked_for
 
     def time_to_next_update(self, now: float) -> float:
         """Seconds until a refresh should start; 0 when due, infinity when there is nothing to refresh."""
@@ -201,14 +145,15 @@ class Metadata:
         self._failures = min(self._failures + 1, 30)
         self._next_attempt_at = now + delay * self._jitter()
 
-    def update(self, response: MetadataResponse, requested: list[str] | None, now: float) -> bool:
-        """Take in a response to a request for ``requested``. False when it lists no broker, which counts as failed."""
-        if not response.brokers:
+    def update(self, response: MetadataResponse, requested: list[str] | None, now: float, *, version: int = 13) -> bool:
+        """Take in a response to a request for ``requested``, in ``version`` of the protocol.
+
+        False when it lists no broker that could be one, which counts as failed.
+        """
+        nodes = _nodes_of(response)
+        if not nodes:
             self.failed_update(now, for_code(_LEADER_NOT_AVAILABLE)("the broker's answer lists no broker"))
             return False
-        nodes = {
-            broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
-        }
         topics: dict[str, TopicMetadata] = {}
         errors: dict[str, int] = {}
         incomplete = False
@@ -221,35 +166,25 @@ class Metadata:
                 incomplete = incomplete or for_code(described.error_code).retriable
                 if described.error_code != _LEADER_NOT_AVAILABLE or not described.partitions:
                     continue
-            before = self.cluster.topics.get(name)
-            if before is not None and described.topic_id.int and before.topic_id != described.topic_id:
-                before = None  # deleted and created again: its old epochs mean nothing
-            partitions: dict[int, PartitionMetadata] = {}
-            for p in sorted(described.partitions, key=lambda p: p.partition_index):
-                old = before.partitions.get(p.partition_index) if before is not None else None
-                if old is not None and 0 <= p.leader_epoch < old.leader_epoch:
-                    partitions[p.partition_index] = old
-                    continue
-                partitions[p.partition_index] = PartitionMetadata(
-                    p.partition_index,
-                    p.leader_id if p.error_code != _LEADER_NOT_AVAILABLE else -1,
-                    p.leader_epoch,
-                    tuple(p.replica_nodes),
-                    tuple(p.isr_nodes),
-                    tuple(p.offline_replicas or ()),
-                    p.error_code,
-                )
-                incomplete = incomplete or p.leader_id < 0
-            topics[name] = TopicMetadata(name, described.topic_id, described.is_internal, partitions)
-        if requested is not None:
-            # Topics added while the request was on its way are not in the answer; what was known of them stays.
-            for name, known in self.cluster.topics.items():
-                if name not in requested and name not in topics and (name in self._interest or name in self._pinned):
-                    topics[name] = known
+            topic = self._topic_of(described, reliable_epochs=version >= _FIRST_RELIABLE_EPOCHS)
+            if topic is None:
+                incomplete = True
+                continue
+            topics[name] = topic
+            incomplete = incomplete or any(p.leader not in nodes for p in topic.partitions.values())
+        for name, known in self.cluster.topics.items():
+            # Topics added while the request was on its way are not in the answer; what was known of them stays. So does
+            # what was known of a topic that the broker was asked for and said nothing about.
+            if name in topics or name in errors or not (name in self._interest or name in self._pinned):
+                continue
+            if requested is not None:
+                topics[name] = known
+                incomplete = incomplete or name in requested
+        incomplete = incomplete or any(name not in topics and name not in errors for name in requested or ())
         cluster = Cluster(nodes, topics, errors, response.controller_id, response.cluster_id or self.cluster.cluster_id)
         wanted = (*self._pinned, *self._interest)
         asked = set(requested) if requested is not None else None
-        self._need_update = incomplete or (asked is not None and any(topic not in asked for topic in wanted))
+        self._need_update |= incomplete or (asked is not None and any(topic not in asked for topic in wanted))
         self.last_success = now
         self.last_error = None
         self.version += 1
@@ -259,10 +194,41 @@ class Metadata:
             delay = min(self._backoff_max, self._backoff * 2**self._failures)
             self._failures = min(self._failures + 1, 30)
         self._next_attempt_at = now + delay * self._jitter()
+        self._install(cluster)
+        return True
+
+    def _topic_of(self, described: MetadataResponseTopic, *, reliable_epochs: bool) -> TopicMetadata | None:
+        """The topic as it is to be known from now on; None when the description cannot be true."""
+        name = described.name or ""
+        numbers = sorted(p.partition_index for p in described.partitions)
+        if numbers != list(range(len(numbers))):
+            logger.warning("topic %r is described with partitions %s; asking again", name, numbers)
+            return None
+        before = self.cluster.topics.get(name)
+        if before is not None and before.topic_id.int and described.topic_id.int not in (0, before.topic_id.int):
+            before = None  # deleted and created again: its old epochs mean nothing
+        partitions: dict[int, PartitionMetadata] = {}
+        for p in sorted(described.partitions, key=lambda p: p.partition_index):
+            epoch = p.leader_epoch if reliable_epochs else -1
+            old = before.partitions.get(p.partition_index) if before is not None else None
+            if old is not None and 0 <= epoch < old.leader_epoch:
+                partitions[p.partition_index] = old
+                continue
+            partitions[p.partition_index] = PartitionMetadata(
+                p.partition_index,
+                p.leader_id if p.error_code != _LEADER_NOT_AVAILABLE else -1,
+                epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+                tuple(p.offline_replicas or ()),
+                p.error_code,
+            )
+        return TopicMetadata(name, described.topic_id, described.is_internal, partitions)
+
+    def _install(self, cluster: Cluster) -> None:
         self.cluster = cluster
         for listener in list(self._listeners):
             listener(cluster)
-        return True
 
     def update_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int, node: Node | None) -> bool:
         """Take a new leader from an error reply (KIP-951). True when it was news."""
@@ -270,7 +236,7 @@ class Metadata:
         if partition is None or leader_epoch <= partition.leader_epoch or leader < 0:
             return False
         nodes = dict(self.cluster.nodes)
-        if node is not None:
+        if node is not None and can_be_reached(node):
             nodes[leader] = node
         if leader not in nodes:
             return False
@@ -278,12 +244,21 @@ class Metadata:
         changed = replace(partition, leader=leader, leader_epoch=leader_epoch)
         partitions = {**topic.partitions, topic_partition[1]: changed}
         topics = {**self.cluster.topics, topic.name: replace(topic, partitions=partitions)}
-        self.cluster = replace(self.cluster, nodes=nodes, topics=topics)
-        for listener in list(self._listeners):
-            listener(self.cluster)
+        self._install(replace(self.cluster, nodes=nodes, topics=topics))
         return True
 
     def error_for(self, topic: str) -> BrokerResponseError | None:
         """What the cluster said about a topic that it did not describe; None when it said nothing."""
         code = self.cluster.topic_errors.get(topic, 0)
         return for_code(code)(f"topic {topic!r}") if code else None
+
+
+def _nodes_of(response: MetadataResponse) -> dict[int, Node]:
+    nodes: dict[int, Node] = {}
+    for broker in response.brokers:
+        node = Node(broker.node_id, broker.host, broker.port, broker.rack)
+        if can_be_reached(node):
+            nodes[node.node_id] = node
+        else:
+            logger.warning("metadata names a broker that cannot be reached: %s", node)
+    return nodes

@@ -10,7 +10,8 @@ import trio
 
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
 from triokafka.network.config import NetworkConfig
-from triokafka.network.metadata import Cluster, Metadata
+from triokafka.network.metadata import Metadata
+from triokafka.network.snapshot import Cluster
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from triokafka.world import World
 
@@ -25,7 +26,7 @@ class MetadataUpdater:
 
     ``ask`` sends a request to some broker, with a lowest version if one is given. ``on_success`` and ``on_failure``
     (with whether the broker asks to start over from the bootstrap servers) tell the owner before the waiters,
-    ``on_attempt`` after either. ``check_usable`` raises when there will be no more metadata.
+    ``on_attempt`` before an attempt and after either. ``check_usable`` raises when there will be no more metadata.
     """
 
     def __init__(
@@ -58,6 +59,13 @@ class MetadataUpdater:
         self._on_attempt = on_attempt
         self._due = trio.Event()
         self._attempted = trio.Event()
+        self._attempts = 0
+        self._succeeded = 0
+        self._asking = False
+
+    def is_due(self, now: float) -> bool:
+        """Whether a refresh should be asked for and is not yet (`client/NET-17`)."""
+        return not self._asking and self.metadata.time_to_next_update(now) <= 0
 
     def wake_waiters(self) -> None:
         """Have everybody who waits look again: an attempt was made, or there will be no more."""
@@ -76,16 +84,25 @@ class MetadataUpdater:
                 with trio.move_on_after(wait):
                     await self._due.wait()
                 continue
-            await self._refresh_once()
+            self._attempts += 1
+            self._asking = True
+            self._on_attempt()  # requests that waited behind this one may go (`client/META-29`)
+            try:
+                await self._refresh_once()
+            finally:
+                self._asking = False
             self.wake_waiters()
             self._on_attempt()
 
     async def _refresh_once(self) -> None:
         metadata = self.metadata
-        topics = metadata.request_topics(self._world.now())
+        topics = metadata.begin_update(self._world.now())
         may_create = self._config.allow_auto_create_topics
+        spoken = 0
 
         def build(version: int) -> MetadataRequest:
+            nonlocal spoken
+            spoken = version
             named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
             if version < _FIRST_NULL_TOPICS:
                 named = named or []  # in version 0 an empty list means all topics
@@ -102,18 +119,24 @@ class MetadataUpdater:
             refusal = for_code(response.error_code)("the broker asks to start over")
             metadata.failed_update(self._world.now(), refusal)
             self._on_failure(True)
-        elif metadata.update(response, topics, self._world.now()):
+        elif metadata.update(response, topics, self._world.now(), version=spoken):
+            self._succeeded = self._attempts
             self._on_success()
 
     # ---------------------------------------------------------------- waiting
 
     async def refresh(self, limit_ms: float) -> Cluster:
-        """Refresh, and return the new snapshot. Raises `KafkaTimeoutError`."""
-        seen = self.metadata.request_update()
+        """Refresh, and return the new snapshot: the answer to a request made after this call.
+
+        Raises `KafkaTimeoutError`.
+        """
+        self._check_usable()
+        begun = self._attempts
+        self.metadata.request_update()
         with trio.move_on_after(limit_ms / 1000):
-            while self.metadata.version <= seen:
-                self._check_usable()
+            while self._succeeded <= begun:
                 await self._attempted.wait()
+                self._check_usable()
             return self.metadata.cluster
         raise self._timeout(f"no metadata within {limit_ms:.0f} ms")
 
@@ -128,7 +151,8 @@ class MetadataUpdater:
         version = metadata.version
         with trio.move_on_after(limit_ms / 1000):
             while missing:
-                metadata.request_update()
+                if not (self._asking and all(metadata.is_asked_for(topic) for topic in missing)):
+                    metadata.request_update()
                 await self._attempted.wait()
                 self._check_usable()
                 if metadata.version > version:
@@ -141,8 +165,11 @@ class MetadataUpdater:
         if not missing:
             return metadata.cluster
         if metadata.version > version and metadata.last_error is None:
+            said = [error for topic in missing if (error := metadata.error_for(topic)) is not None]
             for topic in missing:
                 metadata.forget_topic(topic)
+            if said and not isinstance(said[0], UnknownTopicOrPartitionError):
+                raise said[0]
             names = ", ".join(repr(topic) for topic in missing)
             raise UnknownTopicOrPartitionError(
                 f"topic {names} does not exist (waited {limit_ms:.0f} ms). Create it, or check the spelling;"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from triokafka.errors import UnsupportedVersionError
 from triokafka.protocol.message import Request
@@ -38,3 +38,48 @@ def choose_version(
             f"{broker} speaks {name} in versions {theirs[0]} to {theirs[1]}, this call needs {low} to {high}"
         )
     return version
+
+
+# Before these versions the broker holds its answer back while it throttles, and the client need not wait again.
+_CLIENT_THROTTLES_FROM: Final = {
+    0: 6,  # Produce
+    1: 8,  # Fetch
+    2: 3,  # ListOffsets
+    3: 6,  # Metadata
+    8: 4,  # OffsetCommit
+    9: 4,  # OffsetFetch
+    10: 2,  # FindCoordinator
+    11: 3,  # JoinGroup
+    12: 2,  # Heartbeat
+    13: 2,  # LeaveGroup
+    14: 2,  # SyncGroup
+    15: 2,  # DescribeGroups
+    16: 2,  # ListGroups
+    18: 2,  # ApiVersions
+    19: 3,  # CreateTopics
+    20: 2,  # DeleteTopics
+    21: 1,  # DeleteRecords
+    22: 1,  # InitProducerId
+    24: 1,  # AddPartitionsToTxn
+    25: 1,  # AddOffsetsToTxn
+    26: 1,  # EndTxn
+    28: 1,  # TxnOffsetCommit
+    29: 1,  # DescribeAcls
+    30: 1,  # CreateAcls
+    31: 1,  # DeleteAcls
+    32: 2,  # DescribeConfigs
+    33: 1,  # AlterConfigs
+    34: 1,  # AlterReplicaLogDirs
+    35: 1,  # DescribeLogDirs
+    37: 1,  # CreatePartitions
+    38: 1,  # CreateDelegationToken
+    39: 1,  # RenewDelegationToken
+    40: 1,  # ExpireDelegationToken
+    41: 1,  # DescribeDelegationToken
+    42: 1,  # DeleteGroups
+}
+
+
+def client_throttles(api_key: int, version: int) -> bool:
+    """Whether a throttle time in this response means that the client waits before its next request (KIP-219)."""
+    return version >= _CLIENT_THROTTLES_FROM.get(api_key, 0)

@@ -172,9 +172,16 @@ class _Pipe:
         self.changed.set()
         self.changed = trio.Event()
 
+    @property
+    def full(self) -> bool:
+        return self.unread >= _WINDOW_BYTES and not self.reset
+
     async def send(self, data: memoryview) -> None:
-        while self.unread >= _WINDOW_BYTES and not self.reset:
+        while self.full:
             await self.changed.wait()
+        self.put(data)
+
+    def put(self, data: memoryview) -> None:
         if self.reset:
             raise ConnectionResetError(errno.ECONNRESET, "connection reset")
         arrival = max(self.last_arrival, trio.current_time() + self.network.draw_delay())
@@ -272,6 +279,20 @@ class MemoryStream(Stream):
             await self._outgoing.send(segment)
             network.record("send", self._connection.number, self._outgoing.source, len(segment))
         await trio.lowlevel.checkpoint()
+
+    def try_send(self, *buffers: Buffer) -> int:
+        data = b"".join(buffers)
+        network = self._connection.network
+        taken = 0
+        while taken < len(data) and not self._outgoing.full:
+            self._check_open()
+            segment = memoryview(data)[taken : taken + _SEGMENT_BYTES]
+            if network.draws_cut():
+                self._connection.reset("cut")
+            self._outgoing.put(segment)
+            network.record("send", self._connection.number, self._outgoing.source, len(segment))
+            taken += len(segment)
+        return taken
 
     async def receive_into(self, buffer: memoryview) -> int:
         self._check_open()

@@ -63,7 +63,9 @@ class SimulatedWorld(World):
         await self._pass()
         return [(host, port)]
 
-    async def connect(self, host: str, port: int) -> Stream:
+    async def connect(
+        self, host: str, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> Stream:
         await self._pass()
         return _ProcessStream(self, await self._network.connect(self.node, host, port))
 
@@ -102,6 +104,11 @@ class SimulatedWorld(World):
         await self._resumed.wait()
         self.check_alive()
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process stands still."""
+        return not self._resumed.is_set()
+
     async def pass_door(self) -> None:
         """Wait while the process is paused; raise when it is dead."""
         if not self._resumed.is_set() or self._halted:
@@ -118,6 +125,10 @@ class _ProcessStream(Stream):
     async def send(self, *buffers: Buffer) -> None:
         await self._world.pass_door()
         await self._stream.send(*buffers)
+
+    def try_send(self, *buffers: Buffer) -> int:
+        self._world.check_alive()
+        return 0 if self._world.is_paused else self._stream.try_send(*buffers)
 
     async def receive_into(self, buffer: memoryview) -> int:
         await self._world.pass_door()

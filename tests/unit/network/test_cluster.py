@@ -92,7 +92,7 @@ class _ManyAddresses(RealWorld):
         await trio.lowlevel.checkpoint()
         return [("10.0.0.1", port), ("10.0.0.2", port), self.good] if host == "kafka" else [(host, port)]
 
-    async def connect(self, host: str, port: int) -> Any:
+    async def connect(self, host: str, port: int, **options: Any) -> Any:
         self.tried.append(host)
         if host == "10.0.0.1":
             raise ConnectionRefusedError(111, "Connection refused")

@@ -18,6 +18,7 @@ from triokafka.network.receive_pool import ReceivePool
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from triokafka.protocol.api.produce import ProduceRequest
+from triokafka.structs import Node
 
 ASK = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
 
@@ -39,6 +40,7 @@ async def connected(**options: Any) -> AsyncIterator[tuple[ScriptedBroker, Conne
             "request_timeout": 5.0,
             "max_idle": float("inf"),
             "max_in_flight": 3,
+            "node": Node(1, host, int(port)),
             "max_response_bytes": 1 << 20,
             **options,
         },

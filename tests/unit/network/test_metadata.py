@@ -59,6 +59,7 @@ def test_new_topic_is_asked_for_at_once_and_a_known_one_is_not() -> None:
     metadata = holder()
     assert metadata.use_topic("t", 10.0)
     assert metadata.time_to_next_update(10.0) == 0
+    assert metadata.begin_update(10.0) == ["t"]
     metadata.update(answer(1), ["t"], 10.0)
     assert not metadata.use_topic("t", 11.0)
     assert metadata.time_to_next_update(11.0) == pytest.approx(299.0)
@@ -68,6 +69,7 @@ def test_refresh_is_due_after_max_age() -> None:
     """(`client/META-17`)"""
     metadata = holder()
     metadata.use_topic("t", 0.0)
+    metadata.begin_update(10.0)
     metadata.update(answer(1), ["t"], 10.0)
     assert metadata.time_to_next_update(309.0) == pytest.approx(1.0)
     assert metadata.time_to_next_update(310.0) == 0
@@ -103,6 +105,7 @@ def test_version_grows_with_success_only() -> None:
     metadata.failed_update(0.0)
     assert metadata.version == 0
     assert metadata.update_requested
+    metadata.begin_update(1.0)
     metadata.update(answer(1), None, 1.0)
     assert metadata.version == 1
     assert not metadata.update_requested
@@ -170,7 +173,7 @@ def test_unused_topic_is_forgotten() -> None:
     metadata.use_topic("u", 0.0)
     metadata.update(answer(1), ["t", "u"], 0.0)
     metadata.use_topic("u", 90.0)
-    assert metadata.request_topics(150.0) == ["u"]
+    assert metadata.begin_update(150.0) == ["u"]
     assert "t" not in metadata.topics
 
 
@@ -180,7 +183,7 @@ def test_topic_named_while_a_request_is_on_its_way_is_asked_for_next() -> None:
     metadata.use_topic("u", 0.1)
     metadata.update(answer(1), ["t"], 1.0)
     assert metadata.update_requested
-    assert metadata.request_topics(1.0) == ["t", "u"]
+    assert metadata.begin_update(1.0) == ["t", "u"]
 
 
 def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:
@@ -208,8 +211,8 @@ def test_all_topics_are_asked_for_with_none() -> None:
     """(`client/META-12`, `client/META-25`)"""
     metadata = holder()
     metadata.set_all_topics(True)
-    assert metadata.request_topics(0.0) is None
     assert metadata.update_requested
+    assert metadata.begin_update(0.0) is None
     metadata.set_all_topics(False)
     metadata.set_topics(["a"])
-    assert metadata.request_topics(0.0) == ["a"]
+    assert metadata.begin_update(0.0) == ["a"]

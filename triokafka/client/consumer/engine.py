@@ -26,7 +26,7 @@ from triokafka.client.consumer.subscription import Mode, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import ClosedError, ConfigurationError, IllegalStateError, KafkaError, for_code
 from triokafka.network.cluster import NetworkClient
-from triokafka.network.metadata import Cluster
+from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from triokafka.structs import TopicPartition

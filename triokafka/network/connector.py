@@ -1,0 +1,130 @@
+"""Getting connected: starting attempts when they are allowed, and waiting for a connection that has room.
+
+Shared by all who send through one client; whoever stops waiting disturbs nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from triokafka.errors import (
+    BrokerResponseError,
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    UnsupportedVersionError,
+)
+from triokafka.network.channel import BrokerChannel, ChannelState
+from triokafka.network.connection import Connection
+from triokafka.network.directory import BrokerDirectory
+from triokafka.network.tasks import BackgroundTasks
+from triokafka.world import World
+
+_CLOCK_STEP: Final = 0.001  # a wait never ends a rounding error early
+
+
+class Connector:
+    """Connects to the brokers of a directory, in tasks of ``tasks``.
+
+    ``check_usable`` raises when there will be no more connections; ``on_lost`` is called when an attempt has failed or
+    a connection has ended. Times are seconds.
+    """
+
+    def __init__(
+        self,
+        directory: BrokerDirectory,
+        world: World,
+        tasks: BackgroundTasks,
+        *,
+        check_usable: Callable[[], None],
+        on_lost: Callable[[BrokerChannel], None],
+    ) -> None:
+        self._directory = directory
+        self._world = world
+        self._tasks = tasks
+        self._check_usable = check_usable
+        self._on_lost = on_lost
+
+    def start(self, channel: BrokerChannel) -> None:
+        """Begin to connect, if the back-off allows it and nobody does already (`client/NET-16`)."""
+        if channel.may_connect(self._world.now()):
+            channel.begin()
+            self._tasks.start(self._serve, channel, name=f"kafka connection to {channel.name}")
+
+    async def _serve(self, channel: BrokerChannel) -> None:
+        await channel.run()
+        self._on_lost(channel)
+
+    async def connection_to(self, node_id: int, purpose: str, limit: float) -> tuple[BrokerChannel, Connection]:
+        """A connection that takes a request now: the caller must hand it over before its next checkpoint.
+
+        Raises:
+            KafkaConnectionError: none within ``limit``, or the attempt that it waited for has failed.
+            UnsupportedVersionError, BrokerResponseError: the broker refused this client.
+            NodeNotReadyError: no such broker is known.
+        """
+        self._check_usable()
+        channel = self._directory.channel(node_id, purpose)
+        connection = channel.connection
+        if connection is not None and channel.is_ready(self._world.now()):
+            return channel, connection
+        # A failure of the attempt that is under way now, or of the connection that is there, is this caller's as well;
+        # what ended before is not.
+        ended = connection is not None and connection.error is not None
+        attempt = None if channel.state is ChannelState.DISCONNECTED or ended else channel.attempts
+        with trio.move_on_after(limit):
+            while True:
+                self._check_usable()
+                connection = channel.connection
+                if connection is not None and connection.error is None:
+                    await connection.wait_for_slot()
+                    if connection.error is None and connection is channel.connection:
+                        self._check_usable()
+                        return channel, connection
+                    continue
+                if channel.state is ChannelState.DISCONNECTED:
+                    if attempt is not None and channel.attempts >= attempt and channel.error is not None:
+                        raise _again(channel.error)
+                    if channel.may_connect(self._world.now()):
+                        self.start(channel)
+                        attempt = channel.attempts
+                # A connection that has just ended is not waited for: its channel says so in a moment.
+                changed = channel.changed
+                with trio.move_on_after(max(0.0, channel.delay(self._world.now()))):
+                    await changed.wait()
+        raise KafkaConnectionError(
+            f"no connection to {channel.name} within {limit * 1000:.0f} ms"
+            + (f"; last failure: {channel.error}" if channel.error is not None else "")
+        )
+
+    async def connection_to_any(self, limit: float) -> tuple[BrokerChannel, Connection]:
+        """As `connection_to`, for the broker that is least loaded; when one cannot be reached, the next is tried.
+
+        Raises `KafkaConnectionError`, with every address that was tried, when none is there within ``limit``.
+        """
+        give_up_at = self._world.now() + limit
+        while True:
+            self._check_usable()
+            left = give_up_at - self._world.now()
+            if left <= 0:
+                raise KafkaConnectionError(self._directory.why_unreachable())
+            node_id = self._directory.least_loaded()
+            if node_id is None:
+                await trio.sleep(min(self._directory.shortest_delay(), left) + _CLOCK_STEP)
+                continue
+            try:
+                return await self.connection_to(node_id, "", left)
+            except (KafkaConnectionError, NodeNotReadyError):
+                continue
+
+
+def _again(error: KafkaError) -> KafkaError:
+    """A new exception of the same meaning, so that several waiters do not share one traceback."""
+    if isinstance(error, (KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
+        copy = type(error)(*error.args)
+        copy.__cause__ = error.__cause__
+        return copy
+    return KafkaConnectionError(str(error))

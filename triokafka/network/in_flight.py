@@ -1,0 +1,83 @@
+"""A request on its way, and one task's wait for its answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import outcome
+import trio
+
+from triokafka.protocol.message import Request
+
+logger = logging.getLogger(__name__)
+
+Completion = Callable[[Any, Exception | None], None]
+"""Called once with the response and None, or None and the error. Runs in the connection's task; must not block."""
+
+
+class InFlightRequest:
+    """A request that was handed over and not answered yet. Points in time are seconds on the world's clock."""
+
+    __slots__ = ("correlation_id", "deadline", "on_done", "request_type", "started_at", "version")
+
+    def __init__(
+        self,
+        request_type: type[Request[Any]],
+        version: int,
+        correlation_id: int,
+        started_at: float,
+        deadline: float,
+        on_done: Completion,
+    ) -> None:
+        self.request_type = request_type
+        self.version = version
+        self.correlation_id = correlation_id
+        self.started_at = started_at
+        self.deadline = deadline
+        self.on_done = on_done
+
+    @property
+    def api(self) -> str:
+        """The name of the API, as in ``Produce``."""
+        return self.request_type.__name__.removesuffix("Request")
+
+    def complete(self, response: object, error: Exception | None) -> None:
+        """Tell the caller; what it raises is logged and stops nobody else (`client/NET-20`)."""
+        try:
+            self.on_done(response, error)
+        except Exception:
+            logger.exception("the completion of a %s request failed", self.request_type.__name__)
+
+
+class ResponseWaiter:
+    """One task that waits for one answer. Cancelling the wait drops the answer when it comes, and harms nobody else."""
+
+    __slots__ = ("_outcome", "_task")
+
+    def __init__(self) -> None:
+        self._task: trio.lowlevel.Task | None = None
+        self._outcome: outcome.Outcome[Any] | None = None
+
+    def done(self, response: object, error: Exception | None) -> None:
+        """The `Completion` to hand over with the request."""
+        result: outcome.Outcome[Any] = outcome.Value(response) if error is None else outcome.Error(error)
+        if self._task is not None:
+            task, self._task = self._task, None
+            trio.lowlevel.reschedule(task, result)
+        else:
+            self._outcome = result
+
+    async def wait(self) -> Any:
+        """The response, or the error raised."""
+        if self._outcome is not None:
+            await trio.lowlevel.checkpoint()
+            return self._outcome.unwrap()
+        self._task = trio.lowlevel.current_task()
+
+        def abort(_: Callable[[], None]) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        return await trio.lowlevel.wait_task_rescheduled(abort)

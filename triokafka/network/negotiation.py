@@ -1,0 +1,67 @@
+"""Agreeing on versions: the ApiVersions exchange that opens every connection (KIP-35, KIP-511)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError, UnsupportedVersionError
+from triokafka.network.connection import Connection
+from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_API_VERSIONS_KEY: Final = 18
+_UNSUPPORTED_VERSION: Final = 35
+SOFTWARE_NAME: Final = "triokafka"
+
+ApiVersions = dict[int, tuple[int, int]]
+"""The lowest and highest version that a broker speaks, by API key."""
+
+
+class VersionNegotiation:
+    """Asks one broker which versions it speaks, again on every connection, and remembers in which version to ask."""
+
+    def __init__(self) -> None:
+        self._max_version: int | None = None
+        self._only_version: int | None = None
+
+    async def ask(self, connection: Connection) -> ApiVersions:
+        """What the broker at the other end speaks.
+
+        Raises:
+            UnsupportedVersionError: it answers with an error, or speaks nothing.
+            KafkaConnectionError, RequestTimedOutError, ProtocolError: no answer, or nonsense; the connection has ended.
+        """
+        version = ApiVersionsRequest.versions.max if self._max_version is None else self._max_version
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
+        try:
+            response: ApiVersionsResponse = await connection.call(request, version)
+        except RequestTimedOutError as error:
+            raise RequestTimedOutError(f"{error}. Does this listener expect TLS, or is it none of Kafka's?") from error
+        except KafkaConnectionError as error:
+            # Some brokers hang up on a version that they do not know instead of saying so.
+            self._max_version = 0 if version else None
+            raise KafkaConnectionError(
+                f"{error}, before it said which versions it speaks. Does this listener expect TLS or SASL?"
+            ) from error
+        except ProtocolError:
+            # librdkafka's mock says it in a format of its own, and always will.
+            self._max_version = self._only_version = 0
+            raise
+        if response.error_code == _UNSUPPORTED_VERSION:
+            theirs = next((k for k in response.api_keys if k.api_key == _API_VERSIONS_KEY), None)
+            version = min(version, max(0, theirs.max_version)) if theirs is not None else 0
+            response = await connection.call(request, version)
+        if response.error_code:
+            raise UnsupportedVersionError(f"{connection.name} answers ApiVersions with error {response.error_code}")
+        if not response.api_keys:
+            raise UnsupportedVersionError(f"{connection.name} says that it speaks no API at all")
+        self._max_version = self._only_version
+        return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+
+
+def _software_version() -> str:
+    from importlib import metadata  # slow to import, and needed once per connection at most
+
+    try:
+        return metadata.version("triokafka")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,137 @@
+"""From an address to a stream that requests can be sent on: connecting, or asking the user's stream factory, then the
+security protocol's handshake.
+
+The one place where security protocols are put on top of a stream, and where what is not there is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+from triokafka.errors import ConfigurationError
+from triokafka.structs import Buffer
+from triokafka.world import Stream, World
+
+if TYPE_CHECKING:
+    from triokafka.network.config import NetworkConfig
+
+StreamFactory = Callable[[str, int], Awaitable["Stream | trio.abc.Stream"]]
+"""Connects to host and port by a way of its own, a proxy for instance. The name is given as brokers advertise it,
+unresolved. Whatever it raises counts as a failure to connect."""
+
+T = TypeVar("T")
+
+_AVAILABLE: Final = ("PLAINTEXT",)
+_LARGE: Final = 64 << 10
+
+
+def check_security(config: NetworkConfig) -> None:
+    """Refuse what this build cannot do. Raises `ConfigurationError`."""
+    if config.security_protocol not in _AVAILABLE:
+        raise ConfigurationError(
+            f"security_protocol {config.security_protocol!r} is not available yet; only 'PLAINTEXT' is."
+            " Use a listener of the broker without TLS and SASL"
+        )
+
+
+async def open_stream(world: World, config: NetworkConfig, host: str, port: int, *, server_name: str) -> Stream:
+    """Connect to one address and do the handshake of the security protocol.
+
+    ``server_name`` is what the broker must prove to be. The caller bounds the time. Raises `OSError`.
+    """
+    if config.stream_factory is not None:
+        stream = await _made_by(config.stream_factory, host, port)
+    else:
+        stream = await world.connect(
+            host, port, send_buffer_bytes=config.send_buffer_bytes, receive_buffer_bytes=config.receive_buffer_bytes
+        )
+    try:
+        return await secure(stream, config, server_name)
+    except BaseException:
+        await discard(stream)
+        raise
+
+
+async def secure(stream: Stream, config: NetworkConfig, server_name: str) -> Stream:
+    """Put the security protocol on top of a connected stream; PLAINTEXT adds nothing."""
+    check_security(config)
+    return stream
+
+
+async def discard(stream: Stream) -> None:
+    """Close a stream and wait until it is gone for good. Not interrupted by cancellation; does not wait for a peer."""
+    stream.close()
+    if isinstance(stream, TrioStream):
+        await trio.aclose_forcefully(stream.inner)
+
+
+async def _made_by(factory: StreamFactory, host: str, port: int) -> Stream:
+    try:
+        made = await factory(host, port)
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(f"the stream_factory failed: {error!r}") from error
+    if isinstance(made, Stream):
+        return made
+    if isinstance(made, trio.abc.Stream):
+        return TrioStream(made, (host, port))
+    raise OSError(f"the stream_factory returned {made!r}, not a trio.abc.Stream or a triokafka.world.Stream")
+
+
+class TrioStream(Stream):
+    """One of Trio's streams as a `Stream`. Copies what it carries; `discard` ends it for good."""
+
+    def __init__(self, inner: trio.abc.Stream, peer: tuple[str, int]) -> None:
+        self.inner = inner
+        self._peer = peer
+        self._closed = False
+        self._waiting: list[trio.CancelScope] = []
+
+    async def send(self, *buffers: Buffer) -> None:
+        small: list[Buffer] = []
+        for buffer in buffers:
+            if len(buffer) < _LARGE:
+                small.append(buffer)
+                continue
+            await self._send_all(b"".join(small))
+            await self._send_all(buffer)
+            small.clear()
+        await self._send_all(b"".join(small))
+
+    async def _send_all(self, data: Buffer) -> None:
+        if data:
+            await self._until_closed(lambda: self.inner.send_all(data))
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        data = await self._until_closed(lambda: self.inner.receive_some(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+    async def _until_closed(self, operation: Callable[[], Awaitable[T]]) -> T:
+        if not self._closed:
+            with trio.CancelScope() as scope:
+                self._waiting.append(scope)
+                try:
+                    return await operation()
+                except trio.BrokenResourceError as error:
+                    raise OSError(f"the stream broke: {error.__cause__ or error}") from error
+                finally:
+                    self._waiting.remove(scope)
+        raise trio.ClosedResourceError("this connection was closed here")
+
+    def close(self) -> None:
+        self._closed = True
+        for scope in self._waiting:
+            scope.cancel()
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        return self._peer
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        return ("", 0)
