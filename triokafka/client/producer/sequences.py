@@ -74,13 +74,15 @@ class PartitionSequences:
         """Whether ``batch``, the head of its queue, may go out now.
 
         While a batch is retried only the first one without an answer is sent, so that the broker can take it. After one
-        was given up whose fate is unknown nothing is sent until the others are answered.
+        was given up whose fate is unknown nothing is sent until the others are answered. And nothing is sent behind the
+        very first one until it is acknowledged: a broker takes any number from a producer that it does not know yet, so
+        it would write the second batch if it refused only the first.
         """
         if self.bump_wanted:
             return False
         if batch.base_sequence >= 0:
             return self.in_flight[0] is batch
-        return not self.unresolved
+        return not self.unresolved and (self.last_acked >= 0 or not self.in_flight)
 
     def assign(self, batch: ProducerBatch, current: ProducerIdentity) -> None:
         """Number a batch that is sent for the first time; retried ones keep what they have."""

@@ -49,13 +49,28 @@ def test_numbers_start_again_after_the_greatest() -> None:
 
 def test_only_the_first_unanswered_batch_may_be_sent_again() -> None:
     sequences = PartitionSequences()
-    first, second, third = batch(1), batch(2), batch(3)
+    known, first, second, third = batch(0), batch(1), batch(2), batch(3)
+    sent(sequences, known)
+    sequences.acknowledged(known)
     sent(sequences, first, second)
     assert not sequences.may_send(second)
     assert sequences.may_send(first)
     assert sequences.may_send(third)
     sequences.acknowledged(first)
     assert sequences.may_send(second)
+
+
+def test_nothing_follows_the_first_batch_until_the_broker_has_it() -> None:
+    """A broker that does not know the producer takes any number: it would write the second batch without the first."""
+    sequences = PartitionSequences()
+    first, second, third = batch(1), batch(2), batch(3)
+    assert sequences.may_send(first)
+    sent(sequences, first)
+    assert not sequences.may_send(second)
+    sequences.acknowledged(first)
+    assert sequences.may_send(second)
+    sent(sequences, second)
+    assert sequences.may_send(third)
 
 
 def test_out_of_order_behind_a_missing_batch_is_tried_again_with_the_same_numbers() -> None:
