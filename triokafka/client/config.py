@@ -193,6 +193,12 @@ class ProducerOptions(ClientOptions):
     partitioner: Any = option(
         None, anything(), "A Partitioner. None: by murmur2 of the key as Java does, sticky for records without key."
     )
+    partitioner_adaptive_partitioning_enable: bool = option(
+        True, flag(), "Records without key go less often to partitions with long queues (KIP-794)."
+    )
+    partitioner_availability_timeout_ms: float = option(
+        0, number(0), "Records without key avoid a broker that took no batches for this long (KIP-794); 0 is for ever."
+    )
     partitioner_ignore_keys: bool = option(False, flag(), "Spread records with keys like those without (KIP-794).")
     interceptors: tuple[Any, ...] = option(
         (), items(), "ProducerInterceptor objects, classes, or 'module:Name', called in order (KIP-42)."

@@ -57,6 +57,8 @@ class ProducerKeywords(ClientKeywords, total=False):
     retries: int
     delivery_timeout_ms: float
     partitioner: Partitioner | type[Partitioner] | str | None
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: float
     partitioner_ignore_keys: bool
     interceptors: Sequence[ProducerInterceptor | type[ProducerInterceptor] | str]
     plugin_options: Mapping[str, Any] | None

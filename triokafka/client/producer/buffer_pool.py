@@ -29,13 +29,15 @@ class BufferPool:
 
     A caller who finds too little memory joins the end of a queue. What is given back goes to the head until it has
     enough, then to the next: a small request never overtakes a large one, and no large one starves
-    (`client/BUF-6` to `client/BUF-8`).
+    (`client/BUF-6` to `client/BUF-8`). ``wait_seconds_total`` and ``_max`` are what callers reported with `note_wait`.
     """
 
     def __init__(self, total: int, pooled_size: int) -> None:
         self.total = total
         self.pooled_size = pooled_size
         self.available = total
+        self.wait_seconds_total = 0.0
+        self.wait_seconds_max = 0.0
         self._free: list[bytearray] = []
         self._waiters: deque[_Waiter] = deque()
 
@@ -69,8 +71,9 @@ class BufferPool:
         if size > self.available + self.pooled:
             return None
         self._free_up(size)
+        buffer = bytearray(size)  # before it is counted: the machine may have less memory than we were told to use
         self.available -= size
-        return bytearray(size)
+        return buffer
 
     async def allocate(self, size: int, timeout: float) -> bytearray:
         """A buffer of ``size`` bytes; waits in line for it, at most ``timeout`` seconds, and checkpoints only then.
@@ -98,11 +101,22 @@ class BufferPool:
             await trio.lowlevel.wait_task_rescheduled(give_up)
             if waiter.refused is not None:
                 raise waiter.refused
-            return waiter.buffer if waiter.buffer is not None else bytearray(size)
+            if waiter.buffer is not None:
+                return waiter.buffer
+            try:
+                return bytearray(size)
+            except MemoryError:
+                self.release(None, size)
+                raise
         raise BufferTimeoutError(
             f"no {size} bytes of buffer memory within {timeout * 1000:.0f} ms: {self.in_use} of buffer_memory="
             f"{self.total} bytes wait for acknowledgement. Send more slowly, or raise buffer_memory or max_block_ms"
         )
+
+    def note_wait(self, seconds: float) -> None:
+        """Count the time that a caller spent in `allocate` (`client/BUF-12`)."""
+        self.wait_seconds_total += seconds
+        self.wait_seconds_max = max(self.wait_seconds_max, seconds)
 
     def refuse_waiters(self, make_error: Callable[[], Exception]) -> None:
         """Wake everybody who waits, with an error: there will be no more memory for them."""

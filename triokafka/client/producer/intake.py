@@ -199,7 +199,11 @@ class Intake:
         buffer = self._pool.try_allocate(size)
         if buffer is None:
             self._wake()  # by the time the sender runs, somebody waits for memory, and every batch is sendable
-            buffer = await self._pool.allocate(size, max(0.0, give_up_at - self._world.now()))
+            waiting_since = self._world.now()
+            try:
+                buffer = await self._pool.allocate(size, max(0.0, give_up_at - waiting_since))
+            finally:
+                self._pool.note_wait(self._world.now() - waiting_since)
             try:
                 self._check_usable()
             except BaseException:

@@ -58,13 +58,16 @@ class Partitioner(ABC):
 
 
 def choose_sticky(
-    available: Sequence[int], partitions: Sequence[int], queue_length: Callable[[int], int], chance: float
+    available: Sequence[int], partitions: Sequence[int], queue_length: Callable[[int], int] | None, chance: float
 ) -> int:
     """The next partition for records without key: by chance, the more likely the shorter its queue (KIP-794).
 
-    Without any available one it is chosen among all. ``chance`` is uniform in [0, 1).
+    Without ``queue_length`` all are equally likely; without any available one it is chosen among all. ``chance`` is
+    uniform in [0, 1).
     """
     among = available or partitions
+    if queue_length is None:
+        return among[int(chance * len(among))]
     lengths = [queue_length(partition) for partition in among]
     longest = max(lengths)
     if longest == min(lengths):

@@ -70,6 +70,8 @@ class Producer:
             max_request_size=opts.max_request_size,
             one_in_flight=opts.max_in_flight_requests_per_connection == 1,
             idempotent=opts.idempotent,
+            adaptive_partitioning=opts.partitioner_adaptive_partitioning_enable,
+            availability_timeout=opts.partitioner_availability_timeout_ms / 1000,
         )
         BatchBuilder(settings.batch_limit, compression=opts.compression_type, level=opts.compression_level)  # refuses
         self._accumulator = Accumulator(
@@ -136,6 +138,9 @@ class Producer:
     ) -> None:
         self._state = "closing"
         self._forget_topics()
+        self._accumulator.pool.refuse_waiters(
+            lambda: ClosedError("the producer was closed while a send waited for buffer memory; nothing was accepted")
+        )
         limit = self.options.close_timeout_ms
         try:
             with trio.CancelScope(shield=True), trio.move_on_after(limit / 1000):
