@@ -36,6 +36,7 @@ from triokafka.client.serializers import Deserializer, Serializer
 from triokafka.errors import ConfigurationError
 from triokafka.hooks import HookChain, Hooks
 from triokafka.network.config import NetworkConfig
+from triokafka.network.transport import StreamFactory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +58,9 @@ class ClientOptions:
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
-        choice("use_all_dns_ips"),
-        "Try every address that a name resolves to (KIP-302).",
+        choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        "Every address that a name resolves to is tried (KIP-302). The second also takes the names that the addresses"
+        " of bootstrap servers are known by for what they must prove to be (KIP-235).",
     )
     request_timeout_ms: float = option(30_000, number(1, MAX_INT32), "How long a broker may take to answer a request.")
     retry_backoff_ms: float = option(100, number(0), "Wait before the first retry; doubles with each (KIP-580).")
@@ -71,6 +73,17 @@ class ClientOptions:
     socket_connection_setup_timeout_max_ms: float = option(30_000, number(1), "Longest time for connecting.")
     connections_max_idle_ms: float = option(
         540_000, number(-1), "Connections without use for this long are closed; -1 keeps them."
+    )
+    send_buffer_bytes: int = option(
+        -1, integer(-1), "Size of the kernel's send buffer; -1, unlike Java's 131072, leaves it to the system to tune."
+    )
+    receive_buffer_bytes: int = option(
+        -1, integer(-1), "The same of the receive buffer; -1, unlike Java's 65536, leaves it to the system to tune."
+    )
+    stream_factory: StreamFactory | None = option(
+        None,
+        function(),
+        "Makes connections its own way, through a proxy for instance: async, from host and port to a trio.abc.Stream.",
     )
     metadata_max_age_ms: float = option(300_000, number(0), "Metadata is refreshed at least this often.")
     metadata_max_idle_ms: float = option(300_000, number(5_000), "Topics not used for this long are forgotten.")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from triokafka.client.producer.partitioner import Partitioner
     from triokafka.client.serializers import Deserializer, Serializer
     from triokafka.hooks import Hooks
+    from triokafka.network.transport import StreamFactory
     from triokafka.structs import Buffer
 
 
@@ -29,6 +30,9 @@ class ClientKeywords(TypedDict, total=False):
     socket_connection_setup_timeout_ms: float
     socket_connection_setup_timeout_max_ms: float
     connections_max_idle_ms: float
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    stream_factory: StreamFactory | None
     metadata_max_age_ms: float
     metadata_max_idle_ms: float
     metadata_recovery_strategy: str
