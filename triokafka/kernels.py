@@ -19,7 +19,9 @@ from typing import Final, Literal
 TWINS: Final[dict[str, str]] = {
     "triokafka.client.producer._append": "triokafka.client.producer.plain_append",
     "triokafka.records._appender": "triokafka.records.plain_appender",
+    "triokafka.records._arrow_buffers": "triokafka.records.plain_arrow_buffers",
     "triokafka.records._columns": "triokafka.records.plain_columns",
+    "triokafka.records._from_columns": "triokafka.records.plain_from_columns",
     "triokafka.records._kernel": "triokafka.records.plain_kernel",
 }
 """Module to compile -> its plain twin."""

@@ -1,3 +1,27 @@
-# For other kernels: ``RecordAppender.append`` without the way through Python. The caller answers for ``appender`` being
-# one.
+# For other kernels: ``RecordAppender`` without the way through Python. The caller answers for ``appender`` being one.
 cdef long long append_record(object appender, long long timestamp, object key, object value) except? -2
+
+# The same with headers as they stand in a record: ``header_size`` bytes, 0 for none.
+cdef long long append_with_headers(
+    object appender,
+    long long timestamp,
+    object key,
+    object value,
+    const char* header_data,
+    Py_ssize_t header_size,
+) except? -2
+
+# The same from memory; a size of -1 is null.
+cdef long long append_bytes(
+    object appender,
+    long long timestamp,
+    const char* key_data,
+    Py_ssize_t key_size,
+    const char* value_data,
+    Py_ssize_t value_size,
+    const char* header_data,
+    Py_ssize_t header_size,
+) except? -2
+
+# Headers as they stand in a record.
+cdef bytes headers_in_record(object headers)

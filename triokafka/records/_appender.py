@@ -16,7 +16,13 @@ from cython.cimports.cpython.bytearray import (
     PyByteArray_FromStringAndSize,
     PyByteArray_GET_SIZE,
 )
-from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cython.cimports.cpython.bytes import (
+    PyBytes_AS_STRING,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
+from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.string import memcpy
 
 from triokafka.errors import MessageSizeTooLargeError
@@ -141,14 +147,27 @@ class RecordAppender:
         encoded: bytes | None = None
         header_data: cython.p_const_char = cython.NULL
         header_size: cython.Py_ssize_t = 0
+        if headers:
+            encoded = headers_in_record(headers)
+            header_data = PyBytes_AS_STRING(encoded)
+            header_size = PyBytes_GET_SIZE(encoded)
+        return self._append_objects(timestamp, key, value, header_data, header_size)
+
+    @cython.final
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def _append_objects(
+        self,
+        timestamp: cython.longlong,
+        key,
+        value,
+        header_data: cython.p_const_char,
+        header_size: cython.Py_ssize_t,
+    ) -> cython.longlong:
         key_data: cython.p_const_char = cython.NULL
         key_size: cython.Py_ssize_t = -1
         value_data: cython.p_const_char = cython.NULL
         value_size: cython.Py_ssize_t = -1
-        if headers:
-            encoded = encode_headers(headers)
-            header_data = PyBytes_AS_STRING(encoded)
-            header_size = PyBytes_GET_SIZE(encoded)
         if key is not None:
             if not PyBytes_CheckExact(key):
                 return self._append_buffers(timestamp, key, value, header_data, header_size)
@@ -269,7 +288,81 @@ class RecordAppender:
 
 
 @cython.cfunc
-@cython.exceptval(-2)
+@cython.exceptval(-2, check=True)
 def append_record(appender, timestamp: cython.longlong, key, value) -> cython.longlong:
     """``RecordAppender.append`` for other kernels (``_appender.pxd``)."""
-    return cython.cast(RecordAppender, appender)._append(timestamp, key, value, ())
+    return cython.cast(RecordAppender, appender)._append_objects(timestamp, key, value, cython.NULL, 0)
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=True)
+def append_with_headers(
+    appender,
+    timestamp: cython.longlong,
+    key,
+    value,
+    header_data: cython.p_const_char,
+    header_size: cython.Py_ssize_t,
+) -> cython.longlong:
+    return cython.cast(RecordAppender, appender)._append_objects(timestamp, key, value, header_data, header_size)
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=True)
+def append_bytes(
+    appender,
+    timestamp: cython.longlong,
+    key_data: cython.p_const_char,
+    key_size: cython.Py_ssize_t,
+    value_data: cython.p_const_char,
+    value_size: cython.Py_ssize_t,
+    header_data: cython.p_const_char,
+    header_size: cython.Py_ssize_t,
+) -> cython.longlong:
+    return cython.cast(RecordAppender, appender)._write(
+        timestamp, key_data, key_size, value_data, value_size, header_data, header_size
+    )
+
+
+@cython.cfunc
+def headers_in_record(headers) -> bytes:
+    """As `encode_headers`, without a Python call for headers of plain ``str`` and ``bytes`` (or None)."""
+    size: cython.Py_ssize_t = 0
+    name_size: cython.Py_ssize_t = 0
+    name_data: cython.p_const_char = cython.NULL
+    index: cython.Py_ssize_t
+    pair: tuple
+    rows: list
+    if type(headers) is list:
+        rows = headers
+    elif type(headers) is tuple:
+        rows = list(headers)
+    else:
+        return encode_headers(headers)
+    for index in range(len(rows)):
+        if type(rows[index]) is not tuple:
+            return encode_headers(headers)
+        pair = rows[index]
+        if len(pair) != 2 or type(pair[0]) is not str or not (pair[1] is None or PyBytes_CheckExact(pair[1])):
+            return encode_headers(headers)
+        PyUnicode_AsUTF8AndSize(pair[0], cython.address(name_size))
+        size += _varint_size(cython.cast(cython.ulonglong, name_size) << 1) + name_size
+        if pair[1] is None:
+            size += 1
+        else:
+            size += _varint_size(cython.cast(cython.ulonglong, PyBytes_GET_SIZE(pair[1])) << 1)
+            size += PyBytes_GET_SIZE(pair[1])
+    size += _varint_size(cython.cast(cython.ulonglong, len(rows)) << 1)
+    encoded: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
+    p: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(encoded))
+    p = _write_varint(p, cython.cast(cython.ulonglong, len(rows)) << 1)
+    # No code of others has run since the sizes were taken, and nothing here can change under it.
+    for index in range(len(rows)):
+        pair = rows[index]
+        name_data = PyUnicode_AsUTF8AndSize(pair[0], cython.address(name_size))
+        p = _write_bytes(p, name_data, name_size)
+        if pair[1] is None:
+            p = _write_bytes(p, cython.NULL, -1)
+        else:
+            p = _write_bytes(p, PyBytes_AS_STRING(pair[1]), PyBytes_GET_SIZE(pair[1]))
+    return encoded

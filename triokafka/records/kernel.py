@@ -8,7 +8,9 @@ from triokafka import kernels
 
 if TYPE_CHECKING:
     from triokafka.records.plain_appender import RecordAppender
+    from triokafka.records.plain_arrow_buffers import BytesColumn, copy_integers
     from triokafka.records.plain_columns import ColumnAppender, multiples
+    from triokafka.records.plain_from_columns import RecordColumns, murmur2
     from triokafka.records.plain_kernel import (
         ConsumerRecord,
         RecordOrigin,
@@ -27,14 +29,24 @@ else:
     ColumnAppender = _columns.ColumnAppender
     multiples = _columns.multiples
     RecordAppender = kernels.load("triokafka.records._appender").RecordAppender
+    _buffers = kernels.load("triokafka.records._arrow_buffers")
+    BytesColumn = _buffers.BytesColumn
+    copy_integers = _buffers.copy_integers
+    _from_columns = kernels.load("triokafka.records._from_columns")
+    RecordColumns = _from_columns.RecordColumns
+    murmur2 = _from_columns.murmur2
 
 __all__ = [
+    "BytesColumn",
     "ColumnAppender",
     "ConsumerRecord",
     "RecordAppender",
+    "RecordColumns",
     "RecordOrigin",
+    "copy_integers",
     "decode_batches",
     "decode_payload",
     "multiples",
+    "murmur2",
     "open_payload",
 ]

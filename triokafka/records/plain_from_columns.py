@@ -1,0 +1,139 @@
+"""Records from columns into batches, in plain Python. Twin and oracle of ``_from_columns``.
+
+The same interface as ``_from_columns`` with equal results; picked by ``triokafka.kernels`` when that one is not
+compiled.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Final
+
+from triokafka.records.plain_appender import Headers, RecordAppender
+from triokafka.records.plain_arrow_buffers import BytesColumn
+from triokafka.structs import Buffer
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+
+def murmur2(data: Buffer) -> int:
+    """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
+        k ^= k >> 24
+        h = (h * _M & _MASK) ^ (k * _M & _MASK)
+    if length & 3:
+        h ^= int.from_bytes(data[whole:], "little")
+        h = h * _M & _MASK
+    h ^= h >> 13
+    h = h * _M & _MASK
+    return h ^ (h >> 15)
+
+
+class RecordColumns:
+    """Records as columns, to be appended to batches stretch by stretch.
+
+    ``timestamps`` (64-bit) and ``headers`` (a sequence of headers for each) are per record, ``keys`` and both of them
+    optional; ``same_headers`` are those of all records, as `encode_headers` gives them. A column that is shorter than
+    ``values`` is refused with `ValueError`.
+    """
+
+    def __init__(
+        self,
+        values: BytesColumn,
+        keys: BytesColumn | None = None,
+        timestamps: array[int] | None = None,
+        headers: list[Headers] | None = None,
+        same_headers: Headers = (),
+    ) -> None:
+        for name, column in (("keys", keys), ("timestamps", timestamps), ("headers", headers)):
+            if column is not None and len(column) < len(values):
+                raise ValueError(f"{len(values)} values but {len(column)} {name}")
+        self._count = len(values)
+        self._values = values
+        self._keys = keys
+        self._timestamps = timestamps
+        self._headers = headers
+        self._same_headers = same_headers
+        self.touched: list[tuple[int, int]] = []
+        """What the last `append_among` appended to: number of the batch, and the records that it had before."""
+
+    def append_to(self, appender: RecordAppender, start: int, timestamp: int) -> int:
+        """Append records ``start`` and following to one batch until one does not fit; returns how many.
+
+        ``timestamp`` is for records without their own. Raises what ``RecordAppender.append`` and `BytesColumn` do; the
+        records before that point are in the batch.
+        """
+        if start < 0:
+            raise ValueError(f"start is {start}, must not be negative")
+        position = start
+        while position < min(self._count, len(self._values)):
+            key = None if self._keys is None else self._keys[position]
+            if self._append(appender, position, timestamp, key) < 0:
+                break
+            position += 1
+        return max(position - start, 0)
+
+    def append_among(
+        self,
+        appenders: list[RecordAppender | None],
+        partitions: array[int],
+        start: int,
+        timestamp: int,
+        sticky: int,
+    ) -> int:
+        """Append records ``start`` and following, each to its own batch, until one does not fit; returns how many.
+
+        ``partitions`` (64-bit) says which of ``appenders``; where it says -1 the key's hash does, or for a null key
+        ``sticky``, and what was chosen is written there. A missing appender is one where nothing fits. Raises as
+        `append_to`.
+        """
+        self.touched = []
+        seen: set[int] = set()
+        if start < 0:
+            raise ValueError(f"start is {start}, must not be negative")
+        if len(partitions) < self._count:
+            raise ValueError(f"{self._count} values but {len(partitions)} partitions")
+        position = start
+        while position < min(self._count, len(self._values)):
+            key = None if self._keys is None else self._keys[position]
+            chosen = partitions[position]
+            if chosen < 0:
+                chosen = sticky if key is None else (murmur2(_contents(key)) & 0x7FFFFFFF) % len(appenders)
+            if not 0 <= chosen < len(appenders):
+                raise ValueError(f"partition {chosen} of {len(appenders)}")
+            appender = appenders[chosen]
+            if appender is None:
+                break
+            count = appender.count
+            if self._append(appender, position, timestamp, key) < 0:
+                break
+            if chosen not in seen:
+                seen.add(chosen)
+                self.touched.append((chosen, count))
+            partitions[position] = chosen
+            position += 1
+        return max(position - start, 0)
+
+    def place(self, position: int, partitions: array[int], count: int, sticky: int) -> int:
+        """Which of ``count`` batches `append_among` would choose for a record."""
+        chosen = partitions[position]
+        if chosen >= 0:
+            return chosen
+        key = None if self._keys is None else self._keys[position]
+        return sticky if key is None else (murmur2(_contents(key)) & 0x7FFFFFFF) % count
+
+    def _append(self, appender: RecordAppender, position: int, timestamp: int, key: Any) -> int:
+        if self._timestamps is not None:
+            timestamp = self._timestamps[position]
+        headers = self._same_headers if self._headers is None else self._headers[position]
+        return appender.append(timestamp, key, self._values[position], headers)
+
+
+def _contents(key: Buffer) -> bytes:
+    return key if isinstance(key, bytes) else memoryview(key).tobytes()
