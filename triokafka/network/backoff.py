@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Backoff(NamedTuple):
-    """``initial`` seconds after the first failure, doubling up to ``maximum``, each 20 % more or less by chance."""
+    """``initial`` seconds after the first failure, doubling, each 20 % more or less by chance; never over
+    ``maximum``."""
 
     initial: float
     maximum: float
@@ -14,4 +15,5 @@ class Backoff(NamedTuple):
     def delay(self, failures: int, chance: float) -> float:
         """Seconds to wait after ``failures`` failures in a row (1 or more); ``chance`` is uniform in [0, 1)."""
         exponent = min(max(failures - 1, 0), 40)
-        return min(self.maximum, self.initial * 2.0**exponent) * (0.8 + 0.4 * chance)
+        without_jitter = min(self.maximum, self.initial * 2.0**exponent)
+        return min(self.maximum, without_jitter * (0.8 + 0.4 * chance))

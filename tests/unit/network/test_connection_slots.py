@@ -1,0 +1,268 @@
+"""Who may hand the next request to a connection: room, turns, throttling, and what can be written at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.cancellation import cancelled_at_each_checkpoint
+from tests.scripted_broker import SILENCE, ScriptedBroker
+from tests.simulated import current_simulation, simulated
+from tests.unit.network.test_connection import ASK, connected
+from triokafka.errors import KafkaConnectionError
+from triokafka.network.connection import Connection
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
+from triokafka.protocol.api.produce import ProduceRequest
+
+
+def ignore(response: object, error: object) -> None:
+    pass
+
+
+class Gate:
+    """Answers of a broker that come when the test says so."""
+
+    def __init__(self, broker: ScriptedBroker, count: int) -> None:
+        self._events = [trio.Event() for _ in range(count)]
+        self._next = 0
+        self._broker = broker
+        broker.script(MetadataRequest, *(self._answer for _ in range(count)))
+
+    async def _answer(self, request: MetadataRequest) -> MetadataResponse:
+        number, self._next = self._next, self._next + 1
+        await self._events[number].wait()
+        return self._broker.metadata(request)
+
+    def open(self, number: int) -> None:
+        self._events[number].set()
+
+
+@simulated
+async def test_waiters_for_a_slot_go_first_come_first_served() -> None:
+    """Also a newcomer, who finds a slot free that somebody else waits for, goes behind (`client/NET-14`)."""
+    async with connected(max_in_flight=1) as (broker, connection):
+        gate = Gate(broker, 5)
+        order: list[int] = []
+
+        async def ask(number: int) -> None:
+            await connection.wait_for_slot()
+            order.append(number)
+            connection.submit(ASK, 9, ignore)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(4):
+                nursery.start_soon(ask, number)
+                await trio.testing.wait_all_tasks_blocked()
+            assert order == [0]
+            for number in range(3):
+                await broker.wait_for(MetadataRequest, number + 1)
+                gate.open(number)
+                while len(order) < number + 2:
+                    assert not connection.can_send
+                    await trio.sleep(0.0001)
+            gate.open(3)
+            gate.open(4)
+        assert order == [0, 1, 2, 3]
+
+
+@simulated
+async def test_waiter_who_is_cancelled_passes_its_turn_on() -> None:
+    """Cancelled before its turn, and in the same moment as its turn comes."""
+    async with connected(max_in_flight=1) as (broker, connection):
+        gate = Gate(broker, 2)
+        connection.submit(ASK, 9, ignore)
+        scope = trio.CancelScope()
+        served: list[str] = []
+
+        async def give_up() -> None:
+            with scope:
+                await connection.wait_for_slot()
+                await trio.sleep_forever()  # has its turn, and is cancelled before it takes it
+
+        async def ask() -> None:
+            await connection.wait_for_slot()
+            served.append("asked")
+            connection.submit(ASK, 9, ignore)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(give_up)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            gate.open(0)
+            while connection.in_flight:
+                await trio.sleep(0.0001)
+            scope.cancel()
+            with trio.fail_after(1):
+                while not served:
+                    await trio.sleep(0.001)
+            gate.open(1)
+
+
+@simulated
+async def test_call_cancelled_at_any_checkpoint_leaves_the_connection_to_others() -> None:
+    async with connected(max_in_flight=2) as (_, connection):
+
+        async def check() -> None:
+            assert isinstance(await connection.call(ASK, 9), MetadataResponse)
+            assert connection.can_send
+            assert connection.in_flight == 0
+
+        _, cancelled = await cancelled_at_each_checkpoint(lambda: connection.call(ASK, 9), check)
+        assert cancelled >= 1
+
+
+@simulated
+async def test_ended_connection_lets_all_waiters_go() -> None:
+    async with connected(max_in_flight=1) as (broker, connection):
+        broker.script(MetadataRequest, SILENCE)
+        connection.submit(ASK, 9, ignore)
+        failed: list[str] = []
+
+        async def ask() -> None:
+            with pytest.raises(KafkaConnectionError, match="has ended: cut"):
+                await connection.call(ASK, 9)
+            failed.append("one")
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            connection.close(KafkaConnectionError("cut"))
+        assert failed == ["one"] * 3
+
+
+@simulated
+async def test_throttled_client_sends_nothing_until_the_time_is_over() -> None:
+    """KIP-219 (`client/MOD-25`)"""
+    async with connected() as (_, connection):
+        connection.throttled_until = trio.current_time() + 3
+        started = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(connection.call, ASK, 9)
+        assert 3 <= trio.current_time() - started < 3.1
+
+
+@pytest.mark.parametrize(("version", "muted"), [(5, False), (6, True)])
+@simulated
+async def test_answers_of_brokers_that_held_them_back_themselves_do_not_throttle(version: int, muted: bool) -> None:
+    """Before KIP-219 the broker answered late, and waiting again would count twice (`client/MOD-25`)"""
+    async with connected() as (broker, connection):
+
+        def throttling(request: MetadataRequest) -> MetadataResponse:
+            response = broker.metadata(request)
+            response.throttle_time_ms = 3000
+            return response
+
+        broker.script(MetadataRequest, throttling)
+        await connection.call(ASK, version)
+        assert (connection.throttled_until > trio.current_time() + 2.9) is muted
+
+
+class Stuck:
+    """A stream through which only so many bytes go."""
+
+    def __init__(self, connection: Connection, room: int) -> None:
+        self.room = room
+        self.sent = bytearray()
+        self._inner: Any = connection._stream
+        self._opened = trio.Event()
+        connection._stream = self  # type: ignore[assignment]
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def try_send(self, *buffers: bytes) -> int:
+        data = b"".join(buffers)[: self.room]
+        self.room -= len(data)
+        self.sent += data
+        return self._inner.try_send(data) if data else 0
+
+    async def send(self, *buffers: bytes) -> None:
+        await self._opened.wait()
+        self.sent += b"".join(buffers)
+        await self._inner.send(*buffers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("room", [0, 3, 20])
+@simulated
+async def test_what_the_socket_does_not_take_at_once_follows_in_order(room: int) -> None:
+    """(`client/NET-4`)"""
+    async with connected(max_in_flight=5) as (broker, connection):
+        stuck = Stuck(connection, room)
+        answers: list[Any] = []
+        for _ in range(3):
+            connection.submit(ASK, 9, lambda response, error: answers.append(response))
+        stuck.open()
+        await broker.wait_for(MetadataRequest, 3)
+        await trio.sleep(1)
+        assert [type(answer) for answer in answers] == [MetadataResponse] * 3
+        assert [header.correlation_id for header in broker.headers] == [0, 1, 2]
+        assert connection.bytes_sent == len(stuck.sent)
+
+
+@simulated
+async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
+    """Until the last one is written; then the owner is told (`client/NET-14`)."""
+    told: list[str] = []
+    async with connected(max_in_flight=5, on_room=lambda: told.append("room")) as (broker, connection):
+        stuck = Stuck(connection, 10)
+        connection.submit(ASK, 9, ignore)
+        assert connection.in_flight == 1
+        assert not connection.can_send
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == []
+        stuck.open()
+        await broker.wait_for(MetadataRequest)
+        await trio.sleep(1)
+        assert told == ["room"]
+        assert connection.can_send
+
+
+@simulated
+async def test_owner_hears_once_that_there_is_room_again() -> None:
+    told: list[int] = []
+    async with connected(max_in_flight=2, on_room=lambda: told.append(connection.in_flight)) as (broker, connection):
+        for _ in range(3):
+            await connection.call(ASK, 9)
+        assert told == []  # there was room all the time
+        connection.submit(ASK, 9, ignore)
+        connection.submit(ASK, 9, ignore)
+        await broker.wait_for(MetadataRequest, 5)
+        await trio.sleep(1)
+        assert told == [1]
+
+
+@simulated
+async def test_request_without_answer_is_never_done_before_submit_returns() -> None:
+    """(`client/NET-21`)"""
+    async with connected(max_in_flight=5) as (broker, connection):
+        done: list[int] = []
+        for number in range(3):
+            request = ProduceRequest(acks=0, timeout_ms=1)
+            connection.submit(request, 9, lambda *_, n=number: done.append(n), expect_response=False)
+        assert done == []
+        assert connection.in_flight == 3
+        await broker.wait_for(ProduceRequest, 3)
+        await trio.sleep(0)
+        assert done == [0, 1, 2]
+
+
+@simulated
+async def test_broken_stream_is_found_by_the_writer_and_not_by_who_submits() -> None:
+    async with connected() as (_, connection):
+        simulation = current_simulation()
+        await connection.call(ASK, 9)
+        simulation.network.cut("client")
+        failed: list[Any] = []
+        connection.submit(ASK, 9, lambda response, error: failed.append(error))
+        assert failed == []
+        await trio.testing.wait_all_tasks_blocked()
+        assert isinstance(failed[0], KafkaConnectionError)
