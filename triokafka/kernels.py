@@ -23,6 +23,7 @@ TWINS: Final[dict[str, str]] = {
     "triokafka.records._columns": "triokafka.records.plain_columns",
     "triokafka.records._from_columns": "triokafka.records.plain_from_columns",
     "triokafka.records._kernel": "triokafka.records.plain_kernel",
+    "triokafka.records._survey": "triokafka.records.plain_survey",
 }
 """Module to compile -> its plain twin."""
 

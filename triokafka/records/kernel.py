@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         decode_payload,
         open_payload,
     )
+    from triokafka.records.plain_survey import survey_records
 else:
     _rows = kernels.load("triokafka.records._kernel")
     ConsumerRecord = _rows.ConsumerRecord
@@ -28,6 +29,7 @@ else:
     _columns = kernels.load("triokafka.records._columns")
     ColumnAppender = _columns.ColumnAppender
     multiples = _columns.multiples
+    survey_records = kernels.load("triokafka.records._survey").survey_records
     RecordAppender = kernels.load("triokafka.records._appender").RecordAppender
     _buffers = kernels.load("triokafka.records._arrow_buffers")
     BytesColumn = _buffers.BytesColumn
@@ -49,4 +51,5 @@ __all__ = [
     "multiples",
     "murmur2",
     "open_payload",
+    "survey_records",
 ]

@@ -1,0 +1,54 @@
+"""What a leader learns of the records in a batch: the twins agree with each other and with the decoder."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.property.test_records import SEEDS, mutated, records
+from tests.unit.records.stacks import STACKS, Stack
+from triokafka.errors import CorruptRecordError
+from triokafka.records import encode_batch, iter_batches
+from triokafka.records.batch import HEADER_SIZE
+
+
+def survey(stack: Stack, data: bytes) -> Any:
+    """Of the first batch; or where it is broken."""
+    info = next(iter_batches(data))
+    try:
+        return stack.kernel.survey_records(
+            memoryview(data), HEADER_SIZE, info.end, info.record_count, info.base_timestamp, "t", 3
+        )
+    except CorruptRecordError as error:
+        assert "t-3" in str(error)
+        return re.findall(r"record \d+|bytes follow", str(error))
+
+
+@given(rows=records)
+def test_a_survey_is_what_the_decoded_records_say(rows: list[tuple]) -> None:
+    data = bytes(encode_batch(rows))
+    times = [record.timestamp for record in STACKS[0].records.decode_records(data)]
+    expected = (
+        min((time for time in times if time != -1), default=-1),
+        max([-1, *times]),
+        sum(row[1] is None for row in rows),
+    )
+    # Of timestamps before 1970, -1 is said where nothing smaller was meant.
+    for stack in STACKS:
+        assert survey(stack, data) == expected
+
+
+@settings(max_examples=300)
+@given(seed=st.integers(0, 2**32))
+def test_twins_agree_on_broken_records(seed: int) -> None:
+    source = random.Random(seed)
+    whole = bytes(SEEDS[0])
+    data = whole[:HEADER_SIZE] + mutated(source, whole[HEADER_SIZE:])
+    data = data[:8] + (len(data) - 12).to_bytes(4, "big") + data[12:]
+    first, *others = [survey(stack, data) for stack in STACKS]
+    for other in others:
+        assert other == first
