@@ -60,6 +60,9 @@ class FakeClient:
     def request_metadata_update(self) -> None:
         pass
 
+    def channel_error(self, node: int) -> None:
+        return None
+
     def submit(self, node: int, request: ProduceRequest, version: int, on_done: Any, **_: Any) -> None:
         # What was written to the wire does not change any more, whatever becomes of the batch.
         for topic in request.topic_data:

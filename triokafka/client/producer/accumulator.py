@@ -69,7 +69,8 @@ class Ready(NamedTuple):
 class Accumulator:
     """All partition queues, and the rules for when a batch goes out.
 
-    ``on_failed`` is told of every batch that is given up. ``slow_nodes`` are those that have not taken their batches
+    ``on_failed`` is told of every batch that is given up; ``on_escaped`` gets what a callback raised that is no
+    `Exception`, once the batch is dealt with. ``slow_nodes`` are those that have not taken their batches
     for long (KIP-794).
     """
 
@@ -79,6 +80,7 @@ class Accumulator:
         self.settings = settings
         self.pool = pool
         self._failure_listeners = [on_failed]
+        self.on_escaped: Callable[[BaseException], None] = _raise
         self.closing = False
         self.flushes = 0
         self.queues = QueueRegister()
@@ -105,8 +107,12 @@ class Accumulator:
         does."""
         size = self.settings.batch_limit
         if self.settings.compression_type != "none":
-            size = _BATCH_HEADER + int((size - _BATCH_HEADER) / self.queues.ratio(topic).expected)
+            size = _BATCH_HEADER + int((size - _BATCH_HEADER) / self._expected_ratio(self.queues.ratio(topic).expected))
         return max(size, record_size + _BATCH_HEADER)
+
+    def _expected_ratio(self, of_topic: float) -> float:
+        """What compression is counted on to make of a batch: never so much that it would not fit into all memory."""
+        return max(of_topic, (self.settings.batch_limit - _BATCH_HEADER) / max(1, self.pool.total - _BATCH_HEADER))
 
     def open_batch(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
         """Start a batch in a borrowed buffer, at the end of a queue. The caller appends to it at once."""
@@ -116,7 +122,7 @@ class Accumulator:
             settings.batch_limit,
             compression=settings.compression_type,
             level=settings.compression_level,
-            expected_ratio=queue.ratio.expected,
+            expected_ratio=self._expected_ratio(queue.ratio.expected),
             buffer=buffer,
         )
         batch = ProducerBatch(queue.topic_partition, queue.take_number(), builder, reserved=len(buffer), created_at=now)
@@ -280,6 +286,7 @@ class Accumulator:
             queue.sequences.acknowledged(batch)
         self._settled(batch)
         self._release(batch)
+        self._let_escape(batch)
 
     def fail(
         self,
@@ -301,6 +308,7 @@ class Accumulator:
         if told:
             for listener in self._failure_listeners:
                 listener(batch)
+        self._let_escape(batch)
         return told
 
     def late_answer(self, batch: ProducerBatch, *, written: bool) -> None:
@@ -345,8 +353,13 @@ class Accumulator:
         pieces[-1].reserved += lent % len(pieces)
         self._release(batch)
 
-    def take_expired(self, now: float) -> list[ProducerBatch]:
-        """Settle what is older than the delivery timeout, queued or on the wire; in the order of their making."""
+    def take_expired(
+        self, now: float, explain: Callable[[ProducerBatch], str] = lambda batch: ""
+    ) -> list[ProducerBatch]:
+        """Settle what is older than the delivery timeout, queued or on the wire; in the order of their making.
+
+        ``explain`` ends the sentence about a batch: why it could not be delivered in time.
+        """
         expired: list[ProducerBatch] = []
         for batch in self._incomplete:
             # Compared as `next_expiry` does, or rounding could make the sender wait for 0 seconds again and again.
@@ -357,10 +370,12 @@ class Accumulator:
             if not batch.on_wire:
                 self._unqueue(batch)
             waited = round((now - batch.created_at) * 1000)
+            tried = f"after {batch.attempts} attempts" if batch.attempts else "never sent"
             error = KafkaTimeoutError(
                 f"{batch.count} records for {batch.topic_partition} were not acknowledged within {waited} ms"
-                f" (delivery_timeout_ms) after {batch.attempts} attempts"
+                f" (delivery_timeout_ms), {tried}{explain(batch)}"
             )
+            error.__cause__ = batch.last_error
             self.fail(batch, error)
         return expired
 
@@ -386,6 +401,11 @@ class Accumulator:
             queue.open = None
         if not queue.batches:
             self._active.pop(batch.topic_partition, None)
+
+    def _let_escape(self, batch: ProducerBatch) -> None:
+        escaped, batch.escaped = batch.escaped, None
+        if escaped is not None:
+            self.on_escaped(escaped)
 
     def _settled(self, batch: ProducerBatch) -> None:
         self._incomplete.pop(batch, None)
@@ -417,6 +437,10 @@ class Accumulator:
             if not sequences.unresolved and (sequences.bump_due or not sequences.bump_wanted):
                 del self._troubled[topic_partition]
         return restarts
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 __all__ = ["Accumulator", "AccumulatorSettings", "Ready"]

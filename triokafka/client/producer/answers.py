@@ -14,6 +14,7 @@ from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.produce_request import ProduceAnswer
 from triokafka.client.producer.splitting import split_records
 from triokafka.errors import (
+    ERRORS,
     BrokerResponseError,
     ClusterAuthorizationFailedError,
     DuplicateSequenceNumberError,
@@ -110,6 +111,7 @@ class AnswerHandler:
         logger.debug("nothing was sent, trying again: %s", error)
         for batch in self._off_wire(batches):
             batch.attempts -= 1
+            batch.last_error = error
             self._accumulator.retry(batch, self._world.now(), chance=self._world.random.random())
 
     def impossible(self, batches: Iterable[ProducerBatch], error: KafkaError) -> None:
@@ -140,8 +142,7 @@ class AnswerHandler:
             self._hooks.on_batch_acknowledged(batch.topic_partition, records, size, base_offset, batch.attempts, age)
 
     def _refused(self, batch: ProducerBatch, answer: ProduceAnswer) -> None:
-        detail = f": {answer.message}" if answer.message else ""
-        error = for_code(answer.error_code)(f"{batch.count} records for {batch.topic_partition}{detail}")
+        error = _refusal(batch, answer)
         if isinstance(error, DuplicateSequenceNumberError):
             self._counters["duplicate_batch_total"] += 1
             self._written(batch, -1, -1)  # the broker has it, but forgot where
@@ -163,6 +164,7 @@ class AnswerHandler:
             self._counters["record_retry_total"] += batch.count
             self._counters["batch_retry_total"] += 1
             logger.debug("%s: attempt %d failed, trying again: %s", batch.topic_partition, batch.attempts, error)
+            batch.last_error = error
             accumulator.retry(batch, self._world.now(), chance=self._world.random.random())
             self._tell_retried(batch, error)
         else:
@@ -230,6 +232,17 @@ class AnswerHandler:
         if self._fatal is not None:
             fatal, self._fatal = self._fatal, None
             self._on_fatal(fatal)
+
+
+def _refusal(batch: ProducerBatch, answer: ProduceAnswer) -> BrokerResponseError:
+    """What the broker said, as an error that says what it is about and what to do."""
+    kind = for_code(answer.error_code)
+    code = f" with the unknown error code {answer.error_code}" if answer.error_code not in ERRORS else ""
+    attempt = f" at attempt {batch.attempts}" if batch.attempts > 1 else ""
+    said = f" The broker says: {answer.message}" if answer.message else ""
+    return kind(
+        f"{batch.count} records for {batch.topic_partition} were refused{code}{attempt}. {kind.advice}{said}".rstrip()
+    )
 
 
 def _record_errors(batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None) -> dict[int, Exception] | None:

@@ -23,7 +23,8 @@ class ProducerBatch:
     """Records of one partition that are sent and settled together.
 
     ``number`` is the order in which the partition's batches are to be written; pieces of a split one extend its
-    number. ``reserved`` is what the buffer pool lent for it, in bytes. ``attempts`` counts requests that carried it;
+    number. ``reserved`` is what the buffer pool lent for it, in bytes. ``attempts`` counts requests that carried it,
+    ``last_error`` is why the last failed; ``escaped`` is what a callback raised that must not be swallowed.
     ``leader_epoch`` is the partition's as known at the last. ``renumbered``: it got another sequence number after one.
     Settled exactly once (`client/BAT-3`), as a whole; when it was split, its pieces are settled instead and
     `piece_for` leads to them.
@@ -43,6 +44,8 @@ class ProducerBatch:
         "created_at",
         "done",
         "error",
+        "escaped",
+        "last_error",
         "leader_epoch",
         "log_append_time",
         "number",
@@ -84,6 +87,8 @@ class ProducerBatch:
         self.renumbered = False
         self.done = False
         self.error: Exception | None = None
+        self.last_error: Exception | None = None
+        self.escaped: BaseException | None = None
         self.record_errors: dict[int, Exception] = {}
         self.base_offset = -1
         self.log_append_time = -1
@@ -188,8 +193,13 @@ class ProducerBatch:
         self.error = error
         self.record_errors = record_errors or {}
         self.done = True
+        self.last_error = None
         for index, delivery, callback in self._callbacks:
-            self._call(index, delivery, callback)
+            try:
+                self._call(index, delivery, callback)
+            except BaseException as escaped:
+                # What is no Exception is to end the program, or a test: but not before everybody was told.
+                self.escaped = escaped
         self._callbacks.clear()
         if self._event is not None:
             self._event.set()

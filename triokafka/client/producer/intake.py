@@ -29,7 +29,7 @@ from triokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from triokafka.network.cluster import NetworkClient
-from triokafka.network.metadata import Cluster, TopicMetadata
+from triokafka.network.snapshot import Cluster, TopicMetadata
 from triokafka.structs import Buffer
 from triokafka.world import World
 
@@ -132,7 +132,7 @@ class Intake:
     def prepared(self, record: ProducerRecord) -> ProducerRecord:
         """The record with headers that can be walked twice, and that serializers may add to."""
         headers: Any = record.headers
-        if type(headers) is tuple and not self._serializers_see_headers:
+        if headers == () and not self._serializers_see_headers:
             return record
         if headers is None:
             headers = ()
@@ -151,7 +151,7 @@ class Intake:
         key = _serialized("key", record.key, options.key_serializer, record)
         value = _serialized("value", record.value, options.value_serializer, record)
         if record.headers:
-            _check_headers(record.headers)
+            _check_headers(record.headers)  # type: ignore[arg-type]
         timestamp = record.timestamp_ms
         if timestamp is None:
             timestamp = self._world.wall_ms()
@@ -267,7 +267,7 @@ def _serialized(what: str, given: Any, serializer: Any, record: ProducerRecord) 
     if data is None or isinstance(data, (bytes, bytearray)):
         return data
     if isinstance(data, memoryview):
-        return data.cast("B") if data.c_contiguous else data.tobytes()
+        return _flat(data)
     if serializer is None:
         raise SerializationError(
             f"the {what} is a {type(data).__name__}, not bytes: encode it, or give a {what}_serializer"
@@ -277,12 +277,18 @@ def _serialized(what: str, given: Any, serializer: Any, record: ProducerRecord) 
     )
 
 
-def _check_headers(headers: Any) -> None:
-    for header in headers:
+def _flat(view: memoryview) -> Buffer:
+    return view.cast("B") if view.c_contiguous else view.tobytes()
+
+
+def _check_headers(headers: list[Any]) -> None:
+    for position, header in enumerate(headers):
         try:
             name, content = header
         except (TypeError, ValueError):
             raise TypeError(f"headers are pairs of name and bytes, not {header!r}") from None
         if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
             raise TypeError(f"headers are pairs of a str and bytes (or None), not {header!r}")
+        if isinstance(content, memoryview):
+            headers[position] = (name, _flat(content))
         name.encode()  # lone surrogates are refused here, before a batch is begun

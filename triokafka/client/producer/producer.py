@@ -31,7 +31,7 @@ from triokafka.client.producer.stream import PartitionStream
 from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
-from triokafka.network.metadata import PartitionMetadata
+from triokafka.network.snapshot import PartitionMetadata
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.records import BatchBuilder
 from triokafka.structs import Buffer, TopicPartition
@@ -78,6 +78,7 @@ class Producer:
             settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._note_failure
         )
         self._tasks = BackgroundTasks(self._fail)
+        self._accumulator.on_escaped = lambda error: self._tasks.start(_raise, error, name="kafka escaped exception")
         self._sender = Sender(
             self._accumulator,
             self._client,
@@ -259,6 +260,7 @@ class Producer:
         if delivery is not None:
             return delivery
         self._check_usable()
+        _check_callback(on_delivery)
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
         if record is None:
             return FilteredDelivery(topic)
@@ -309,6 +311,7 @@ class Producer:
         if delivery is not None:
             return delivery
         self._check_usable()
+        _check_callback(on_delivery)
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
         if record is None:
             return FilteredDelivery(topic)
@@ -432,3 +435,13 @@ class Producer:
             "buffer_available_bytes": pool.total - pool.in_use,
             "waiting_threads": pool.waiting,
         }
+
+
+async def _raise(error: BaseException) -> None:
+    """As a task of its own: out of a callback it would end the sender, and nothing could be delivered any more."""
+    raise error
+
+
+def _check_callback(callback: object) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"on_delivery={callback!r} is not a function")

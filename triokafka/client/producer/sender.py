@@ -115,7 +115,7 @@ class Sender:
         before."""
         accumulator, client = self._accumulator, self._client
         self._restart_partitions()
-        for batch in accumulator.take_expired(now):
+        for batch in accumulator.take_expired(now, self._why_unacknowledged):
             self.counters["record_expired_total"] += batch.count
         expiry = accumulator.next_expiry(now)
         if not accumulator.queued:
@@ -146,6 +146,22 @@ class Sender:
                 return wait
             for node, batches in drained.items():
                 self._send(node, batches, now)
+
+    def _why_unacknowledged(self, batch: ProducerBatch) -> str:
+        """The end of the sentence about a batch that ran out of time."""
+        if batch.on_wire:
+            return "; the broker has not answered the last one"
+        if batch.last_error is not None:
+            return f"; the last one failed with {batch.last_error!r}"
+        cluster = self._client.cluster
+        topic, partition = batch.topic_partition
+        if topic not in cluster.topics:
+            return f"; the cluster does not have the topic {topic!r}"
+        leader = cluster.leader_for(batch.topic_partition)
+        if leader < 0:
+            return f"; partition {partition} has no leader"
+        error = self._client.channel_error(leader)
+        return f"; broker {leader}: {error}" if error is not None else f"; broker {leader} takes no more requests"
 
     def _ask_for_leaders(self, now: float) -> None:
         for topic in self._accumulator.waiting_topics():
