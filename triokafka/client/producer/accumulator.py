@@ -59,9 +59,13 @@ class AccumulatorSettings:
 
 
 class Ready(NamedTuple):
-    """What `Accumulator.ready` found. ``next_check`` is seconds until it may find more, infinity when nothing waits."""
+    """What `Accumulator.ready` found. ``next_check`` is seconds until it may find more, infinity when nothing waits.
+
+    ``held`` are nodes that must answer for a partition's earlier batches before its next one may go.
+    """
 
     nodes: list[int]
+    held: list[int]
     next_check: float
     leaderless: bool
 
@@ -164,13 +168,15 @@ class Accumulator:
         settings = self.settings
         hurry = self.flushes > 0 or self.closing or self.pool.waiting > 0
         nodes: dict[int, None] = {}
+        held: dict[int, None] = {}
         next_check = _NEVER
         leaderless = False
         for topic_partition, queue in self._active.items():
-            if settings.one_in_flight and queue.on_wire:
-                continue
             head = queue.batches[0]
             leader = cluster.leader_for(topic_partition)
+            if settings.one_in_flight and queue.on_wire:
+                held[leader] = None
+                continue
             if leader < 0:
                 leaderless = True
                 continue
@@ -182,10 +188,10 @@ class Accumulator:
             if wait > 0:
                 next_check = min(next_check, wait)
             elif settings.idempotent and not queue.sequences.may_send(head):
-                continue
+                held[leader] = None
             else:
                 nodes[leader] = None
-        return Ready(list(nodes), next_check, leaderless)
+        return Ready(list(nodes), list(held), next_check, leaderless)
 
     def drain(
         self, cluster: Cluster, nodes: Iterable[int], now: float, identity: ProducerIdentity

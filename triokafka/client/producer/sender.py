@@ -131,14 +131,14 @@ class Sender:
             if ready.leaderless:
                 self._ask_for_leaders(now)
             nodes = []
-            refusing = []
+            refusing = list(ready.held)
             for node in ready.nodes:
                 if client.ready(node):
                     nodes.append(node)
                 else:
                     refusing.append(node)
                     wait = min(wait, client.ready_delay(node))
-            accumulator.note_refusals(refusing, now)
+            accumulator.note_refusals((node for node in refusing if node not in nodes), now)
             if not nodes:
                 return wait
             drained = accumulator.drain(cluster, nodes, now, self.identity)
