@@ -1,11 +1,14 @@
 """What a leader checks before it appends, and the bytes that it then appends.
 
 A batch that is right already is never encoded anew: `prepare` returns it as it came, writable, for offsets to be
-patched in. Only a topic with a codec of its own (``compression.type``) has batches of other codecs converted.
+patched in. Only a topic with a codec of its own (``compression.type``) has batches of other codecs converted. The
+records of a client's batch are walked once, by a kernel that makes no record of them; only when that finds something
+to refuse are they decoded, to say which.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
 from triokafka.broker_stub.log.config import LogConfig
@@ -19,13 +22,22 @@ from triokafka.errors import (
     UnsupportedCompressionTypeError,
 )
 from triokafka.records import decode_records, encode_batch, iter_batches, patch_batch
-from triokafka.records.batch import HEADER_SIZE, MAX_INT64, BatchInfo
+from triokafka.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchInfo,
+    check_batch_crc,
+)
 from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED, decompress
-from triokafka.records.kernel import ConsumerRecord, RecordOrigin, decode_payload, open_payload
+from triokafka.records.kernel import survey_records
 from triokafka.structs import Buffer, TopicPartition
 
 _LOG_APPEND_TIME: Final = 1
 _MAX_RECORD_ERRORS: Final = 100  # in one answer; the rest would say the same
+_LAST_CODEC: Final = 4
+_ASSIGNED: Final = struct.Struct(">qii")  # base offset, length, leader epoch: outside of the checksum
 
 
 class RejectedRecordsError(InvalidRecordError):
@@ -63,10 +75,11 @@ def prepare(
     from_client: bool,
     max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
 ) -> Prepared:
-    """Check batches for an append by the leader (C23–C29, F07, Z01, Z31).
+    """Check batches for an append by the leader (C23–C29, F07, F08, Z01, Z31).
 
     Args:
-        data: whole v2 batches; exactly one from a client. Changed in place later when writable.
+        data: v2 batches; exactly one from a client, behind which the beginning of another is left out. Changed in place
+            later when writable.
         from_client: apply the rules for applications: no control batches, base offset 0, timestamps in bounds.
 
     Raises:
@@ -75,21 +88,21 @@ def prepare(
         InvalidTimestampError: a timestamp out of bounds.
         MessageSizeTooLargeError: a batch above ``max.message.bytes``.
         RecordListTooLargeError: more than a segment holds.
+        UnsupportedCompressionTypeError: a codec that Kafka does not have, or one that is needed and not installed.
     """
-    batches = list(iter_batches(data, check_crc=True))
-    end = batches[-1].end if batches else 0
-    if end != len(data):
-        raise CorruptRecordError(f"{topic_partition}: {len(data) - end} bytes follow that are not a whole batch")
-    if from_client and len(batches) != 1:
-        raise InvalidRecordError(
-            f"{topic_partition}: a produce request carries exactly one batch per partition, not {len(batches)}"
-        )
-    for batch in batches:
-        _check_batch(batch, topic_partition, config, now_ms=now_ms, from_client=from_client)
-        if from_client:
-            _check_records(data, batch, topic_partition, config, now_ms, max_decompressed)
+    newest = None
+    if from_client:
+        view = memoryview(data)
+        batch = _only_batch(view, topic_partition)
+        _check_client_batch(view, batch, topic_partition, config)
+        newest = _check_records(view, batch, topic_partition, config, now_ms, max_decompressed)
+        batches = [batch]
+        if batch.end < len(data):
+            data = view[: batch.end]
+    else:
+        batches = _own_batches(data, topic_partition, config)
     buffer: bytearray | memoryview
-    if any(_needs_conversion(batch, config) for batch in batches):
+    if config.compression_type != "producer" and any(_needs_conversion(batch, config) for batch in batches):
         buffer = bytearray().join([_converted(data, batch, config, max_decompressed) for batch in batches])
         batches = list(iter_batches(buffer))
         for batch in batches:
@@ -98,6 +111,10 @@ def prepare(
         buffer = data
     else:
         buffer = bytearray(data)
+    if newest is not None and newest != batches[0].max_timestamp and not config.stamps_on_append:
+        # What the header says is looked up by; the records are what was meant.
+        patch_batch(buffer, 0, base_offset=0, leader_epoch=-1, max_timestamp=newest)
+        batches = list(iter_batches(buffer))
     if len(buffer) > config.segment_bytes:
         raise RecordListTooLargeError(
             f"{topic_partition}: {len(buffer)} bytes do not fit into a segment of segment.bytes={config.segment_bytes}"
@@ -116,64 +133,89 @@ def assign_offsets(
     """Patch offsets, epoch and, unless ``append_time`` is -1, timestamps into the headers; returns these (C23, C25)."""
     assigned = []
     for batch in batches:
-        stamps = append_time >= 0 and not batch.is_control
-        patch_batch(
-            buffer,
-            batch.position,
-            base_offset=next_offset,
-            leader_epoch=leader_epoch,
-            max_timestamp=append_time if stamps else None,
-            timestamp_type=_LOG_APPEND_TIME if stamps else None,
-        )
-        batch = batch._replace(
-            base_offset=next_offset,
-            partition_leader_epoch=leader_epoch,
-            max_timestamp=append_time if stamps else batch.max_timestamp,
-        )
+        position, _, length, _, magic, crc, *rest = batch
+        if append_time >= 0 and not batch.is_control:
+            patch_batch(
+                buffer,
+                position,
+                base_offset=next_offset,
+                leader_epoch=leader_epoch,
+                max_timestamp=append_time,
+                timestamp_type=_LOG_APPEND_TIME,
+            )
+            rest[3] = append_time
+        else:
+            _ASSIGNED.pack_into(buffer, position, next_offset, length, leader_epoch)
+        batch = BatchInfo._make((position, next_offset, length, leader_epoch, magic, crc, *rest))
         assigned.append(batch)
         next_offset = batch.next_offset
     return assigned
 
 
-def _check_batch(
-    batch: BatchInfo, topic_partition: TopicPartition, config: LogConfig, *, now_ms: int, from_client: bool
-) -> None:
-    if batch.magic != 2:
-        raise InvalidRecordError(
-            f"{topic_partition}: a batch has message format v{batch.magic}; only v2 is accepted for writing"
-        )
-    _check_size(batch, topic_partition, config)
-    if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
-        raise InvalidRecordError(
-            f"{topic_partition}: a batch says that it has {batch.record_count} records, "
-            f"and that its last one has offset {batch.last_offset_delta}"
-        )
-    if not from_client:
-        return
+def _only_batch(view: memoryview, topic_partition: TopicPartition) -> BatchInfo:
+    """The one whole v2 batch that a request may have for a partition; its checksum is yet to be looked at."""
+    size = len(view)
+    if size >= HEADER_SIZE and view[16] == 2:
+        batch = BatchInfo._make((0, *HEADER.unpack_from(view)))
+        if batch.length < HEADER_SIZE - LOG_OVERHEAD:
+            raise CorruptRecordError(f"{topic_partition}: a batch of {batch.length} bytes has no room for its header")
+        if batch.end == size:
+            return batch
+        if batch.end < size:
+            if next(iter_batches(view[batch.end :]), None) is None:
+                return batch
+            raise InvalidRecordError(
+                f"{topic_partition}: a produce request carries exactly one batch per partition, this has more"
+            )
+    else:
+        other = next(iter_batches(view), None)
+        if other is not None:
+            raise InvalidRecordError(
+                f"{topic_partition}: a batch has message format v{other.magic}; only v2 is accepted for writing"
+            )
+    raise InvalidRecordError(
+        f"{topic_partition}: a produce request carries exactly one batch per partition, this has no whole one"
+    )
+
+
+def _own_batches(data: Buffer, topic_partition: TopicPartition, config: LogConfig) -> list[BatchInfo]:
+    """Batches that the broker itself made."""
+    batches = list(iter_batches(data, check_crc=True))
+    end = batches[-1].end if batches else 0
+    if end != len(data):
+        raise CorruptRecordError(f"{topic_partition}: {len(data) - end} bytes follow that are not a whole batch")
+    for batch in batches:
+        _check_size(batch, topic_partition, config)
+        _check_count(batch, topic_partition)
+    return batches
+
+
+def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: TopicPartition, config: LogConfig) -> None:
+    """What the header says, in the order in which Kafka finds it wrong."""
     if batch.base_offset != 0:
         raise InvalidRecordError(
             f"{topic_partition}: a batch to append must have base offset 0, not {batch.base_offset}"
         )
+    _check_size(batch, topic_partition, config)
+    check_batch_crc(view, batch)
+    _check_count(batch, topic_partition)
     if batch.is_control:
         raise InvalidRecordError(f"{topic_partition}: clients are not allowed to write control records")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise InvalidRecordError(
             f"{topic_partition}: a batch of producer {batch.producer_id} has sequence {batch.base_sequence}"
         )
-    if config.stamps_on_append:
-        return
-    if batch.timestamp_type == 1:
-        raise InvalidTimestampError(
-            f"{topic_partition}: a batch says LogAppendTime, but timestamps of this topic are the producer's "
-            "(message.timestamp.type=CreateTime)"
-        )
-    latest = now_ms + config.message_timestamp_after_max_ms
-    if batch.max_timestamp > latest:
-        reason = (
-            f"timestamp {batch.max_timestamp} is more than message.timestamp.after.max.ms="
-            f"{config.message_timestamp_after_max_ms} after the broker's {now_ms}"
-        )
+    if batch.timestamp_type == _LOG_APPEND_TIME:
+        reason = "a producer must not say LogAppendTime: that is for the broker to set"
         raise RejectedTimestampsError(f"{topic_partition}: {reason}", [(0, reason)])
+
+
+def _check_count(batch: BatchInfo, topic_partition: TopicPartition) -> None:
+    if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
+        raise InvalidRecordError(
+            f"{topic_partition}: a batch says that it has {batch.record_count} records, "
+            f"and that its last one has offset {batch.last_offset_delta}"
+        )
 
 
 def _check_size(batch: BatchInfo, topic_partition: TopicPartition, config: LogConfig) -> None:
@@ -184,63 +226,76 @@ def _check_size(batch: BatchInfo, topic_partition: TopicPartition, config: LogCo
 
 
 def _check_records(
-    data: Buffer,
+    view: memoryview,
     batch: BatchInfo,
     topic_partition: TopicPartition,
     config: LogConfig,
     now_ms: int,
     max_decompressed: int,
-) -> None:
-    """Look into a client's batch: every record must be readable, and each may be refused for itself."""
-    earliest = -1 if config.stamps_on_append else now_ms - config.message_timestamp_before_max_ms
-    wanted = config.compacts or earliest > 0  # else records are only walked, not made
-    view = memoryview(data)
-    if batch.codec:
-        compressed = view[batch.position + HEADER_SIZE : batch.end]
-        try:
-            payload: Buffer = decompress(batch.codec, compressed, max_size=max_decompressed)
-        except UnsupportedCodecError as error:
-            if not wanted:
-                return  # kept as it came, for readers who have the codec
-            raise UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
-        start, end = 0, len(payload)
-    else:
-        payload, start, end = open_payload(view, batch.position + HEADER_SIZE, batch.end)
-    records: list[ConsumerRecord] = []
-    decode_payload(
-        records,
-        batch.record_count + 1,
-        payload,
-        start,
-        end,
-        0,
-        batch.record_count,
-        -1,
-        0,
-        batch.last_offset_delta,
-        batch.base_timestamp,
-        batch.max_timestamp,
-        RecordOrigin(topic_partition.topic, topic_partition.partition),
-        0 if wanted else MAX_INT64,
-    )
-    if config.compacts:
-        keyless = [(i, "a compacted topic needs a key") for i, record in enumerate(records) if record.key is None]
-        if keyless:
-            raise RejectedRecordsError(
-                f"{topic_partition}: {len(keyless)} records have no key, which a compacted topic needs",
-                keyless[:_MAX_RECORD_ERRORS],
-            )
-    old = [
-        (i, f"timestamp {record.timestamp} is before {earliest}, the earliest allowed")
-        for i, record in enumerate(records)
-        if 0 <= record.timestamp < earliest
-    ]
-    if old:
-        raise RejectedTimestampsError(
-            f"{topic_partition}: {len(old)} records are older than message.timestamp.before.max.ms="
-            f"{config.message_timestamp_before_max_ms}",
-            old[:_MAX_RECORD_ERRORS],
+) -> int | None:
+    """Look into a client's batch: every record must be readable, and each may be refused for itself.
+
+    Returns the newest timestamp; None when the records cannot be read here, and need not be.
+    """
+    payload: Buffer = view
+    start, end = HEADER_SIZE, batch.end
+    topic, partition = topic_partition
+    try:
+        if batch.codec:
+            if batch.codec > _LAST_CODEC:
+                raise UnsupportedCompressionTypeError(f"{topic_partition}: there is no codec {batch.codec}")
+            payload = decompress(batch.codec, view[start:end], max_size=max_decompressed)
+            start, end = 0, len(payload)
+        oldest, newest, keyless = survey_records(
+            payload, start, end, batch.record_count, batch.base_timestamp, topic, partition
         )
+    except CorruptRecordError as error:
+        # The bytes are as the producer sent them: sending them again, as after a corruption, would not help.
+        raise InvalidRecordError(str(error)) from error
+    except UnsupportedCodecError as error:
+        bounded = config.message_timestamp_before_max_ms < now_ms and not config.stamps_on_append
+        if config.compacts or bounded:
+            raise UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
+        return None  # kept as it came, for readers who have the codec
+    if config.stamps_on_append:
+        if not (keyless and config.compacts):
+            return newest
+    elif (
+        not (keyless and config.compacts)
+        and newest <= now_ms + config.message_timestamp_after_max_ms
+        and (oldest == NO_TIMESTAMP or oldest >= now_ms - config.message_timestamp_before_max_ms)
+    ):
+        return newest
+    raise _refusal(view[: batch.end], topic_partition, config, now_ms, max_decompressed)
+
+
+def _refusal(
+    data: Buffer, topic_partition: TopicPartition, config: LogConfig, now_ms: int, max_decompressed: int
+) -> RejectedRecordsError | RejectedTimestampsError:
+    """Which records are to blame, and for what."""
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    blamed: list[tuple[int, str]] = []
+    untimely = False
+    for index, record in enumerate(decode_records(data, check_crc=False, max_decompressed=max_decompressed)):
+        if config.compacts and record.key is None:
+            blamed.append((index, "a record of a compacted topic needs a key"))
+        elif config.stamps_on_append or record.timestamp == NO_TIMESTAMP:
+            continue
+        elif not earliest <= record.timestamp <= latest:
+            blamed.append((index, f"timestamp {record.timestamp} is not within [{earliest}, {latest}]"))
+            untimely = True
+    shown = blamed[:_MAX_RECORD_ERRORS]
+    if untimely:
+        return RejectedTimestampsError(
+            f"{topic_partition}: {len(blamed)} records were refused, some for timestamps out of bounds "
+            f"(message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}, "
+            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}); the first: {blamed[0][1]}",
+            shown,
+        )
+    return RejectedRecordsError(
+        f"{topic_partition}: {len(blamed)} records have no key, which a compacted topic needs", shown
+    )
 
 
 def _target_codec(config: LogConfig) -> str | None:

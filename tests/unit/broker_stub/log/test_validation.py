@@ -17,8 +17,9 @@ from triokafka.errors import (
     InvalidTimestampError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
+    UnsupportedCompressionTypeError,
 )
-from triokafka.records import decode_records, iter_batches
+from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.world_memory import MemoryStorage
 
 
@@ -46,8 +47,25 @@ def test_a_wrong_checksum_is_refused() -> None:
     assert isinstance(refused(new_log(), data), CorruptRecordError)
 
 
-def test_bytes_behind_the_batch_are_refused() -> None:
-    assert isinstance(refused(new_log(), batch(b"a") + b"123"), CorruptRecordError)
+def test_the_beginning_of_a_batch_behind_the_batch_is_left_out() -> None:
+    """(`broker-log/F08`)"""
+    whole = batch(b"a")
+    for rest in (b"123", whole[:-1]):
+        log = new_log()
+        append(log, whole + rest)
+        assert len(log.read(0, 10_000).records) == len(whole)
+
+
+def test_garbage_behind_the_batch_is_refused() -> None:
+    """(`broker-log/F07`)"""
+    assert isinstance(refused(new_log(), batch(b"a") + b"\xff" * 100), CorruptRecordError)
+
+
+def test_a_batch_that_is_cut_is_none() -> None:
+    """(`broker-log/Z01`)"""
+    data = batch(b"a")
+    for size in (3, 16, 30, len(data) - 1):
+        assert isinstance(refused(new_log(), data[:size]), InvalidRecordError)
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -82,7 +100,10 @@ def test_old_message_formats_are_not_written() -> None:
     assert isinstance(refused(new_log(), data), InvalidRecordError)
 
 
-@pytest.mark.parametrize(("position", "code", "value"), [(23, ">i", 2), (57, ">i", 1)])
+@pytest.mark.parametrize(
+    ("position", "code", "value"),
+    [(23, ">i", 2), (23, ">i", 0), (23, ">i", -1), (57, ">i", 1), (57, ">i", 3), (57, ">i", 0)],
+)
 def test_counts_must_agree(position: int, code: str, value: int) -> None:
     """(`broker-log/Z01`)"""
     data = batch(b"a", b"b")
@@ -96,13 +117,57 @@ def test_records_must_be_what_the_header_counts(compression: str) -> None:
     data = batch(b"a", b"b", compression=compression)
     struct.pack_into(">i", data, 23, 2)
     struct.pack_into(">i", data, 57, 3)
-    assert isinstance(refused(new_log(), resealed(data)), CorruptRecordError)
+    assert isinstance(refused(new_log(), resealed(data)), InvalidRecordError)
 
 
 def test_compressed_garbage_is_refused() -> None:
     data = batch(b"a", compression="gzip")
     data[65:] = b"\0" * (len(data) - 65)
-    assert isinstance(refused(new_log(), resealed(data)), CorruptRecordError)
+    assert isinstance(refused(new_log(), resealed(data)), InvalidRecordError)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_a_codec_that_there_is_not_is_refused(codec: int) -> None:
+    """(`broker-log/Z03`)"""
+    data = batch(b"a")
+    data[22] |= codec
+    assert isinstance(refused(new_log(), resealed(data)), UnsupportedCompressionTypeError)
+
+
+def test_the_records_and_not_the_header_say_which_timestamp_is_the_newest() -> None:
+    """Look-ups by time and retention go by the header (`broker-log/Z04`)."""
+    for claimed in (NOW + 10**9, NOW - 5):
+        data = batch(b"a", b"b")
+        struct.pack_into(">q", data, 35, claimed)
+        log = new_log()
+        append(log, resealed(data))
+        (info,) = iter_batches(log.read(0, 1000).records, check_crc=True)
+        assert info.max_timestamp == NOW + 1
+
+
+def test_a_record_may_have_both_faults_and_is_named_once() -> None:
+    """A missing key comes first; one untimely record makes it a matter of timestamps (`broker-log/Z34`)."""
+    limits = {"message_timestamp_before_max_ms": 1000, "cleanup_policy": ("compact",)}
+    error = refused(new_log(**limits), batch(b"a", b"b", key=None, timestamp=5))
+    assert isinstance(error, RejectedRecordsError)
+    assert [index for index, _ in error.record_errors] == [0, 1]
+    records = [(NOW, None, b"a", ()), (5, b"k", b"b", ()), (NOW, b"k", b"c", ())]
+    mixed = refused(new_log(**limits), bytearray(encode_batch(records)))
+    assert isinstance(mixed, RejectedTimestampsError)
+    assert [index for index, _ in mixed.record_errors] == [0, 1]
+
+
+def test_the_wrong_things_are_found_in_kafkas_order() -> None:
+    """A batch that is too large is not even summed up; a wrong sum hides what else is wrong."""
+    data = batch(b"x" * 200, base_offset=1)
+    data[-1] ^= 1
+    limits = {"max_message_bytes": 100}
+    assert isinstance(refused(new_log(**limits), data), InvalidRecordError)
+    struct.pack_into(">q", data, 0, 0)
+    struct.pack_into(">i", data, 57, 9)
+    assert isinstance(refused(new_log(**limits), data), MessageSizeTooLargeError)
+    assert isinstance(refused(new_log(), data), CorruptRecordError)
+    assert isinstance(refused(new_log(), resealed(data)), InvalidRecordError)
 
 
 def test_a_batch_above_max_message_bytes_is_refused() -> None:
@@ -143,7 +208,9 @@ def test_a_topic_with_append_time_does_not_look_at_timestamps() -> None:
 
 def test_a_producer_cannot_claim_append_time() -> None:
     """(`broker-log/C27`)"""
-    assert isinstance(refused(new_log(), batch(b"a", timestamp_type=1)), InvalidTimestampError)
+    for timestamp_type in ("CreateTime", "LogAppendTime"):
+        log = new_log(message_timestamp_type=timestamp_type)
+        assert isinstance(refused(log, batch(b"a", timestamp_type=1)), InvalidTimestampError)
 
 
 @pytest.mark.parametrize(("wanted", "came"), [("gzip", "none"), ("uncompressed", "gzip"), ("snappy", "gzip")])
