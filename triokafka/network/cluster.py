@@ -27,6 +27,7 @@ from triokafka.network.directory import BrokerDirectory
 from triokafka.network.in_flight import Completion, ResponseWaiter
 from triokafka.network.metadata_updater import MetadataUpdater
 from triokafka.network.snapshot import Cluster
+from triokafka.network.status import BrokerStatus, take_statuses
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.network.transport import check_security
 from triokafka.network.versions import choose_version
@@ -175,6 +176,10 @@ class NetworkClient:
         """Why the last connection to a broker failed or ended; None while it is well."""
         channel = self._directory.known_channel(node_id)
         return channel.error if channel is not None else None
+
+    def broker_statuses(self) -> list[BrokerStatus]:
+        """How every connection that there is or was is doing now."""
+        return take_statuses(self._directory.channels_by_purpose(), self.world.now())
 
     def disconnect(self, node_id: int, reason: str) -> None:
         """Close the connections to a broker; what is in flight fails with `KafkaConnectionError`."""

@@ -59,6 +59,10 @@ class BrokerDirectory:
         """All channels there are, of whatever purpose."""
         yield from list(self._channels.values())
 
+    def channels_by_purpose(self) -> list[tuple[str, BrokerChannel]]:
+        """All channels there are, each with its purpose."""
+        return [(purpose, channel) for (_, purpose), channel in self._channels.items()]
+
     def channels_of(self, node_id: int) -> Iterator[BrokerChannel]:
         """The channels to one broker."""
         yield from [channel for (known, _), channel in self._channels.items() if known == node_id]

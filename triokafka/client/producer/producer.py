@@ -21,10 +21,12 @@ from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.health import ProducerHealth, take_health
 from triokafka.client.producer.intake import Headers, Intake
 from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
 from triokafka.client.producer.kernel import ShortWay
 from triokafka.client.producer.many import send_many
+from triokafka.client.producer.metrics import take_metrics
 from triokafka.client.producer.plugins import install_plugins
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.stream import PartitionStream
@@ -427,14 +429,12 @@ class Producer:
         return list(cluster.topics[topic].partitions.values())
 
     def metrics(self) -> Mapping[str, float]:
-        """Totals since the producer was opened, and what is buffered now, by Kafka's names of them."""
-        pool = self._accumulator.pool
-        return {
-            **self._sender.counters,
-            "buffer_total_bytes": pool.total,
-            "buffer_available_bytes": pool.total - pool.in_use,
-            "waiting_threads": pool.waiting,
-        }
+        """Totals since the start, averages, and what is buffered now; their names and meanings are in `METRICS`."""
+        return take_metrics(self._accumulator, self._sender.counters, self._client, self._world.now())
+
+    def health(self) -> ProducerHealth:
+        """Whether anything fails: connections, partitions, the age of what is not acknowledged yet. At any time."""
+        return take_health(self._state, self._accumulator, self._client, self._world.now(), self._failure)
 
 
 async def _raise(error: BaseException) -> None:

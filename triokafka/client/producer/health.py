@@ -1,0 +1,90 @@
+"""How a producer is doing, as plain values: what `Producer.health` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from triokafka.client.producer.accumulator import Accumulator
+from triokafka.client.producer.batch import ProducerBatch
+from triokafka.network.cluster import NetworkClient
+from triokafka.network.status import BrokerStatus
+from triokafka.structs import TopicPartition
+
+_MOST_TROUBLES: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerHealth:
+    """A producer at one moment. Ages are seconds; None means never, or nothing.
+
+    ``state`` is "new", "open", "closing", "closed" or "failed". ``unacknowledged_age`` is how long ago the oldest batch
+    was begun that is neither acknowledged nor given up. ``troubles`` are sentences about what fails at the moment;
+    ``failure`` is what made the producer unusable.
+    """
+
+    state: str
+    brokers: tuple[BrokerStatus, ...]
+    metadata_age: float | None
+    unacknowledged_records: int
+    unacknowledged_age: float | None
+    waiting_senders: int
+    troubles: tuple[str, ...]
+    failure: Exception | None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing fails. A producer that has sent nothing yet is healthy."""
+        return self.failure is None and not self.troubles
+
+    @property
+    def connected(self) -> tuple[int, ...]:
+        """Ids of the brokers with a connection that is ready."""
+        return tuple(broker.node.node_id for broker in self.brokers if broker.connected)
+
+
+def take_health(
+    state: str, accumulator: Accumulator, client: NetworkClient, now: float, failure: Exception | None
+) -> ProducerHealth:
+    """What the parts of a producer say now."""
+    batches = accumulator.incomplete()
+    brokers = client.broker_statuses()
+    refreshed = client.metadata.last_success
+    troubles = _broker_troubles(brokers, client) + _partition_troubles(batches, client, now)
+    return ProducerHealth(
+        state="failed" if failure is not None else state,
+        brokers=tuple(brokers),
+        metadata_age=now - refreshed if refreshed is not None else None,
+        unacknowledged_records=sum(batch.count for batch in batches),
+        unacknowledged_age=now - batches[0].created_at if batches else None,
+        waiting_senders=accumulator.pool.waiting,
+        troubles=tuple(troubles[:_MOST_TROUBLES]),
+        failure=failure,
+    )
+
+
+def _broker_troubles(brokers: list[BrokerStatus], client: NetworkClient) -> list[str]:
+    """Brokers that cannot be reached. One that merely ended the connection is none until it is needed again."""
+    return [
+        str(broker.error)
+        for broker in brokers
+        if broker.failed_connects and broker.node.node_id in client.node_ids()
+    ]
+
+
+def _partition_troubles(batches: Sequence[ProducerBatch], client: NetworkClient, now: float) -> list[str]:
+    """Partitions whose oldest batch failed before, or has no leader to go to."""
+    troubles: dict[TopicPartition, str] = {}
+    for batch in batches:
+        partition = batch.topic_partition
+        if partition in troubles:
+            continue
+        if batch.last_error is not None:
+            troubles[partition] = (
+                f"{partition}: a batch has failed {batch.attempts} times in {now - batch.created_at:.1f} s, the last"
+                f" time with {batch.last_error!r}"
+            )
+        elif client.cluster.leader_for(partition) < 0:
+            troubles[partition] = f"{partition} has no leader; records wait for {now - batch.created_at:.1f} s"
+    return list(troubles.values())
