@@ -163,7 +163,10 @@ class _MemoryFile(File):
             node.changes.append(_Change(offset, old, bytes(content), old_size, new_size))
         if offset > old_size:
             _resize(data, offset)
-        data[offset : offset + len(content)] = content
+        if offset == len(data):
+            data += content  # an assignment to a slice would copy twice
+        else:
+            data[offset : offset + len(content)] = content
         self._storage.grew(len(data) - old_size)
 
     def view(self, offset: int, size: int) -> memoryview | bytes:

@@ -244,8 +244,7 @@ class PartitionLog:
                 self.producers.check(info)
         append_time = now_ms if self.config.stamps_on_append else -1
         infos = assign_offsets(buffer, infos, self.log_end_offset, leader_epoch=leader_epoch, append_time=append_time)
-        self._append(infos, buffer, self._time(now_ms))
-        newest = max(info.max_timestamp for info in infos)
+        newest = self._append(infos, buffer, self._time(now_ms))
         return AppendInfo(infos[0].base_offset, infos[-1].last_offset, newest, append_time, self.log_start_offset)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int | None = None) -> AppendInfo:
@@ -267,28 +266,31 @@ class PartitionLog:
                     f"{self.topic_partition}: a batch at offset {info.base_offset} cannot follow {expected - 1}"
                 )
             expected = info.next_offset
-        self._append(infos, memoryview(batches)[: infos[-1].end], self._time(now_ms))
-        newest = max(info.max_timestamp for info in infos)
+        newest = self._append(infos, memoryview(batches)[: infos[-1].end], self._time(now_ms))
         return AppendInfo(infos[0].base_offset, expected - 1, newest, -1, self.log_start_offset)
 
-    def _append(self, infos: list[BatchInfo], data: Buffer, now_ms: int) -> None:
-        with self._disk("append"):
-            if self.active_segment.should_roll(
-                incoming_bytes=len(data),
-                max_timestamp=max(info.max_timestamp for info in infos),
-                last_offset=infos[-1].last_offset,
-                now_ms=now_ms,
+    def _append(self, infos: list[BatchInfo], data: Buffer, now_ms: int) -> int:
+        """Add batches that have their offsets; returns the newest timestamp."""
+        segments = self._segments
+        first, last = infos[0], infos[-1]
+        newest = first.max_timestamp if first is last else max(info.max_timestamp for info in infos)
+        try:
+            if segments.active.should_roll(
+                incoming_bytes=len(data), max_timestamp=newest, last_offset=last.last_offset, now_ms=now_ms
             ):
-                self._roll(infos[0].base_offset, now_ms)
-            self._segments.append(infos, data)
+                self._roll(first.base_offset, now_ms)
+            segments.append(infos, data)
+        except OSError as error:
+            raise self._disk_error("append", error) from error
         for info in infos:
             self.leader_epochs.assign(info.partition_leader_epoch, info.base_offset)
             if info.producer_id >= 0:
                 self.producers.replay(info, memoryview(data)[info.position : info.end] if info.is_control else b"")
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now_ms
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+        if segments.end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
+        return newest
 
     def roll(self, *, now_ms: int) -> None:
         """Start a new segment at the end of the log. Does nothing while the active one is empty.
@@ -634,6 +636,7 @@ class PartitionLog:
         try:
             yield
         except OSError as error:
-            raise KafkaStorageError(
-                f"{action} of {self.topic_partition} failed in {self.directory}: {error}"
-            ) from error
+            raise self._disk_error(action, error) from error
+
+    def _disk_error(self, action: str, error: OSError) -> KafkaStorageError:
+        return KafkaStorageError(f"{action} of {self.topic_partition} failed in {self.directory}: {error}")

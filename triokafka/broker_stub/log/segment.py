@@ -87,6 +87,7 @@ class LogSegment:
         self._first_timestamp: int | None = None
         self._max_timestamp: tuple[int, int] | None = (-1, base_offset) if new else None
         self._bytes_since_index_entry = 0
+        self._indexes_checked = new  # they are loaded, and fit the log file
         limit = config.segment_index_bytes
         self.offset_index = OffsetIndex(storage, self.path(INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
         self.time_index = TimeIndex(storage, self.path(TIME_INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
@@ -127,13 +128,15 @@ class LogSegment:
         position = self.size
         self._write(data)
         self.size += len(data)
+        interval = self.config.index_interval_bytes
         for batch in batches:
             if batch.max_timestamp > largest[0]:
                 self._max_timestamp = largest = (batch.max_timestamp, batch.last_offset)
-            if self._bytes_since_index_entry > self.config.index_interval_bytes:
+            if self._bytes_since_index_entry > interval:
                 self._add_index_entry(batch.last_offset, position)
-            position += batch.size
-            self._bytes_since_index_entry += batch.size
+            size = batch.size
+            position += size
+            self._bytes_since_index_entry += size
 
     def _write(self, data: Buffer) -> None:
         if self._torn:
@@ -171,7 +174,10 @@ class LogSegment:
             jitter = self.base_offset * 2654435761 % jitter  # spread without randomness: the same after a restart
         if waited > config.segment_ms - jitter:
             return True
-        return self._with_indexes(lambda: self.offset_index.is_full or self.time_index.is_full)
+        if not self._indexes_checked:
+            self._with_indexes(lambda: len(self.offset_index))
+            self._indexes_checked = True
+        return self.offset_index.is_full or self.time_index.is_full
 
     def seal(self) -> None:
         """Nothing more will be appended: write the indexes, with the largest timestamp as the last entry."""
