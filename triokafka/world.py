@@ -57,7 +57,7 @@ class Stream(ABC):
     async def receive_into(self, buffer: memoryview) -> int:
         """Receive at least one byte into ``buffer`` and return the number; 0 means that the peer has closed.
 
-        When bytes are there already it does not yield to other tasks. Cancelling loses nothing.
+        While bytes are there it need not yield to other tasks. Cancelling loses nothing.
         """
 
     @abstractmethod
@@ -262,6 +262,7 @@ class _SocketStream(Stream):
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._closed = False
+        self._drained = False
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -303,13 +304,21 @@ class _SocketStream(Stream):
 
     async def receive_into(self, buffer: memoryview) -> int:
         while True:
-            try:
-                return self._sock.recv_into(buffer)
-            except (BlockingIOError, InterruptedError):
+            if self._drained:
+                self._check_open()
+                # The last call got less than there was room for: another one now would find nothing.
                 await trio.lowlevel.wait_readable(self._sock)
+                self._drained = False
+            try:
+                got = self._sock.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                self._drained = True
             except OSError:
                 self._check_open()
                 raise
+            else:
+                self._drained = got < len(buffer)
+                return got
 
     def _check_open(self) -> None:
         if self._closed:

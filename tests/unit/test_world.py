@@ -60,6 +60,70 @@ async def test_closing_wakes_whoever_waits_with_closed_resource_error() -> None:
     server.close()
 
 
+async def test_as_much_is_sent_at_once_as_the_socket_takes() -> None:
+    client, server = await pair(RealWorld())
+    assert client.try_send(b"ab", bytearray(b"cd"), memoryview(b"e")) == 5
+    taken = 0
+    data = os.urandom(1 << 20)
+    while sent := client.try_send(data, data):
+        taken += sent
+    buffer = memoryview(bytearray(1 << 20))
+    received = bytearray()
+    while len(received) < 5 + taken:
+        received += buffer[: await server.receive_into(buffer)]
+    assert received[:15] == b"abcde" + data[:10]
+    with trio.fail_after(10):
+        await client.send(b"more")
+        assert buffer[: await server.receive_into(buffer)] == b"more"
+    client.close()
+    with pytest.raises(trio.ClosedResourceError):
+        client.try_send(b"x")
+    server.close()
+    with pytest.raises(trio.ClosedResourceError):
+        await server.receive_into(buffer)
+
+
+async def test_bytes_that_come_while_nobody_looks_are_found() -> None:
+    """Also after a receive that took all there was."""
+    client, server = await pair(RealWorld())
+    buffer = memoryview(bytearray(10))
+    with trio.fail_after(10):
+        for piece in (b"a", b"bc", b"0123456789", b"d"):
+            await client.send(piece)
+            assert buffer[: await server.receive_into(buffer)] == piece
+        client.close()
+        assert await server.receive_into(buffer) == 0
+        assert await server.receive_into(buffer) == 0
+    server.close()
+
+
+async def test_buffers_of_the_kernel_have_the_size_that_was_asked_for() -> None:
+    """(`client/NET-2`)"""
+    world = RealWorld()
+    listener = await world.listen("127.0.0.1", 0)
+    client = await world.connect(*listener.address, send_buffer_bytes=50_000, receive_buffer_bytes=40_000)
+    raw = client._sock  # type: ignore[attr-defined]
+    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (50_000, 100_000)  # Linux doubles what it is told
+    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (40_000, 80_000)
+    assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    client.close()
+    listener.close()
+
+
+@pytest.mark.parametrize("host", ["no such host", "a..b", "x" * 80, "nul\0byte"])
+async def test_name_that_cannot_be_resolved_is_an_os_error(host: str) -> None:
+    with pytest.raises(OSError):
+        await RealWorld().resolve(host, 9092)
+
+
+async def test_address_without_a_name_is_its_own_name() -> None:
+    """KIP-235."""
+    world = RealWorld()
+    assert await world.canonical_name("192.0.2.1") == "192.0.2.1"
+    assert await world.canonical_name("127.0.0.1")
+
+
 async def test_a_listener_outlives_a_peer_that_resets_before_it_is_accepted() -> None:
     world = RealWorld()
     listener = await world.listen("127.0.0.1", 0)
