@@ -394,7 +394,14 @@ class Connection:
             raise ProtocolError(
                 f"{self.name} answered with correlation id {correlation_id}, {entry.correlation_id} was due"
             )
-        _, response = decode_response(entry.request_type.response_type, frame, version=_body_version(entry, frame))
+        version = _body_version(entry, frame)
+        try:
+            _, response = decode_response(entry.request_type.response_type, frame, version=version)
+        except ProtocolError as error:
+            kind = entry.request_type.response_type.__name__
+            raise ProtocolError(
+                f"{self.name} sent a {kind} that cannot be read as version {version}: {error}"
+            ) from error
         self._in_flight.popleft()
         self.in_flight -= 1
         self._answered = True
