@@ -85,7 +85,7 @@ class AnswerHandler:
         for batch in self._off_wire(batches):
             answer = answers.get(batch.topic_partition)
             if answer is None:
-                error = NetworkExceptionError(f"the broker's answer leaves out {batch.topic_partition}")
+                error = NetworkExceptionError(f"the broker's answer says nothing sure about {batch.topic_partition}")
                 self._failed(batch, error, None, retry=self._attempts_left(batch))
             elif answer.error_code:
                 self._refused(batch, answer)

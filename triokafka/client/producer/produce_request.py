@@ -52,13 +52,18 @@ def build_request(
 
 
 def read_response(response: ProduceResponse, names: Mapping[uuid.UUID, str]) -> dict[TopicPartition, ProduceAnswer]:
-    """The answers by partition; ``names`` are the request's topics by id, for versions that know topics by id only."""
+    """The answers by partition; ``names`` are the request's topics by id, for versions that know topics by id only.
+
+    What an answer says twice and differently about a partition is left out: it may have been written, or not.
+    """
     nodes = {n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints}
     answers: dict[TopicPartition, ProduceAnswer] = {}
+    unsure: set[TopicPartition] = set()
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         for p in topic.partition_responses:
-            answers[TopicPartition(name, p.index)] = ProduceAnswer(
+            topic_partition = TopicPartition(name, p.index)
+            answer = ProduceAnswer(
                 p.error_code,
                 p.base_offset,
                 p.log_append_time_ms,
@@ -69,4 +74,8 @@ def read_response(response: ProduceResponse, names: Mapping[uuid.UUID, str]) -> 
                 nodes.get(p.current_leader.leader_id),
                 p.log_start_offset,
             )
+            if answers.setdefault(topic_partition, answer) != answer:
+                unsure.add(topic_partition)
+    for topic_partition in unsure:
+        del answers[topic_partition]
     return answers

@@ -288,12 +288,12 @@ class Sender:
                 error: Exception
                 try:
                     response = await self._client.send_to_least_loaded(request)
-                    if not response.error_code:
+                    if not response.error_code and response.producer_id >= 0:
                         self.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
                         self.counters["producer_id_total"] += 1
                         return
                     error = for_code(response.error_code)("the broker gave no producer id")
-                    if not error.retriable:
+                    if response.error_code and not error.retriable:
                         raise error
                 except UnsupportedVersionError as unsupported:
                     if self._idempotence_required:
@@ -302,9 +302,9 @@ class Sender:
                     self._accumulator.disable_idempotence()
                     return
                 except KafkaError as failure:
-                    if not failure.retriable:
+                    if not failure.retriable and not isinstance(failure, ProtocolError):
                         raise
-                    error = failure
+                    error = failure  # another broker may make more sense
                 failures += 1
                 logger.debug("no producer id yet: %s", error)
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
