@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,25 +63,41 @@ class _Span(NamedTuple):
     first: int
     records: int
     timestamp: int
+    age: float
+
+
+class DeliveredColumns(NamedTuple):
+    """What the records of one `Deliveries` do not have in common, by their order; None where they have, or have none.
+
+    With ``partitions`` the records of each partition are added in their order, else all of them.
+    """
+
+    partitions: array[int] | None = None
+    timestamps: array[int] | None = None
+    key_sizes: array[int] | None = None
+    value_sizes: array[int] | None = None
 
 
 class Deliveries:
     """The fate of many records that were sent together.
 
     Awaiting it gives an `OffsetRange` per partition once all are acknowledged, or raises: the error itself when all
-    failures are one, else an `ExceptionGroup` of them. Iterating gives one `Delivery` per record, in order.
+    failures are one, else an `ExceptionGroup` of them. Iterating gives one `Delivery` per record, in the order in which
+    the records were given, also when they went to several partitions.
     """
 
-    __slots__ = ("_count", "_singles", "_spans")
+    __slots__ = ("_columns", "_count", "_singles", "_spans")
 
-    def __init__(self) -> None:
+    def __init__(self, columns: DeliveredColumns | None = None) -> None:
+        self._columns = columns if columns is not None else DeliveredColumns()
         self._spans: list[_Span] = []
         self._singles: list[Delivery] = []
         self._count = 0
 
-    def add(self, batch: ProducerBatch, first: int, count: int, timestamp: int) -> None:
-        """Note ``count`` records that were put into ``batch`` from its index ``first`` on (the producer's business)."""
-        self._spans.append(_Span(batch, first, count, timestamp))
+    def add(self, batch: ProducerBatch, first: int, count: int, timestamp: int, age: float = 0.0) -> None:
+        """Note ``count`` records that were put into ``batch``, ``age`` seconds old, from its index ``first`` on (the
+        producer's business)."""
+        self._spans.append(_Span(batch, first, count, timestamp, age))
         self._count += count
 
     def add_one(self, delivery: Delivery) -> None:
@@ -92,10 +109,25 @@ class Deliveries:
         return self._count
 
     def __iter__(self) -> Iterator[Delivery]:
-        for batch, first, records, timestamp in self._spans:
-            for index in range(first, first + records):
-                yield Delivery(batch, index, timestamp, -1, -1)
+        columns = self._columns
+        places = _places(self._spans) if columns.partitions is None else self._places_in_order(columns.partitions)
+        for position, (span, index) in enumerate(places):
+            yield Delivery(
+                span.batch,
+                index,
+                span.timestamp if columns.timestamps is None else columns.timestamps[position],
+                -1 if columns.key_sizes is None else columns.key_sizes[position],
+                -1 if columns.value_sizes is None else columns.value_sizes[position],
+                span.age,
+            )
         yield from self._singles
+
+    def _places_in_order(self, partitions: array[int]) -> Iterator[tuple[_Span, int]]:
+        spans: dict[int, list[_Span]] = {}
+        for span in self._spans:
+            spans.setdefault(span.batch.topic_partition.partition, []).append(span)
+        places = {partition: _places(those) for partition, those in spans.items()}
+        return (next(places[partition]) for partition in partitions)
 
     @property
     def done(self) -> bool:
@@ -134,6 +166,10 @@ class Deliveries:
         return self._wait().__await__()
 
 
+def _places(spans: list[_Span]) -> Iterator[tuple[_Span, int]]:
+    return ((span, index) for span in spans for index in range(span.first, span.first + span.records))
+
+
 def _pieces(span: _Span) -> Iterator[tuple[ProducerBatch, int, int]]:
     return span.batch.pieces_of(span.first, span.records)
 
@@ -150,4 +186,4 @@ def _add_range(found: dict[TopicPartition, OffsetRange], partition: TopicPartiti
     found[partition] = OffsetRange(low, high)
 
 
-__all__ = ["Deliveries", "Delivery", "DeliveryCallback", "FilteredDelivery", "OffsetRange"]
+__all__ = ["DeliveredColumns", "Deliveries", "Delivery", "DeliveryCallback", "FilteredDelivery", "OffsetRange"]

@@ -1,17 +1,7 @@
 # For other kernels: ``RecordAppender`` without the way through Python. The caller answers for ``appender`` being one.
 cdef long long append_record(object appender, long long timestamp, object key, object value) except? -2
 
-# The same with headers as they stand in a record: ``header_size`` bytes, 0 for none.
-cdef long long append_with_headers(
-    object appender,
-    long long timestamp,
-    object key,
-    object value,
-    const char* header_data,
-    Py_ssize_t header_size,
-) except? -2
-
-# The same from memory; a size of -1 is null.
+# The same from memory, with headers as they stand in a record. A size of -1 is null, no headers have size 0.
 cdef long long append_bytes(
     object appender,
     long long timestamp,

@@ -296,19 +296,6 @@ def append_record(appender, timestamp: cython.longlong, key, value) -> cython.lo
 
 @cython.cfunc
 @cython.exceptval(-2, check=True)
-def append_with_headers(
-    appender,
-    timestamp: cython.longlong,
-    key,
-    value,
-    header_data: cython.p_const_char,
-    header_size: cython.Py_ssize_t,
-) -> cython.longlong:
-    return cython.cast(RecordAppender, appender)._append_objects(timestamp, key, value, header_data, header_size)
-
-
-@cython.cfunc
-@cython.exceptval(-2, check=True)
 def append_bytes(
     appender,
     timestamp: cython.longlong,

@@ -8,9 +8,12 @@ column is made, and every offset before it is followed; both are read once, so t
 
 from __future__ import annotations
 
+import operator
+
 import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.long import PyLong_AsLongLongAndOverflow
 from cython.cimports.libc.string import memcpy
 
 from triokafka.records.plain_arrow_buffers import (
@@ -96,6 +99,43 @@ def copy_integers(
             # Rounded down, as Python does.
             number = number // divisor - (number % divisor < 0)
         target[index - offset] = number
+    return -1
+
+
+def copy_numbers(
+    numbers: list,
+    out,
+    null: cython.longlong,
+    low: cython.longlong = MIN_INT64,
+    high: cython.longlong = MAX_INT64,
+):
+    """Write a list of integers to the beginning of an array of 64-bit ones; returns the first that is none."""
+    written: Held = Held(out, 0, True)
+    target: cython.p_longlong = cython.cast(cython.p_longlong, written.data)
+    position: cython.Py_ssize_t = 0
+    number: cython.longlong
+    overflow: cython.int = 0
+    if written.size // 8 < len(numbers):
+        raise ValueError(f"{len(numbers)} numbers at 0 do not fit {written.size // 8}")
+    # Asking an object for its number may run code, which may change the list.
+    while position < min(len(numbers), written.size // 8):
+        given = numbers[position]
+        if given is None:
+            target[position] = null
+            position += 1
+            continue
+        if type(given) is not int:
+            if type(given) is bool:
+                return position
+            try:
+                given = operator.index(given)
+            except TypeError:
+                return position
+        number = PyLong_AsLongLongAndOverflow(given, cython.address(overflow))
+        if overflow or number < low or number > high:
+            return position
+        target[position] = number
+        position += 1
     return -1
 
 

@@ -9,15 +9,10 @@ The twin, ``plain_from_columns``, has the same interface with types and docstrin
 from __future__ import annotations
 
 import cython
-from cython.cimports.cpython.bytes import (
-    PyBytes_AS_STRING,
-    PyBytes_CheckExact,
-    PyBytes_FromStringAndSize,
-    PyBytes_GET_SIZE,
-)
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cython.cimports.cpython.mem import PyMem_Calloc, PyMem_Free
 from cython.cimports.libc.string import memcpy
-from cython.cimports.triokafka.records._appender import append_bytes, append_with_headers, headers_in_record
+from cython.cimports.triokafka.records._appender import append_bytes, headers_in_record
 from cython.cimports.triokafka.records._arrow_buffers import BytesColumn, Held
 from cython.cimports.triokafka.records._murmur2 import murmur2 as hash_of
 
@@ -42,6 +37,8 @@ class RecordColumns:
     _timestamps = cython.declare(Held)
     _headers = cython.declare(list)
     _same_headers = cython.declare(bytes)
+    _key_sizes = cython.declare(Held)
+    _value_sizes = cython.declare(Held)
 
     def __cinit__(
         self,
@@ -50,8 +47,16 @@ class RecordColumns:
         timestamps=None,
         headers: list | None = None,
         same_headers=(),
+        key_sizes=None,
+        value_sizes=None,
     ):
-        for name, column in (("keys", keys), ("timestamps", timestamps), ("headers", headers)):
+        for name, column in (
+            ("keys", keys),
+            ("timestamps", timestamps),
+            ("headers", headers),
+            ("key_sizes", key_sizes),
+            ("value_sizes", value_sizes),
+        ):
             if column is not None and len(column) < len(values):
                 raise ValueError(f"{len(values)} values but {len(column)} {name}")
         self._count = len(values)
@@ -60,6 +65,8 @@ class RecordColumns:
         self._timestamps = Held(timestamps, 8 * len(values) if timestamps is not None else 0)
         self._headers = headers
         self._same_headers = headers_in_record(same_headers) if same_headers else b""
+        self._key_sizes = Held(key_sizes, 4 * len(values) if key_sizes is not None else 0, True)
+        self._value_sizes = Held(value_sizes, 4 * len(values) if value_sizes is not None else 0, True)
         self.touched = []
 
     def append_to(self, appender: RecordAppender, start: cython.Py_ssize_t, timestamp: cython.longlong):
@@ -179,6 +186,9 @@ class RecordColumns:
         value_data: cython.p_const_char = cython.NULL
         value_size: cython.Py_ssize_t = -1
         objects: cython.bint = False
+        held_key: Held
+        held_value: Held
+        index: cython.longlong
         if self._timestamps.data:
             memcpy(cython.address(timestamp), self._timestamps.data + position * 8, 8)
         if self._headers is not None:
@@ -212,14 +222,16 @@ class RecordColumns:
                 else:
                     objects = True
         if objects:
-            if key is None and key_size >= 0:
-                key = PyBytes_FromStringAndSize(key_data, key_size)
-            if value is None and value_size >= 0:
-                value = PyBytes_FromStringAndSize(value_data, value_size)
-            return append_with_headers(
-                appender, timestamp, key, value, PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded)
-            )
-        return append_bytes(
+            # Held while they are copied; bytes, and what lies in Arrow buffers, are held anyway.
+            if key is not None:
+                held_key = Held(key)
+                key_data = held_key.data
+                key_size = held_key.size
+            if value is not None:
+                held_value = Held(value)
+                value_data = held_value.data
+                value_size = held_value.size
+        index = append_bytes(
             appender,
             timestamp,
             key_data,
@@ -229,3 +241,9 @@ class RecordColumns:
             PyBytes_AS_STRING(encoded),
             PyBytes_GET_SIZE(encoded),
         )
+        if index >= 0:
+            if self._key_sizes.data:
+                cython.cast(cython.p_int, self._key_sizes.data)[position] = key_size
+            if self._value_sizes.data:
+                cython.cast(cython.p_int, self._value_sizes.data)[position] = value_size
+        return index

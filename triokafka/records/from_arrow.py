@@ -42,7 +42,7 @@ def bytes_chunks(column: Any) -> list[BytesChunk]:
     """The chunks of an Arrow column of binary or string, of any layout and also as a dictionary.
 
     Raises:
-        TypeError: it is a column of something else; the message goes on behind the column's name.
+        TypeError: it is a column of something else.
         ValueError: its buffers are not what its type needs.
     """
     return [_bytes_chunk(part) for part in _parts(column)]
@@ -53,7 +53,7 @@ def integer_chunks(column: Any, *, timestamps: bool = False) -> list[IntegerChun
     milliseconds.
 
     Raises:
-        TypeError: it is a column of something else; the message goes on behind the column's name.
+        TypeError: it is a column of something else.
     """
     return [_integer_chunk(part, timestamps) for part in _parts(column)]
 
@@ -78,7 +78,7 @@ def _integer_chunk(part: _Part, timestamps: bool) -> IntegerChunk:
     code = "q" if scale is not None else _INTEGERS.get(part.kind)
     if code is None or part.dictionary is not None:
         wanted = "integers or timestamps" if timestamps else "integers"
-        raise TypeError(f"is an Arrow array of type {part.kind!r}, not of {wanted}")
+        raise TypeError(f"an Arrow array of type {part.kind!r} is not one of {wanted}")
     return IntegerChunk(
         code, part.length, part.offset, part.buffer(0), part.buffer(1), *(scale or (1, 1)), owner=part.owner
     )
@@ -88,7 +88,7 @@ def _bytes_chunk(part: _Part) -> BytesChunk:
     if part.dictionary is not None:
         entries = _bytes_chunk(part.dictionary)
         if entries.dictionary is not None:
-            raise TypeError("is an Arrow array with a dictionary of dictionaries; decode it first")
+            raise TypeError("an Arrow array has a dictionary of dictionaries: decode it first")
         numbers = _integer_chunk(part._replace(dictionary=None), False)
         indices = array("q", bytes(8 * max(part.length, 0)))
         wrong = copy_integers(numbers, indices, 0, null=-1, low=0, high=max(entries.length - 1, 0))
@@ -100,7 +100,7 @@ def _bytes_chunk(part: _Part) -> BytesChunk:
     if part.kind.startswith("w:"):
         layout, width = FIXED, int(part.kind[2:])
     if layout is None:
-        raise TypeError(f"is an Arrow array of type {part.kind!r}, not of binary or string")
+        raise TypeError(f"an Arrow array of type {part.kind!r} is not one of binary or string")
     starts, data = part.buffer(1), part.buffer(2)
     more: list[Buffer] = []
     if layout == FIXED:

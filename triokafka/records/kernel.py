@@ -8,7 +8,7 @@ from triokafka import kernels
 
 if TYPE_CHECKING:
     from triokafka.records.plain_appender import RecordAppender
-    from triokafka.records.plain_arrow_buffers import BytesColumn, copy_integers
+    from triokafka.records.plain_arrow_buffers import BytesColumn, copy_integers, copy_numbers
     from triokafka.records.plain_columns import ColumnAppender, multiples
     from triokafka.records.plain_from_columns import RecordColumns, murmur2
     from triokafka.records.plain_kernel import (
@@ -34,6 +34,7 @@ else:
     _buffers = kernels.load("triokafka.records._arrow_buffers")
     BytesColumn = _buffers.BytesColumn
     copy_integers = _buffers.copy_integers
+    copy_numbers = _buffers.copy_numbers
     _from_columns = kernels.load("triokafka.records._from_columns")
     RecordColumns = _from_columns.RecordColumns
     murmur2 = _from_columns.murmur2
@@ -46,6 +47,7 @@ __all__ = [
     "RecordColumns",
     "RecordOrigin",
     "copy_integers",
+    "copy_numbers",
     "decode_batches",
     "decode_payload",
     "multiples",

@@ -6,6 +6,7 @@ compiled.
 
 from __future__ import annotations
 
+import operator
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -105,6 +106,33 @@ def copy_integers(
             out[position] = numbers[number] * chunk.multiplier // chunk.divisor
         else:
             return position
+    return -1
+
+
+def copy_numbers(numbers: list[Any], out: array[int], null: int, low: int = MIN_INT64, high: int = MAX_INT64) -> int:
+    """Write a list of integers to the beginning of an array of 64-bit ones, ``null`` for None.
+
+    Returns the first position whose number is not within ``low`` and ``high``, or no integer (a `bool` is none here);
+    -1 when there is none. What lies behind it is not written.
+
+    Raises:
+        ValueError: ``out`` is too small.
+    """
+    if len(out) < len(numbers):
+        raise ValueError(f"{len(numbers)} numbers at 0 do not fit {len(out)}")
+    for position, given in enumerate(numbers):
+        if given is None:
+            out[position] = null
+            continue
+        if isinstance(given, bool):
+            return position
+        try:
+            number = operator.index(given)
+        except TypeError:
+            return position
+        if not low <= number <= high:
+            return position
+        out[position] = number
     return -1
 
 

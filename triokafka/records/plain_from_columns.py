@@ -39,8 +39,8 @@ class RecordColumns:
     """Records as columns, to be appended to batches stretch by stretch.
 
     ``timestamps`` (64-bit) and ``headers`` (a sequence of headers for each) are per record, ``keys`` and both of them
-    optional; ``same_headers`` are those of all records, as `encode_headers` gives them. A column that is shorter than
-    ``values`` is refused with `ValueError`.
+    optional; ``same_headers`` are those of all records. ``key_sizes`` and ``value_sizes`` (32-bit), if given, get the
+    sizes of what is appended, -1 for null. A column that is shorter than ``values`` is refused with `ValueError`.
     """
 
     def __init__(
@@ -50,8 +50,16 @@ class RecordColumns:
         timestamps: array[int] | None = None,
         headers: list[Headers] | None = None,
         same_headers: Headers = (),
+        key_sizes: array[int] | None = None,
+        value_sizes: array[int] | None = None,
     ) -> None:
-        for name, column in (("keys", keys), ("timestamps", timestamps), ("headers", headers)):
+        for name, column in (
+            ("keys", keys),
+            ("timestamps", timestamps),
+            ("headers", headers),
+            ("key_sizes", key_sizes),
+            ("value_sizes", value_sizes),
+        ):
             if column is not None and len(column) < len(values):
                 raise ValueError(f"{len(values)} values but {len(column)} {name}")
         self._count = len(values)
@@ -60,6 +68,8 @@ class RecordColumns:
         self._timestamps = timestamps
         self._headers = headers
         self._same_headers = same_headers
+        self._key_sizes = key_sizes
+        self._value_sizes = value_sizes
         self.touched: list[tuple[int, int]] = []
         """What the last `append_among` appended to: number of the batch, and the records that it had before."""
 
@@ -132,7 +142,14 @@ class RecordColumns:
         if self._timestamps is not None:
             timestamp = self._timestamps[position]
         headers = self._same_headers if self._headers is None else self._headers[position]
-        return appender.append(timestamp, key, self._values[position], headers)
+        value = self._values[position]
+        index = appender.append(timestamp, key, value, headers)
+        if index >= 0:
+            if self._key_sizes is not None:
+                self._key_sizes[position] = -1 if key is None else memoryview(key).nbytes
+            if self._value_sizes is not None:
+                self._value_sizes[position] = -1 if value is None else memoryview(value).nbytes
+        return index
 
 
 def _contents(key: Buffer) -> bytes:

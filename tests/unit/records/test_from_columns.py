@@ -71,11 +71,11 @@ def test_extension_types_are_what_they_are_stored_as(stack: Stack) -> None:
 )
 def test_other_types_are_refused_by_name(wrong: Any) -> None:
     for form in forms(wrong):
-        with pytest.raises(TypeError, match=r"is an Arrow array of type '.*', not of binary or string"):
+        with pytest.raises(TypeError, match=r"an Arrow array of type '.*' is not one of binary or string"):
             bytes_chunks(form)
-    with pytest.raises(TypeError, match="not of integers or timestamps"):
+    with pytest.raises(TypeError, match="not one of integers or timestamps"):
         integer_chunks(pa.array(["1"]), timestamps=True)
-    with pytest.raises(TypeError, match="not of integers"):
+    with pytest.raises(TypeError, match="not one of integers"):
         integer_chunks(pa.array([1], pa.timestamp("s")))
 
 
@@ -199,6 +199,20 @@ def test_the_first_integer_out_of_range_is_named(stack: Stack) -> None:
             stack.kernel.copy_integers(broken, array("q", bytes(80)), 0, null=0)
     with pytest.raises(ValueError, match="do not fit"):
         stack.kernel.copy_integers(IntegerChunk("b", 3, data=bytes(3)), out, 3, null=0)
+
+
+def test_lists_of_integers_become_64_bits(stack: Stack) -> None:
+    class Index:
+        def __index__(self) -> int:
+            return 3
+
+    out = array("q", [7] * 6)
+    assert stack.kernel.copy_numbers([0, None, 2**62, Index()], out, null=-1, low=0) == -1
+    assert list(out) == [0, -1, 2**62, 3, 7, 7]
+    for wrong in (-1, 2**63, True, 1.0, "1", 10**30):
+        assert stack.kernel.copy_numbers([1, wrong, 2], out, null=-1, low=0) == 1
+    with pytest.raises(ValueError, match="7 numbers at 0 do not fit 6"):
+        stack.kernel.copy_numbers([1] * 7, out, null=0)
 
 
 def test_columns_of_different_lengths_are_refused(stack: Stack) -> None:

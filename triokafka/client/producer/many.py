@@ -1,17 +1,34 @@
-"""Sending many records in one call: lists and Arrow arrays into batches, with as little per record as possible."""
+"""Sending many records in one call: lists and Arrow columns into batches, stretch by stretch.
+
+A stretch is what goes into open batches without anything to wait for. The kernel walks it, so that nothing here happens
+once per record. Producers with serializers, interceptors, a partitioner or a callback for every record do need each
+record as an object, and send one after the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 
-from triokafka.client.deliveries import Deliveries
+from triokafka.client.deliveries import DeliveredColumns, Deliveries, DeliveryCallback
+from triokafka.client.producer.columns import Columns
 from triokafka.client.producer.interceptors import ProducerRecord
+from triokafka.client.producer.partition_queue import PartitionQueue
+from triokafka.client.producer.topic_state import TopicState
+from triokafka.errors import MessageSizeTooLargeError, SerializationError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
+    from triokafka.client.producer.batch import ProducerBatch
     from triokafka.client.producer.producer import Producer
+    from triokafka.records.kernel import RecordAppender, RecordColumns
 
-_ARROW_PIECE: Final = 8_192
+_OF_ONE_RECORD: Final = (
+    TypeError,
+    ValueError,
+    SerializationError,
+    MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 
 
 async def send_many(
@@ -19,125 +36,215 @@ async def send_many(
     topic: str,
     values: Any,
     keys: Any,
-    partition: int | Sequence[int] | None,
-    timestamp_ms: int | Sequence[int] | None,
+    partition: Any,
+    timestamp_ms: Any,
     headers: Any,
+    on_delivery: DeliveryCallback | None,
 ) -> Deliveries:
     """`Producer.send_many`."""
-    _check_column("values", values)
-    if keys is not None:
-        _check_column("keys", keys)
-    count = len(values)
-    per_record_headers = bool(headers) and not _is_one_header_list(headers)
-    for name, column in (
-        ("keys", keys),
-        ("partition", partition),
-        ("timestamp_ms", timestamp_ms),
-        ("headers", headers if per_record_headers else None),
-    ):
-        if column is not None and not isinstance(column, int) and len(column) != count:
-            raise ValueError(f"send_many got {count} values but {len(column)} {name}")
-    deliveries = Deliveries()
     producer._check_usable()
-    one_queue = isinstance(partition, int) or (
-        partition is None and keys is None and producer.options.partitioner is None
+    options = producer.options
+    as_objects = bool(
+        options.interceptors
+        or options.partitioner
+        or options.on_delivery
+        or on_delivery
+        or options.key_serializer
+        or options.value_serializer
     )
-    by_column = (
-        producer._plain and one_queue and not headers and (timestamp_ms is None or isinstance(timestamp_ms, int))
+    columns = Columns(values, keys, partition, timestamp_ms, headers, wall_ms=producer._wall_ms, as_objects=as_objects)
+    if as_objects:
+        return await _one_by_one(producer, topic, columns, on_delivery)
+    intake = producer._intake
+    same = intake.prepared(ProducerRecord(topic, headers=columns.same_headers, timestamp_ms=columns.timestamp))
+    intake.serialize(same)  # refuses what cannot be sent with any record
+    columns.same_headers = same.headers
+    known = await intake.learn(topic, columns.partition, intake.give_up_at())
+    by_key = keys is not None and not options.partitioner_ignore_keys
+    sending = _Sending(
+        producer, topic, columns, known, spread=columns.partition is None and (columns.partitions is not None or by_key)
     )
-    # Arrow columns become Python objects piece by piece, so that a large one does not exist twice.
-    piece = _ARROW_PIECE if _is_arrow(values) or _is_arrow(keys) else count
-    for start in range(0, count, max(piece, 1)):
-        some_values, some_keys = _piece(values, start, piece, count), _piece(keys, start, piece, count)
-        if by_column:
-            await _send_column(producer, topic, some_values, some_keys, partition, timestamp_ms, deliveries)  # type: ignore[arg-type]
-            continue
-        for position, value in enumerate(some_values):
+    try:
+        await sending.run()
+    except Exception as error:
+        raise _with_number(error, sending.position, len(columns)) from error.__cause__
+    return sending.deliveries
+
+
+async def _one_by_one(
+    producer: Producer, topic: str, columns: Columns, on_delivery: DeliveryCallback | None
+) -> Deliveries:
+    deliveries = Deliveries()
+    for position in range(len(columns)):
+        try:
+            record = columns.record(topic, position)
             delivery = await producer.send(
                 topic,
-                value,
-                key=None if some_keys is None else some_keys[position],
-                partition=_of(partition, start + position),
-                timestamp_ms=_of(timestamp_ms, start + position),
-                headers=headers[start + position] if per_record_headers else headers,
+                record.value,
+                key=record.key,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+                headers=record.headers,
+                on_delivery=on_delivery,
             )
-            deliveries.add_one(delivery)
+        except Exception as error:
+            raise _with_number(error, position, len(columns)) from error.__cause__
+        deliveries.add_one(delivery)
     return deliveries
 
 
-async def _send_column(
-    producer: Producer,
-    topic: str,
-    values: Sequence[Any],
-    keys: Sequence[Any] | None,
-    partition: int | None,
-    timestamp_ms: int | None,
-    deliveries: Deliveries,
-) -> None:
-    """All to one partition, or all to the sticky ones: whole stretches are appended by the kernel."""
-    intake = producer._intake
-    give_up_at = intake.give_up_at()
-    known = await intake.learn(topic, partition, give_up_at)
-    count = len(values)
-    sent = 0
-    while sent < count:
-        queue = intake.choose(known, partition, None, None)
-        batch = queue.open
-        if batch is not None and batch.builder is not None:
-            timestamp = producer._wall_ms() if timestamp_ms is None else timestamp_ms
-            first = batch.count
-            try:
-                added = batch.builder.append_values(values, timestamp, sent, keys)
-            except TypeError:
+class _Sending:
+    """One call. ``position`` is that of the first record which no batch has yet; ``spread``: they go to partitions of
+    their own, not all to one, or all to the sticky ones."""
+
+    def __init__(self, producer: Producer, topic: str, columns: Columns, known: TopicState, spread: bool) -> None:
+        self.position = 0
+        # Written by the kernel: what each record has of its own, for its delivery.
+        count = len(columns)
+        self._key_sizes = None if columns.keys is None else array("i", [-1]) * count
+        self._value_sizes = array("i", [-1]) * count
+        self._partitions: array[int] | None = None
+        if spread:
+            self._partitions = columns.partitions if columns.partitions is not None else array("q", [-1]) * count
+        self.deliveries = Deliveries(
+            DeliveredColumns(self._partitions, columns.timestamps, self._key_sizes, self._value_sizes)
+        )
+        self._topic = topic
+        self._columns = columns
+        self._known = known
+        self._intake = producer._intake
+        self._wall_ms = producer._wall_ms
+        self._now = producer._world.now
+
+    async def run(self) -> None:
+        """Send all."""
+        records = self._columns.records(self._key_sizes, self._value_sizes)
+        if self._partitions is None:
+            await self._to_one_queue(records)
+        else:
+            await self._to_many_queues(records, self._partitions)
+
+    async def _to_one_queue(self, records: RecordColumns) -> None:
+        intake, known, partition = self._intake, self._known, self._columns.partition
+        count = len(self._columns)
+        while self.position < count:
+            queue = intake.choose(known, partition, None, None)
+            batch = queue.open
+            if batch is not None and batch.builder is not None:
+                timestamp = self._timestamp()
+                first = batch.count
+                failed = False
+                try:
+                    records.append_to(batch.builder, self.position, timestamp)
+                except Exception:
+                    failed = True  # why, a send of the record by itself says
                 added = batch.count - first
                 if added:
-                    deliveries.add(batch, first, added, timestamp)
-                # Say which one is wrong, as a single send does.
-                bad = sent + added
-                intake.serialize(ProducerRecord(topic, values[bad], keys[bad] if keys is not None else None))
-                raise
-            if added:
-                deliveries.add(batch, first, added, timestamp)
-                sent += added
-                continue
-            queue.close_open()
-            queue = intake.choose(known, partition, None, None)
-            if queue.open is not None:
-                continue
-        _, key, value = intake.serialize(
-            ProducerRecord(topic, values[sent], keys[sent] if keys is not None else None, timestamp_ms=timestamp_ms)
-        )
-        size = intake.batch_bytes(queue, key, value, ())
+                    self._note(batch, first, added, timestamp)
+                if failed:
+                    await self._send_alone()
+                if added or failed:
+                    continue
+                queue.close_open()
+                queue = intake.choose(known, partition, None, None)
+                if queue.open is not None:
+                    continue
+            await self._open_batch(queue)
+
+    async def _to_many_queues(self, records: RecordColumns, partitions: array[int]) -> None:
+        """Each to its own partition, to that of its key, or (without either) to the sticky one."""
+        known, count = self._known, len(self._columns)
+        batches: list[ProducerBatch | None] = []
+        appenders: list[RecordAppender | None] = []
+        while self.position < count:
+            missing = len(known.queues) - len(batches)
+            batches += [None] * missing
+            appenders += [None] * missing
+            timestamp = self._timestamp()
+            failed = False
+            try:
+                records.append_among(appenders, partitions, self.position, timestamp, known.sticky)
+            except Exception:
+                failed = True  # why, a send of the record by itself says
+            for partition, first in records.touched:
+                batch = batches[partition]
+                assert batch is not None, "the kernel appends to batches that are there"
+                self._note(batch, first, batch.count - first, timestamp)
+            position = self.position
+            if failed:
+                partitions[position] = await self._send_alone(partitions[position])
+            elif position < count:
+                place = records.place(position, partitions, len(batches), known.sticky)
+                batch = await self._next_batch(known.queues[place], batches[place], partitions[position] >= 0)
+                if batch is not None:
+                    batches[place], appenders[place] = batch, batch.builder
+
+    async def _next_batch(
+        self, queue: PartitionQueue, full: ProducerBatch | None, is_given: bool
+    ) -> ProducerBatch | None:
+        """The batch for the next record of a queue whose last one known takes no more; None to choose again."""
+        batch = queue.open
+        if batch is not None and batch is not full and batch.builder is not None:
+            return batch  # somebody else has begun it
+        queue.close_open()
+        partition = queue.topic_partition.partition
+        if not is_given and partition == self._known.sticky and partition != self._known.switch_if_due():
+            return None
+        await self._open_batch(queue)
+        return queue.open
+
+    async def _open_batch(self, queue: PartitionQueue) -> None:
+        """Begin a batch for the next record."""
+        intake = self._intake
+        record = intake.prepared(self._columns.record(self._topic, self.position))
+        _, key, value = intake.serialize(record)
+        size = intake.batch_bytes(queue, key, value, record.headers)
+        await intake.open_batch(queue, size, intake.give_up_at())
+
+    async def _send_alone(self, given: int = -1) -> int:
+        """Send the next record, on which the kernel failed, as `Producer.send` does, or say as that does what is wrong.
+
+        Returns its partition.
+        """
+        intake, known = self._intake, self._known
         give_up_at = intake.give_up_at()
-        await intake.open_batch(queue, size, give_up_at)
+        record = self._columns.record(self._topic, self.position)
+        if given >= len(known.queues):
+            known = await intake.learn(self._topic, given, give_up_at)
+        record = intake.prepared(record)
+        timestamp, key, value = intake.serialize(record)
+        partition = record.partition
+        while True:
+            queue = intake.choose(known, partition, key, value)
+            batch = queue.open
+            if batch is not None:
+                index = batch.append(timestamp, key, value, record.headers)
+                if index >= 0:
+                    self._value_sizes[self.position] = -1 if value is None else len(value)
+                    if self._key_sizes is not None:
+                        self._key_sizes[self.position] = -1 if key is None else len(key)
+                    self._note(batch, index, 1, timestamp)
+                    return queue.topic_partition.partition
+                queue.close_open()
+                queue = intake.choose(known, partition, key, value)
+                if queue.open is not None:
+                    continue
+            size = intake.batch_bytes(queue, key, value, record.headers)
+            await intake.open_batch(queue, size, give_up_at)
+
+    def _timestamp(self) -> int:
+        return self._wall_ms() if self._columns.timestamp is None else self._columns.timestamp
+
+    def _note(self, batch: ProducerBatch, first: int, added: int, timestamp: int) -> None:
+        self.deliveries.add(batch, first, added, timestamp, self._now() - batch.created_at)
+        self.position += added
 
 
-def _is_arrow(column: Any) -> bool:
-    return hasattr(column, "to_pylist")
-
-
-def _check_column(name: str, column: Any) -> None:
-    plain = isinstance(column, Sequence) and not isinstance(column, (str, bytes, bytearray))
-    if not plain and not _is_arrow(column):
-        raise TypeError(f"{name} must be a sequence or an Arrow array, not {type(column).__name__}")
-
-
-def _piece(column: Any, start: int, size: int, count: int) -> Any:
-    if column is None or (not _is_arrow(column) and size == count):
-        return column
-    part = column[start : start + size]
-    return part.to_pylist() if _is_arrow(part) else part
-
-
-def _of(column: int | Sequence[int] | None, position: int) -> int | None:
-    """The record's own, out of one for all or one per record."""
-    if column is None or isinstance(column, int):
-        return column
-    number = column[position]
-    return number.as_py() if hasattr(number, "as_py") else number
-
-
-def _is_one_header_list(headers: Any) -> bool:
-    """Whether these are the headers of one record (pairs of name and bytes), rather than one list per record."""
-    first = headers[0]
-    return isinstance(first, tuple) and len(first) == 2 and isinstance(first[0], str)
+def _with_number(error: Exception, position: int, count: int) -> Exception:
+    """The error with the number of the record that it is about, and what became of those before."""
+    if type(error) in _OF_ONE_RECORD:
+        again = type(error)(f"record {position} of {count}: {error}")
+        again.__traceback__ = error.__traceback__
+        error = again
+    error.add_note(f"send_many accepted {position} of {count} records: those before number {position}, from 0")
+    return error

@@ -368,26 +368,39 @@ class Producer:
         values: Sequence[Any] | Any,
         *,
         keys: Sequence[Any] | Any | None = None,
-        partition: int | Sequence[int] | None = None,
-        timestamp_ms: int | Sequence[int] | None = None,
-        headers: Headers | Sequence[Headers] = (),
+        partition: int | Sequence[int | None] | Any | None = None,
+        timestamp_ms: int | Sequence[int | None] | Any | None = None,
+        headers: Headers | Sequence[Headers] | Any = (),
+        on_delivery: DeliveryCallback | None = None,
     ) -> Deliveries:
         """Put many records into the accumulator and return their deliveries as one.
 
-        Much cheaper per record than `send`, above all without keys or with one partition for all. Waits as `send` does,
-        for each new batch; yields to other tasks once per batch. If cancelled or raising midway, the records before
-        that point were accepted; what becomes of them is reported like any delivery that nobody awaited.
+        Much cheaper per record than `send`: lists and Arrow columns are encoded without a Python object per record.
+        Only where serializers, interceptors, a partitioner or a callback need each record is it sent by itself.
+
+        Records of one partition keep their order. Waits as `send` does, at most ``max_block_ms`` for each new batch
+        (so that a call with many batches may take longer in all), and yields to other tasks once per batch. If
+        cancelled or raising midway, the records before that point were accepted and no others; what becomes of them is
+        reported like any delivery that nobody awaited.
 
         Args:
             topic: its name.
-            values, keys: sequences, or Arrow arrays, of what `send` takes; ``keys`` as long as ``values``.
-            partition, timestamp_ms, headers: one for all, or one per record.
+            values, keys: sequences of what `send` takes, or Arrow columns of binary or string in any layout (also
+                chunked, dictionaries, views) from any library with the Arrow C data interface; equally long. Whoever
+                changes a list, or the memory of a column, during the call cannot know what is sent.
+            partition, timestamp_ms: one for all, or one per record, as a sequence or as an Arrow column of integers;
+                timestamps also of Arrow's own type, in any unit. None (null) is what it is to `send`.
+            headers: of all records, or one list of them per record; also an Arrow list of structs as
+                `Consumer.poll_arrow` has it.
+            on_delivery: as of `send`, for each record.
 
         Raises:
-            ValueError: the lengths differ.
-            Others: as `send`.
+            ValueError, TypeError: the lengths differ, a column is none, or a partition or timestamp is out of range:
+                nothing was accepted. Or a record cannot be sent, or Arrow buffers are broken: the message begins with
+                its number.
+            Others: as `send`; a note says how many records were accepted.
         """
-        return await send_many(self, topic, values, keys, partition, timestamp_ms, headers)
+        return await send_many(self, topic, values, keys, partition, timestamp_ms, headers, on_delivery)
 
     async def bind(self, topic: str, partition: int) -> PartitionStream:
         """Resolve a partition once, for the fastest way to send to it record by record.
