@@ -293,9 +293,7 @@ def show(found: Findings) -> None:
             print(f"  {late.broker:18} {late.client:22} {figures} {late.cpu_seconds_per_million:9.1f}")
     if found.memory:
         limit = MEMORY_LIMIT >> 20
-        print(
-            f"\nPeak MiB while the broker does not answer under full load (buffers of {limit} MiB where that can be set)"
-        )
+        print(f"\nPeak MiB while the broker does not answer under full load (buffers of {limit} MiB where settable)")
         for stalled in found.memory:
             print(f"  {stalled.client:22} before {stalled.before_mib:6.0f}, then {stalled.peak_mib:6.0f}")
     print("\nTargets, against the sink (speed: records/s; processor: CPU s/M)")

@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "broker": "run one broker",
     "consume": "print a topic's records",
     "demo": "the main job on real input, end to end",
+    "perf": "measure how fast records are sent",
     "produce": "send lines from standard input to a topic",
     "protocol": "print how a message is declared and coded",
     "topics": "list, create, describe and delete topics",

@@ -24,8 +24,8 @@ class Broker(Protocol):
     bootstrap: str
     pid: int
 
-    def received(self, topic: str) -> int:
-        """How many records it acknowledged for a topic with one partition."""
+    def received(self, topic: str, partition: int = 0) -> int:
+        """How many records it has acknowledged for a partition since there is the topic."""
 
     def check(self, topic: str, compression: str) -> None:
         """Raise `MeasurementError` when what came for the topic was not what was asked for."""
@@ -51,8 +51,8 @@ class SinkBroker:
         found: dict[str, Any] = json.loads(self._process.stdout.readline())
         return found
 
-    def received(self, topic: str) -> int:
-        """How many records came in batches that it acknowledged."""
+    def received(self, topic: str, partition: int = 0) -> int:
+        """How many records came in batches that it acknowledged; it has one partition."""
         records: int = self.seen(topic)["records"]
         return records
 
@@ -76,13 +76,13 @@ class KafkaBroker:
         self.bootstrap = bootstrap
         self.pid = pid
 
-    def received(self, topic: str) -> int:
-        """The end of the topic's log."""
+    def received(self, topic: str, partition: int = 0) -> int:
+        """The end of the partition's log."""
 
         async def ask() -> int:
-            partition = triokafka.TopicPartition(topic, 0)
+            wanted = triokafka.TopicPartition(topic, partition)
             async with triokafka.Consumer(bootstrap_servers=self.bootstrap) as consumer:
-                return (await consumer.end_offsets([partition], timeout_ms=30_000))[partition]
+                return (await consumer.end_offsets([wanted], timeout_ms=30_000))[wanted]
 
         return trio.run(ask)
 

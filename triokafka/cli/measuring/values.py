@@ -1,6 +1,6 @@
 """What is sent: JSON texts that look like events, or the lines of a file.
 
-A tool that repeats one payload flatters compression; here a thousand different ones take turns.
+A tool that repeats one payload flatters compression; here up to a thousand different ones take turns.
 """
 
 from __future__ import annotations
@@ -11,28 +11,29 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-DISTINCT: Final = 1000
+_MOST: Final = 1000
+_MOST_BYTES: Final = 4 << 20
 
 
 @cache
 def json_values(size: int) -> list[bytes]:
-    """`DISTINCT` JSON texts cut to ``size`` bytes; the same in every process and on every machine."""
+    """JSON texts cut to ``size`` bytes, 1,000 of them or 4 MiB; the same in every process and on every machine."""
     chance = random.Random(7)
-    made = []
-    for _ in range(DISTINCT):
-        text = b""
-        while len(text) < size:
-            text += json.dumps(
-                {
-                    "id": chance.getrandbits(40),
-                    "user": chance.randint(1, 10**6),
-                    "type": chance.choice(["click", "view", "buy"]),
-                    "page": f"/p/{chance.randint(1, 5000)}",
-                    "amount": round(chance.random() * 500, 2),
-                }
-            ).encode()
-        made.append(text[:size])
-    return made
+    return [_json_text(chance, size) for _ in range(max(1, min(_MOST, _MOST_BYTES // size)))]
+
+
+def _json_text(chance: random.Random, size: int) -> bytes:
+    text = bytearray()
+    while len(text) < size:
+        event = {
+            "id": chance.getrandbits(40),
+            "user": chance.randint(1, 10**6),
+            "type": chance.choice(["click", "view", "buy"]),
+            "page": f"/p/{chance.randint(1, 5000)}",
+            "amount": round(chance.random() * 500, 2),
+        }
+        text += json.dumps(event).encode()
+    return bytes(text[:size])
 
 
 def file_values(path: str) -> list[bytes]:

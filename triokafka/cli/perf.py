@@ -1,0 +1,348 @@
+"""``triokafka perf``: how fast records are sent, by this client alone or in comparison with others."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+
+import click
+
+if TYPE_CHECKING:
+    from triokafka.cli.measuring.brokers import Broker
+    from triokafka.cli.measuring.comparison import Compared
+    from triokafka.cli.measuring.load import Summary
+
+_APIS: Final = ("send", "send-many", "bound")
+_OWN_TOPIC: Final = "perf"
+_BLOCK_MS: Final = 15_000
+_CLOSE_MS: Final = 5_000
+_WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "none": None, "null": None}
+
+
+class _Settings(NamedTuple):
+    """What was asked for, apart from where to."""
+
+    topic: str
+    records: int
+    size: int
+    rate: float | None
+    payload_file: str | None
+    compression: str
+    acks: str
+    linger_ms: float
+    batch_size: int
+    api: str
+    partition: int | None
+    more: dict[str, Any]
+    as_json: bool
+
+
+@click.group("perf")
+def command() -> None:
+    """Measure how fast records are sent."""
+
+
+@command.command("produce")
+@click.option("--topic", help=f"Where to.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]")
+@click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker; without it one is started.")
+@click.option(
+    "--against",
+    type=click.Choice(["sink", "memory"]),
+    help="What to start without --bootstrap-server: a broker that only acknowledges, or one that keeps the records in "
+    "memory.  [default: sink]",
+)
+@click.option("--num-records", "records", type=click.IntRange(min=1), default=1_000_000, show_default=True)
+@click.option("--record-size", "size", type=click.IntRange(min=1), metavar="BYTES", help="[default: 100]")
+@click.option("--payload-file", metavar="FILE", help="Send its lines in turns instead of made-up values.")
+@click.option("--throughput", "rate", type=float, metavar="RATE", help="Records a second; without, or -1: all it can.")
+@click.option(
+    "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
+)
+@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option("--linger-ms", type=click.FloatRange(min=0), default=5, show_default=True)
+@click.option("--batch-size", type=click.IntRange(min=0), metavar="BYTES", default=131_072, show_default=True)
+@click.option("--partition", type=click.IntRange(min=0), help="Where to; with --api bound and --compare 0 without it.")
+@click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="How the program sends.")
+@click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Any other option of the producer.")
+@click.option("--compare", is_flag=True, help="Measure the other installed Kafka clients too, taking turns.")
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="With --compare.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+def produce(
+    topic: str | None,
+    bootstrap: str | None,
+    against: str | None,
+    records: int,
+    size: int | None,
+    payload_file: str | None,
+    rate: float | None,
+    compression: str,
+    acks: str,
+    linger_ms: float,
+    batch_size: int,
+    partition: int | None,
+    api: str,
+    properties: tuple[str, ...],
+    compare: bool,
+    rounds: int,
+    as_json: bool,
+) -> int:
+    """Send records as fast as possible, or at a rate, and say how fast that was, how long acknowledgements took, and
+    what it cost.
+
+    Without --bootstrap-server it starts a broker that checks and acknowledges what it gets but keeps nothing: what is
+    measured is the client. With --throughput, latency counts from when a record was meant to be sent. Ctrl-C ends the
+    run with the summary so far.
+    """
+    if bootstrap is not None and against is not None:
+        raise click.UsageError("--against is for runs without --bootstrap-server.")
+    if bootstrap is not None and topic is None:
+        raise click.UsageError("With --bootstrap-server, say where to send: --topic NAME.")
+    if payload_file is not None and size is not None:
+        raise click.UsageError("--record-size and --payload-file exclude each other.")
+    if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
+        raise click.UsageError("--throughput is a number of records a second from above 0 to 1,000,000, or -1.")
+    if compare and properties:
+        raise click.UsageError("--compare gives all clients the same settings; -X is for this one.")
+    settings = _Settings(
+        topic=topic or _OWN_TOPIC,
+        records=records,
+        size=size or 100,
+        rate=None if rate == -1 else rate,
+        payload_file=payload_file,
+        compression=compression,
+        acks=acks,
+        linger_ms=linger_ms,
+        batch_size=batch_size,
+        api=api,
+        partition=partition,
+        more=dict(_property(text) for text in properties),
+        as_json=as_json,
+    )
+    options = _options(bootstrap or "localhost:9092", settings)
+    values = _values(settings)
+    with _broker(bootstrap, against or "sink") as broker:
+        if compare:
+            return _compare(broker, settings, rounds)
+        return _measure({**options, "bootstrap_servers": broker.bootstrap}, values, settings)
+
+
+def _property(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise click.UsageError(f"-X takes NAME=VALUE, not {text!r}.")
+    # Kafka's own names have dots.
+    return name.strip().replace(".", "_"), _parsed(value.strip())
+
+
+def _parsed(text: str) -> Any:
+    """What a value looks like: a number, true, false, none, or text."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        if math.isfinite(number):
+            return number
+    return text
+
+
+def _options(bootstrap: str, settings: _Settings) -> dict[str, Any]:
+    """The producer's options, checked. Raises `click.UsageError`."""
+    from triokafka.client.config import ProducerOptions
+    from triokafka.errors import ConfigurationError
+
+    options = {
+        "bootstrap_servers": bootstrap,
+        "acks": settings.acks if settings.acks == "all" else int(settings.acks),
+        "compression_type": settings.compression,
+        "linger_ms": settings.linger_ms,
+        "batch_size": settings.batch_size,
+    }
+    twice = [name for name in settings.more if name in options]
+    if twice:
+        raise click.UsageError(f"-X {twice[0]} is an option of this command: see --help.")
+    defaults = {"max_block_ms": _BLOCK_MS, "close_timeout_ms": _CLOSE_MS}
+    try:
+        ProducerOptions.parse({**defaults, **options, **settings.more})
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
+    return {**defaults, **options, **settings.more}
+
+
+def _values(settings: _Settings) -> Sequence[bytes]:
+    from triokafka.cli.measuring.values import file_values, json_values
+
+    if settings.payload_file is None:
+        return json_values(settings.size)
+    try:
+        return file_values(settings.payload_file)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--payload-file: {error}") from None
+
+
+@contextmanager
+def _broker(bootstrap: str | None, against: str) -> Iterator[Broker]:
+    from triokafka.cli.measuring.brokers import KafkaBroker, in_memory_broker, sink_broker
+
+    if bootstrap is not None:
+        yield KafkaBroker(0, bootstrap)
+        return
+    with sink_broker() if against == "sink" else in_memory_broker() as broker:
+        does = "only acknowledges" if against == "sink" else "keeps everything in memory"
+        _say(f"No --bootstrap-server: sending to a broker process of its own that {does}.")
+        yield broker
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+# ---------------------------------------------------------------- this client alone
+
+
+def _measure(options: dict[str, Any], values: Sequence[bytes], settings: _Settings) -> int:
+    import trio
+
+    from triokafka.cli.measuring.load import Api, Load, LoadRun
+
+    assert settings.api in get_args(Api)
+    load = Load(
+        settings.topic,
+        values,
+        settings.records,
+        settings.api,  # type: ignore[arg-type]
+        settings.rate,
+        settings.partition,
+    )
+
+    async def main() -> Summary:
+        return await LoadRun(load, options, _say).perform()
+
+    summary = trio.run(main)
+    if settings.as_json:
+        click.echo(_json({**summary._asdict(), "latency": summary.latency._asdict()}))
+    else:
+        _print(summary, settings)
+    if summary.failed or (summary.first_error and not summary.interrupted):
+        click.echo(f"triokafka: {summary.failed:,} records were not delivered: {summary.first_error}", err=True)
+        return 1
+    return 128 + signal.SIGINT if summary.interrupted else 0
+
+
+def _print(summary: Summary, settings: _Settings) -> None:
+    late = summary.latency
+    if summary.interrupted:
+        lost = summary.sent - summary.acknowledged
+        click.echo(f"Interrupted after {summary.sent:,} records, of which {lost:,} were not acknowledged.")
+    click.echo(
+        f"{summary.acknowledged:,} records acknowledged in {summary.seconds:.2f} s:"
+        f" {summary.records_per_second:,.0f} records/s, {summary.megabytes_per_second:,.1f} MB/s"
+    )
+    if late.measured:
+        since = "the intended time" if settings.rate else "the call"
+        quantiles = f"p50 {late.p50:.2f}, p95 {late.p95:.2f}, p99 {late.p99:.2f}, p99.9 {late.p999:.2f}"
+        click.echo(
+            f"latency from {since}, {late.measured:,} records sampled: average {late.average:.2f} ms, {quantiles},"
+            f" worst {late.worst:.2f}"
+        )
+    click.echo(
+        f"processor {summary.cpu_seconds_per_million:.2f} s a million records, peak memory {summary.peak_mib:.0f} MiB"
+    )
+
+
+def _json(document: Any) -> str:
+    """JSON has no NaN."""
+    return json.dumps(_without_nan(document), indent=1)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+# ---------------------------------------------------------------- compared with others
+
+
+def _compare(broker: Broker, settings: _Settings, rounds: int) -> int:
+    from triokafka.cli.measuring.clients import PRODUCERS
+    from triokafka.cli.measuring.comparison import COMPARED, compare
+    from triokafka.cli.measuring.job import Job
+    from triokafka.cli.measuring.process import MeasurementError
+
+    clients = []
+    for name in COMPARED[settings.api]:
+        if PRODUCERS[name].installed:
+            clients.append(name)
+        else:
+            _say(f"{name}: not installed (pip install {PRODUCERS[name].package})")
+    job = Job(
+        broker.bootstrap,
+        settings.topic,
+        settings.records,
+        settings.size,
+        settings.compression,
+        batch_bytes=settings.batch_size,
+        linger_ms=settings.linger_ms,
+        acks=settings.acks,
+        rate=settings.rate or 0,
+        partition=settings.partition or 0,
+        payload_file=settings.payload_file or "",
+    )
+    _make_sure_of_topic(job)
+    try:
+        found = compare(clients, job, broker, rounds=rounds, say=_say)
+    except MeasurementError as error:
+        click.echo(f"triokafka: {error}", err=True)
+        return 1
+    if settings.as_json:
+        rows = [{**row._asdict(), "medians": row.medians._asdict()} for row in found]
+        click.echo(_json({"job": job._asdict(), "rounds": rounds, "clients": rows}))
+    else:
+        _print_comparison(found, rounds)
+    return 0
+
+
+def _make_sure_of_topic(job: Any) -> None:
+    """Let the broker create it if it does such things; a clear error otherwise, before any other client tries."""
+    import trio
+
+    import triokafka
+
+    async def ask() -> None:
+        async with triokafka.Producer(bootstrap_servers=job.bootstrap, max_block_ms=_BLOCK_MS) as producer:
+            await producer.partitions_for(job.topic)
+
+    trio.run(ask)
+
+
+def _print_comparison(found: Sequence[Compared], rounds: int) -> None:
+    from triokafka.cli.measuring.job import Latency
+
+    first = found[0]
+    click.echo(f"Medians of {rounds} rounds, each client in a process of its own, all with the same settings:")
+    for row in found:
+        if isinstance(row.medians, Latency):
+            figures = (
+                f"p50 {row.medians.p50_ms:8.2f} ms, p99 {row.medians.p99_ms:8.2f}, p99.9 {row.medians.p999_ms:8.2f},"
+            )
+        else:
+            figures = (
+                f"{row.medians.records_per_second:12,.0f} records/s, {row.medians.megabytes_per_second:8,.1f} MB/s,"
+            )
+        click.echo(
+            f"  {row.client:24} {figures} processor {row.medians.cpu_seconds_per_million:8.2f} s/M,"
+            f" memory {row.medians.peak_mib:5.0f} MiB"
+        )
+    for row in found[1:]:
+        what = "the p99" if isinstance(row.medians, Latency) else "the speed"
+        of = f"{first.client} and {row.client}"
+        click.echo(f"{of}: {row.times_speed:.1f} times {what}, processor time {row.times_processor:.1f} times less")
