@@ -8,17 +8,21 @@ one line in the log.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import trio
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.broker_stub.handlers import CloseConnectionError, Dispatcher
-from triokafka.broker_stub.network.framing import FrameReader
+from triokafka.broker_stub.network.framing import FrameBuffers, FrameReader
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.errors import ProtocolError
 from triokafka.world import Stream, World
 
 logger = logging.getLogger(__name__)
+
+_TURNS: Final = 4
+"""Requests of one connection that are worked on before the others are let in, if all its bytes are there already."""
 
 
 class ConnectionProcessor:
@@ -38,6 +42,7 @@ class ConnectionProcessor:
         slots: HandlerSlots,
         max_frame_bytes: int,
         world: World,
+        buffers: FrameBuffers | None = None,
     ) -> None:
         self.connection_id = connection_id
         self.idle_since = world.now()
@@ -46,7 +51,7 @@ class ConnectionProcessor:
         self._listener = listener
         self._dispatcher = dispatcher
         self._slots = slots
-        self._reader = FrameReader(stream, max_bytes=max_frame_bytes)
+        self._reader = FrameReader(stream, max_bytes=max_frame_bytes, buffers=buffers)
         self._world = world
         self._closing = False
 
@@ -83,6 +88,7 @@ class ConnectionProcessor:
     async def _serve(self) -> None:
         stream, world = self._stream, self._world
         peer = stream.peer_address
+        turns = 0
         while not self._closing:
             await self._slots.wait_for_room()
             frame = await self._reader.read()
@@ -97,6 +103,7 @@ class ConnectionProcessor:
             finally:
                 slot.release()
             del frame  # records of a produce request are not kept while the peer takes its time
+            self._reader.done()
             if answer.delay_ms:
                 await trio.sleep(answer.delay_ms / 1000)
             self.idle_since = world.now()  # a peer that does not take its answer is idle, too
@@ -108,4 +115,6 @@ class ConnectionProcessor:
                 # After the answer, which tells the client; it may obey, but need not (Z20).
                 await trio.sleep(answer.throttle_ms / 1000)
                 self.idle_since = world.now()
-            await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in
+            turns += 1
+            if not turns % _TURNS:
+                await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in

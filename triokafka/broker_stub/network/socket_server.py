@@ -11,6 +11,7 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.handlers import Dispatcher
+from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.limits import ConnectionLimits, TooManyConnectionsError
 from triokafka.broker_stub.network.processor import ConnectionProcessor
@@ -62,6 +63,7 @@ class SocketServer:
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[ConnectionProcessor, None] = {}
         self._room = trio.lowlevel.ParkingLot()  # those who wait for a connection to end
+        self._buffers = FrameBuffers()
         self._next_index = 0
         self._stopping = False
 
@@ -156,6 +158,7 @@ class SocketServer:
             slots=self.slots,
             max_frame_bytes=self._limits.request_max_bytes,
             world=self._world,
+            buffers=self._buffers,
         )
         self._connections[connection] = None
         try:

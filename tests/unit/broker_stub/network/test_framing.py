@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.broker_stub.network.streams import ScriptedStream
-from triokafka.broker_stub.network.framing import FrameReader
+from triokafka.broker_stub.network.framing import FrameBuffers, FrameReader
 from triokafka.errors import ProtocolError
 
 
@@ -61,4 +61,38 @@ async def test_frame_may_be_changed_and_kept_while_the_next_is_read() -> None:
     assert first is not None
     first[0:1] = b"F"
     assert bytes(await reader.read() or b"") == b"other"
-    assert first == b"First"
+    assert bytes(first) == b"First"
+
+
+async def test_the_buffer_of_a_large_produce_frame_is_used_again() -> None:
+    """Not before it is done with, and not while somebody has a view of it."""
+    frames = [b"\0\0" + bytes([n]) * 20_000 for n in range(1, 5)]
+    stream = ScriptedStream(framed(*frames))
+    buffers = FrameBuffers()
+    reader = FrameReader(stream, max_bytes=10**6, buffers=buffers)
+    first = await reader.read()
+    assert bytes(first or b"") == frames[0]
+    del first
+    reader.done()
+    assert buffers.kept == 32_768
+    second = await reader.read()
+    assert second is not None
+    assert (bytes(second), buffers.kept) == (frames[1], 0)
+    records = memoryview(second)[2:100]
+    del second
+    reader.done()
+    assert bytes(await reader.read() or b"") == frames[2]
+    assert bytes(records) == frames[1][2:100]
+    reader.done()
+    assert bytes(await reader.read() or b"") == frames[3]
+
+
+def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
+    """Bounded memory, whatever producers send."""
+    buffers = FrameBuffers(limit=100_000)
+    taken = [buffers.take(size) for size in (16_384, 20_000, 60_000, 99_000, 10**6)]
+    assert [len(buffer) for buffer in taken] == [16_384, 32_768, 65_536, 99_000, 10**6]
+    for buffer in taken:
+        buffers.give_back(buffer)
+    assert buffers.kept == 16_384 + 32_768
+    assert buffers.take(17_000) is taken[1]
