@@ -6,7 +6,7 @@ Pure but for `ProducerBatch.wait`. Times are seconds on the world's clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -17,6 +17,11 @@ from triokafka.structs import TopicPartition
 logger = logging.getLogger(__name__)
 
 NO_SEQUENCE = -1
+
+
+def _refuse(*_: object) -> int:
+    """What ``append`` does once the memory is given back."""
+    return -1
 
 
 class ProducerBatch:
@@ -73,7 +78,7 @@ class ProducerBatch:
         self.topic_partition = topic_partition
         self.number = number
         self.builder: BatchBuilder | None = builder
-        self.append = builder.append
+        self.append: Callable[..., int] = builder.append
         self._count = 0
         self.reserved = reserved
         self.created_at = created_at
@@ -161,6 +166,7 @@ class ProducerBatch:
         buffer = self.builder.buffer
         self._count = self.builder.count
         self.builder = None
+        self.append = _refuse  # a bound method keeps its object
         self._built = None
         return buffer, reserved
 

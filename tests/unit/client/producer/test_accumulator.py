@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -247,6 +248,20 @@ def test_memory_is_held_until_the_batch_is_settled() -> None:
     bench.accumulator.acknowledge(batch, 7, -1)
     assert pool.in_use == 0
     assert not bench.accumulator.has_incomplete
+
+
+def test_settled_batch_keeps_nothing_of_its_memory() -> None:
+    """Deliveries may be kept for long (`client/ACC-28`)."""
+    bench = Bench()
+    batch = bench.batch()
+    assert batch.builder is not None
+    buffer = batch.builder.buffer
+    bench.drain(2.0)
+    bench.accumulator.off_wire(batch)
+    bench.accumulator.acknowledge(batch, 7, -1)
+    assert sys.getrefcount(buffer) == 3  # ours, the call's, and the pool's
+    assert batch.append(0, None, b"late") == -1
+    assert batch.count == 1
 
 
 def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay() -> None:
