@@ -1,13 +1,13 @@
 """The sender, the accumulator and the sequence numbers against a model of a broker, in every order that chance finds.
 
-The broker checks sequences as Kafka does. Whatever is refused, lost, cut off or expires: the log holds the records of a
-partition in the order of their sending, each at most once; what was acknowledged is there, what the broker refused is
-not; and in the end all memory is back.
+The broker checks sequences as Kafka does. Whatever is refused, lost, cut off, split, forgotten or expires: the log holds
+the records of a partition in the order of their sending, each at most once; what was acknowledged is where it is said to
+be, what was refused for good is not there; every record is settled once; and in the end all memory is back.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,26 +15,62 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.scripted_broker import ScriptedCluster
+from triokafka.client.deliveries import Delivery
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.sender import Sender
-from triokafka.client.producer.sequences import ProducerIdentity
+from triokafka.client.producer.sequences import ProducerIdentity, add_sequence
 from triokafka.errors import KafkaConnectionError
 from triokafka.network.backoff import Backoff
-from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.protocol.api.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from triokafka.records import decode_records
+from triokafka.records import decode_records, iter_batches
 from triokafka.structs import Node, TopicPartition
 
 PARTITIONS = 2
 MEMORY = 20_000
+BATCH = 300
+REQUEST = 500
+REMEMBERED_BATCHES = 5
+OK, TOO_LARGE, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER, OLD_EPOCH, UNKNOWN_PRODUCER = 0, 10, 18, 45, 47, 59
+
+
+class ModelLog:
+    """One partition: its records, and what it remembers of each producer, by Kafka's rules."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.producers: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
+
+    def append(self, records: bytes) -> tuple[int, int]:
+        """Error code and base offset."""
+        [batch] = iter_batches(records, check_crc=True)
+        first, last = batch.base_sequence, batch.last_sequence
+        assert first >= 0
+        epoch, recent = self.producers.get(batch.producer_id, (-1, []))
+        if batch.producer_epoch < epoch:
+            return OLD_EPOCH, -1
+        if batch.producer_epoch == epoch:
+            for known_first, known_last, offset in recent:
+                if (known_first, known_last) == (first, last):
+                    return OK, offset
+            if first != add_sequence(recent[-1][1], 1):
+                return OUT_OF_ORDER, -1
+        elif epoch >= 0 and first != 0:
+            return OUT_OF_ORDER, -1
+        else:
+            recent = []
+        base = len(self.values)
+        self.values += [bytes(record.value or b"") for record in decode_records(records)]
+        self.producers[batch.producer_id] = batch.producer_epoch, [*recent, (first, last, base)][-REMEMBERED_BATCHES:]
+        return OK, base
 
 
 class FakeClient:
@@ -57,11 +93,11 @@ class FakeClient:
     def version_for(self, *_: Any, **__: Any) -> int:
         return 9
 
-    def request_metadata_update(self) -> None:
-        pass
-
     def channel_error(self, node: int) -> None:
         return None
+
+    def request_metadata_update(self) -> None:
+        pass
 
     def submit(self, node: int, request: ProduceRequest, version: int, on_done: Any, **_: Any) -> None:
         # What was written to the wire does not change any more, whatever becomes of the batch.
@@ -74,22 +110,23 @@ class FakeClient:
 class SenderMachine(RuleBasedStateMachine):
     """Sends, answers and accidents in any order."""
 
-    @initialize(in_flight=st.sampled_from([1, 2, 5]))
-    def start(self, in_flight: int) -> None:
-        """One producer and one broker."""
+    @initialize(in_flight=st.sampled_from([1, 2, 5]), near_the_end=st.booleans())
+    def start(self, in_flight: int, near_the_end: bool) -> None:
+        """One producer and one broker; the numbers may be about to start again from 0."""
         self.now = 100.0
-        self.broker = ScriptedCluster(t=PARTITIONS)
+        self.logs = [ModelLog() for _ in range(PARTITIONS)]
         self.client = FakeClient(in_flight)
         limits = AccumulatorSettings(
-            batch_size=300,
+            batch_size=BATCH,
             linger=0.0,
             delivery_timeout=50.0,
             retry_backoff=Backoff(1.0, 4.0),
+            max_request_size=REQUEST,
             idempotent=True,
             one_in_flight=in_flight == 1,
         )
         self.failed: list[ProducerBatch] = []
-        self.accumulator = Accumulator(limits, BufferPool(MEMORY, 300), self.failed.append)
+        self.accumulator = Accumulator(limits, BufferPool(MEMORY, BATCH), self.failed.append)
         world = SimpleNamespace(now=lambda: self.now, random=SimpleNamespace(random=lambda: 0.5))
         self.fatal: list[Exception] = []
         self.sender = Sender(
@@ -105,7 +142,21 @@ class SenderMachine(RuleBasedStateMachine):
         self.sender.identity = ProducerIdentity(7, 0)
         self.next_number = 0
         self.sent: dict[int, tuple[ProducerBatch, int]] = {}
+        self.told: Counter[int] = Counter()
+        self.acknowledged: dict[int, int] = {}
+        self.errors: dict[int, Exception] = {}
         self.refused: set[int] = set()
+        self.held: dict[int, PartitionQueue] = {}
+        if near_the_end:
+            for partition in range(PARTITIONS):
+                sequences = self._queue(partition).sequences
+                sequences.identity = self.sender.identity
+                sequences.next = 2**31 - 4
+                sequences.last_acked = 2**31 - 5
+                self.logs[partition].producers[7] = 0, [(2**31 - 5, 2**31 - 5, -1)]
+
+    def _queue(self, partition: int) -> PartitionQueue:
+        return self.held.setdefault(partition, self.accumulator.queue(TopicPartition("t", partition)))
 
     def _step(self) -> None:
         self.sender.step(self.now)
@@ -113,20 +164,31 @@ class SenderMachine(RuleBasedStateMachine):
     @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 6))
     def send(self, partition: int, count: int) -> None:
         """Records of about a third of a batch."""
-        queue = self.accumulator.queue(TopicPartition("t", partition))
+        queue = self._queue(partition)
         for _ in range(count):
             number, value = self.next_number, b"%06d" % self.next_number + b"x" * 60
             index = -1 if queue.open is None else queue.open.append(0, None, value)
             if index < 0:
                 queue.close_open()
-                buffer = self.accumulator.pool.try_allocate(300)
+                buffer = self.accumulator.pool.try_allocate(BATCH)
                 if buffer is None:
                     return
                 batch = self.accumulator.open_batch(queue, buffer, self.now)
                 index = batch.append(0, None, value)
             assert queue.open is not None
             self.sent[number] = (queue.open, index)
+            Delivery(queue.open, index, 0, -1, len(value)).add_callback(self._teller(number))
             self.next_number += 1
+
+    def _teller(self, number: int) -> Any:
+        def tell(metadata: Any, error: Exception | None) -> None:
+            self.told[number] += 1
+            if error is not None:
+                self.errors[number] = error
+            else:
+                self.acknowledged[number] = metadata.offset
+
+        return tell
 
     @rule()
     def step(self) -> None:
@@ -145,6 +207,11 @@ class SenderMachine(RuleBasedStateMachine):
         self.now += 60.0
         self._step()
 
+    @rule(partition=st.integers(0, PARTITIONS - 1))
+    def forget(self, partition: int) -> None:
+        """Nobody uses the partition any more, for the time being (`client/MOD-23`)."""
+        self.held.pop(partition, None)
+
     @precondition(lambda self: self.client.wire)
     @rule()
     def answer(self) -> None:
@@ -160,16 +227,35 @@ class SenderMachine(RuleBasedStateMachine):
         on_done(self._apply(request, {p: code for p in range(PARTITIONS) if which & 1 << p}), None)
 
     @precondition(lambda self: self.client.wire)
-    @rule(partition=st.integers(0, PARTITIONS - 1))
-    def refuse_for_good(self, partition: int) -> None:
-        """One partition of the oldest request is refused for good; never a batch that was accepted before."""
+    @rule(partition=st.integers(0, PARTITIONS - 1), code=st.sampled_from([RECORD_LIST_TOO_LARGE, TOO_LARGE]))
+    def refuse_for_good(self, partition: int, code: int) -> None:
+        """One partition's batch is refused for good, or has to be split; never one that was accepted before."""
         request, on_done = self.client.wire.popleft()
         errors = {}
         for p in request.topic_data[0].partition_data:
-            first = decode_records(p.records or b"")[0].value
-            if p.index == partition and first not in self.broker.values("t", partition):
-                errors[partition] = 18
+            values = [bytes(record.value or b"") for record in decode_records(p.records or b"")]
+            if p.index == partition and values[0] not in self.logs[partition].values:
+                errors[partition] = code
+                if code == RECORD_LIST_TOO_LARGE or len(values) == 1:
+                    self.refused.update(int(value[:6]) for value in values)
         on_done(self._apply(request, errors), None)
+
+    @precondition(lambda self: self.client.wire)
+    @rule(partition=st.integers(0, PARTITIONS - 1), says_where_its_log_starts=st.booleans())
+    def lose_producer_state(self, partition: int, says_where_its_log_starts: bool) -> None:
+        """The broker has forgotten the producer, and says so (KIP-360); not while it may have what is on the wire."""
+        if len(self.client.wire) > 1:
+            return
+        request, on_done = self.client.wire.popleft()
+        parts = {p.index: decode_records(p.records or b"") for p in request.topic_data[0].partition_data}
+        if partition in parts and bytes(parts[partition][0].value or b"") not in self.logs[partition].values:
+            self.logs[partition].producers.clear()
+            response = self._apply(request, {partition: UNKNOWN_PRODUCER})
+            for p in response.responses[0].partition_responses:
+                p.log_start_offset = 0 if says_where_its_log_starts else -1
+            on_done(response, None)
+        else:
+            on_done(self._apply(request, {}), None)
 
     @precondition(lambda self: self.client.wire)
     @rule(written=st.integers(0, 5))
@@ -190,7 +276,7 @@ class SenderMachine(RuleBasedStateMachine):
                 if p.index in errors:
                     code, base = errors[p.index], -1
                 else:
-                    code, base = self.broker.append(TopicPartition("t", p.index), p.records)
+                    code, base = self.logs[p.index].append(bytes(p.records or b""))
                 partitions.append(PartitionProduceResponse(index=p.index, error_code=code, base_offset=base))
             topics.append(TopicProduceResponse(name=topic.name, partition_responses=partitions))
         return ProduceResponse(responses=topics)
@@ -198,30 +284,66 @@ class SenderMachine(RuleBasedStateMachine):
     @invariant()
     def log_is_in_order_without_repeats(self) -> None:
         """Gaps are possible (what failed), disorder and repeats are not."""
-        if not hasattr(self, "broker"):
+        if not hasattr(self, "logs"):
             return
-        for partition in range(PARTITIONS):
-            numbers = [int(value[:6]) for value in self.broker.values("t", partition) if value]
+        for log in self.logs:
+            numbers = [int(value[:6]) for value in log.values]
             assert numbers == sorted(set(numbers))
+            assert not self.refused & set(numbers)
 
     @invariant()
-    def acknowledged_records_are_where_they_are_said_to_be(self) -> None:
-        """And memory adds up."""
-        if not hasattr(self, "broker"):
+    def every_record_is_told_once_and_what_is_told_is_true(self) -> None:
+        """(`client/BAT-3`, `client/PRD-8`)"""
+        if not hasattr(self, "logs"):
             return
         assert not self.fatal
-        for number, (batch, index) in self.sent.items():
-            if batch.done and not batch.failed and batch.base_offset >= 0:
-                log = self.broker.values("t", batch.topic_partition.partition)
-                value = log[batch.base_offset + index]
-                assert value is not None
-                assert int(value[:6]) == number
-        pool = self.accumulator.pool
-        assert 0 <= pool.in_use <= MEMORY
+        assert all(times == 1 for times in self.told.values())
+        for number, offset in self.acknowledged.items():
+            assert number not in self.errors
+            log = self.logs[self.sent[number][0].topic_partition.partition]
+            assert offset < 0 or int(log.values[offset][:6]) == number
+
+    @invariant()
+    def memory_adds_up(self) -> None:
+        """What is lent is what unsettled batches, and those still on the wire, hold (`client/BUF-5`)."""
+        if not hasattr(self, "logs"):
+            return
+        held = list(self.accumulator._unreleased)
+        assert sum(batch.reserved for batch in held) == self.accumulator.pool.in_use
+        assert set(self.accumulator.incomplete()) <= set(held)
+        assert all(batch.done and batch.on_wire for batch in set(held) - set(self.accumulator.incomplete()))
+
+    @invariant()
+    def requests_are_as_they_should_be(self) -> None:
+        """One batch per partition, within the size (`client/ACC-22`, `client/ACC-23`)."""
+        if not hasattr(self, "logs"):
+            return
+        for request, _ in self.client.wire:
+            parts = request.topic_data[0].partition_data
+            assert len({p.index for p in parts}) == len(parts)
+            assert len(parts) == 1 or sum(len(p.records or b"") for p in parts) <= REQUEST
+
+    @invariant()
+    def queues_and_numbers_are_in_order(self) -> None:
+        """The numbers in use have no gap between them (`client/MOD-2`, `client/ACC-25`)."""
+        if not hasattr(self, "logs"):
+            return
+        for queue in {id(queue): queue for queue in self.accumulator._unreleased.values()}.values():
+            numbers = [batch.number for batch in queue.batches]
+            assert numbers == sorted(numbers)
+            assert queue.on_wire >= 0
+            sequences = queue.sequences
+            for batch, following in zip(sequences.in_flight, sequences.in_flight[1:], strict=False):
+                assert batch.number < following.number
+                if not (sequences.unresolved or sequences.bump_wanted):
+                    assert following.base_sequence == add_sequence(batch.base_sequence, batch.count)
+            if sequences.in_flight and not sequences.bump_wanted:
+                last = sequences.in_flight[-1]
+                assert sequences.unresolved or sequences.next == add_sequence(last.base_sequence, last.count)
 
     def teardown(self) -> None:
         """Once the broker behaves, everything is settled within a few rounds, and all memory is back."""
-        if not hasattr(self, "broker"):
+        if not hasattr(self, "logs"):
             return
         for _ in range(200):
             self._step()
@@ -230,13 +352,19 @@ class SenderMachine(RuleBasedStateMachine):
             self.now += 1.0
             if not self.accumulator.has_incomplete:
                 break
+        self._step()
         assert not self.accumulator.has_incomplete
         assert self.accumulator.pool.in_use == 0
-        written = {int(v[:6]) for p in range(PARTITIONS) for v in self.broker.values("t", p) if v}
-        for number, (batch, _) in self.sent.items():
-            assert batch.done
-            assert batch.failed or number in written
+        assert not self.accumulator._unreleased
+        written = {int(value[:6]) for log in self.logs for value in log.values}
+        assert set(self.told) == set(self.sent)
+        assert set(self.acknowledged) <= written
+        assert self.sender.counters["record_send_total"] == len(self.acknowledged)
+        assert self.sender.counters["record_error_total"] == len(self.errors)
+        assert self.sender.counters["requests_in_flight"] == 0
+        self.held.clear()
+        assert len(self.accumulator.queues) == 0
 
 
-SenderMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+SenderMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 TestSenderModel = SenderMachine.TestCase

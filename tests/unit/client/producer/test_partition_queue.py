@@ -1,0 +1,110 @@
+"""The queue of a partition, and when it is forgotten."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from tests.unit.client.producer.test_accumulator import Bench
+from triokafka.client.producer.partition_queue import CompressionRatio, PartitionQueue, QueueRegister
+from triokafka.structs import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+def test_there_is_one_queue_per_partition_as_long_as_somebody_holds_it() -> None:
+    register = QueueRegister()
+    held = register.get(TP)
+    assert register.get(TP) is held
+    assert register.get(TopicPartition("t", 1)) is not held
+    assert len(register) == 1
+
+
+def test_queue_that_nobody_holds_is_forgotten_at_once() -> None:
+    """Without help from the garbage collector (`client/MOD-23`)."""
+    register = QueueRegister()
+    gc.disable()
+    try:
+        queue = register.get(TP)
+        ratio = weakref.ref(queue.ratio)
+        del queue
+        assert len(register) == 0
+        assert ratio() is None
+    finally:
+        gc.enable()
+
+
+def test_partitions_of_a_topic_share_what_compression_makes_of_it() -> None:
+    """(`client/COMP-4`)"""
+    register = QueueRegister()
+    first, second, other = register.get(TP), register.get(TopicPartition("t", 1)), register.get(TopicPartition("u", 0))
+    for _ in range(30):
+        first.ratio.observe(0.3)
+    assert second.ratio.expected == 0.35
+    assert other.ratio.expected == 1.0
+    first.ratio.reset()
+    assert second.ratio.expected == 1.0
+
+
+def test_ratio_comes_in_steps_and_errs_on_the_side_of_small_batches() -> None:
+    """(`client/COMP-4`)"""
+    ratio = CompressionRatio()
+    seen = []
+    for _ in range(60):
+        ratio.observe(0.01)
+        assert ratio.expected >= ratio._observed
+        seen.append(ratio.expected)
+    assert set(seen) == {1.0, 0.75, 0.5, 0.35, 0.25}
+    for _ in range(60):
+        ratio.observe(3.0)
+    assert ratio.expected == 1.0
+
+
+def test_only_a_queue_that_was_counted_in_makes_a_new_epoch_necessary() -> None:
+    """(`client/MOD-2`)"""
+    register = QueueRegister()
+    unused, used = register.get(TP), register.get(TopicPartition("t", 1))
+    del unused
+    assert not register.take_lost_numbers()
+    used.sequences.next = 3
+    del used
+    assert register.take_lost_numbers()
+    assert not register.take_lost_numbers()
+
+
+def test_queue_with_batches_in_it_or_on_the_wire_is_kept() -> None:
+    bench = Bench()
+    queues = bench.accumulator.queues
+    batch = bench.batch()
+    assert len(queues) == 1
+    bench.drain(5.0)
+    assert len(queues) == 1
+    bench.accumulator.off_wire(batch)
+    bench.accumulator.acknowledge(batch, 0, -1)
+    assert len(queues) == 0
+
+
+def test_queue_is_kept_until_the_last_request_with_a_batch_of_it_has_ended() -> None:
+    """The batch is settled, but its numbers still count (`client/MOD-4`)."""
+    bench = Bench(idempotent=True)
+    batch = bench.batch()
+    bench.drain(5.0)
+    bench.accumulator.take_expired(1000.0)
+    assert batch.done
+    assert len(bench.accumulator.queues) == 1
+    bench.accumulator.off_wire(batch)
+    bench.accumulator.late_answer(batch, written=True)
+    bench.accumulator.take_restarts()
+    assert len(bench.accumulator.queues) == 0
+    assert bench.accumulator.queues.take_lost_numbers()
+
+
+def test_batches_are_put_back_in_the_order_of_their_numbers() -> None:
+    """(`client/ACC-25`)"""
+    bench = Bench()
+    queue: PartitionQueue = bench.accumulator.queue(TP)
+    batches = [bench.batch() for _ in range(4)]
+    queue.batches.clear()
+    for position in (3, 0, 2, 1):
+        queue.put_back(batches[position])
+    assert list(queue.batches) == batches
