@@ -168,9 +168,10 @@ class AnswerHandler:
             accumulator.retry(batch, self._world.now(), chance=self._world.random.random())
             self._tell_retried(batch, error)
         else:
-            self._give_up(
-                batch, error, fate_known=answer is not None, record_errors=_record_errors(batch, error, answer)
-            )
+            # Refused now, it may still have been written by an attempt before, and so may what was sent behind it: to
+            # number that anew would repeat it.
+            fate_known = answer is not None and batch.attempts == 1
+            self._give_up(batch, error, fate_known=fate_known, record_errors=_record_errors(batch, error, answer))
 
     def _attempts_left(self, batch: ProducerBatch) -> bool:
         return batch.attempts <= self._retries

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NO_PRODUCER_ID: Final = -1
 _MAX_EPOCH: Final = 32_767
 _SEQUENCES: Final = 2**31
+_REMEMBERED_BATCHES: Final = 5  # by a broker, of each producer
 
 
 def add_sequence(sequence: int, count: int) -> int:
@@ -74,15 +75,23 @@ class PartitionSequences:
         """Whether ``batch``, the head of its queue, may go out now.
 
         While a batch is retried only the first one without an answer is sent, so that the broker can take it. After one
-        was given up whose fate is unknown nothing is sent until the others are answered. And nothing is sent behind the
-        very first one until it is acknowledged: a broker takes any number from a producer that it does not know yet, so
-        it would write the second batch if it refused only the first.
+        was given up whose fate is unknown nothing new is sent until the others are answered. Nor is anything new sent
+
+        - behind the very first one until it is acknowledged: a broker takes any number from a producer that it does not
+          know yet, so it would write the second batch if it refused only the first;
+        - behind one that is sent again, or has four behind it already, maybe at another broker that led before: it may
+          be in the log, and a broker knows only the last five batches as repeats.
         """
         if self.bump_wanted:
             return False
+        in_flight = self.in_flight
         if batch.base_sequence >= 0:
-            return self.in_flight[0] is batch
-        return not self.unresolved and (self.last_acked >= 0 or not self.in_flight)
+            return in_flight[0] is batch
+        if self.unresolved:
+            return False
+        if not in_flight:
+            return True
+        return self.last_acked >= 0 and in_flight[0].attempts <= 1 and len(in_flight) < _REMEMBERED_BATCHES
 
     def assign(self, batch: ProducerBatch, current: ProducerIdentity) -> None:
         """Number a batch that is sent for the first time; retried ones keep what they have."""

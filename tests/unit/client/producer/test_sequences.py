@@ -73,6 +73,33 @@ def test_nothing_follows_the_first_batch_until_the_broker_has_it() -> None:
     assert sequences.may_send(third)
 
 
+def test_nothing_new_follows_a_batch_that_is_sent_again() -> None:
+    """It may be in the log already; a broker that has taken five more would not know it as a repeat."""
+    sequences = PartitionSequences()
+    known, again, new = batch(0), batch(1), batch(2)
+    sent(sequences, known)
+    sequences.acknowledged(known)
+    sent(sequences, again)
+    assert sequences.may_send(new)
+    refused(again)
+    sent(sequences, again)
+    assert not sequences.may_send(new)
+    sequences.acknowledged(again)
+    assert sequences.may_send(new)
+
+
+def test_five_batches_are_in_flight_at_most() -> None:
+    """Over all connections: a leader that moves gets none of the fifth's followers before the first is answered."""
+    sequences = PartitionSequences()
+    known, *five = [batch(number) for number in range(6)]
+    sent(sequences, known)
+    sequences.acknowledged(known)
+    sent(sequences, *five)
+    assert not sequences.may_send(batch(6))
+    sequences.acknowledged(five[0])
+    assert sequences.may_send(batch(6))
+
+
 def test_out_of_order_behind_a_missing_batch_is_tried_again_with_the_same_numbers() -> None:
     sequences = PartitionSequences()
     first, second = batch(1), batch(2)
