@@ -1,8 +1,8 @@
 """The sender, the accumulator and the sequence numbers against a model of a broker, in every order that chance finds.
 
-The broker checks sequences as Kafka does. Whatever is refused, lost, cut off, split, forgotten or expires: the log holds
-the records of a partition in the order of their sending, each at most once; what was acknowledged is where it is said to
-be, what was refused for good is not there; every record is settled once; and in the end all memory is back.
+The broker checks sequences as Kafka does. Whatever is refused, lost, cut off, split, forgotten or expires: the log
+holds the records of a partition in the order of their sending, each at most once; what was acknowledged is where it is
+said to be, what was refused for good is not there; every record is settled once; and in the end all memory is back.
 """
 
 from __future__ import annotations
