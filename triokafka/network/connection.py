@@ -96,7 +96,7 @@ class Connection:
         self._outgoing: deque[tuple[list[Buffer], InFlightRequest | None]] = deque()
         self._written: deque[InFlightRequest] = deque()
         self._writer: trio.lowlevel.Task | None = None
-        self._was_full = False
+        self._owner_may_wait = False
         self._slot_waiters: deque[_SlotWaiter] = deque()
         self._watch = trio.CancelScope()
         self._watched_until = _NEVER
@@ -126,6 +126,7 @@ class Connection:
             return
         waiter = _SlotWaiter()
         self._slot_waiters.append(waiter)
+        self._owner_may_wait = True
         try:
             while self.error is None:
                 is_first = self._slot_waiters[0] is waiter
@@ -144,8 +145,8 @@ class Connection:
         """Something was answered, written, or a waiter has gone: the next in line may look, or else the owner."""
         if self._slot_waiters:
             self._slot_waiters[0].event.set()
-        elif self._was_full and self._has_room:
-            self._was_full = False
+        elif self._owner_may_wait and self._has_room:
+            self._owner_may_wait = False
             self._on_room()
 
     # ---------------------------------------------------------------- requests
@@ -184,7 +185,7 @@ class Connection:
             self._hooks.on_request(self._node, entry.api, version, sum(map(len, parts)))
         self._write_now(parts, None if expect_response else entry)
         if not self._has_room:
-            self._was_full = True
+            self._owner_may_wait = True
         if deadline < self._watched_until:
             self._watched_until = deadline
             self._watch.deadline = self._world.deadline(deadline)

@@ -94,14 +94,15 @@ class BrokerDirectory:
     def least_loaded(self) -> int | None:
         """The broker to ask when any will do; None when all are in reconnect back-off (`client/META-24`).
 
-        Connected and idle first, then the one with the fewest requests in flight, then one not connected yet. Starts at
-        a random one, so that not all clients ask the same.
+        Connected and idle first, then the one with the fewest requests in flight, then one not connected yet, then one
+        that takes no more requests for the moment. Starts at a random one, so that not all clients ask the same.
         """
         now = self._world.now()
         nodes = list(self.candidates())
         start = self._world.random.randrange(len(nodes))
         best: int | None = None
         fewest = 0
+        busy: int | None = None
         connecting: int | None = None
         unconnected: int | None = None
         for node_id in nodes[start:] + nodes[:start]:
@@ -115,9 +116,11 @@ class BrokerDirectory:
                     best, fewest = node_id, channel.in_flight
             elif channel.state is ChannelState.CONNECTING:
                 connecting = node_id if connecting is None else connecting
+            elif channel.state is ChannelState.READY:
+                busy = node_id if busy is None else busy
             elif channel.may_connect(now):
                 unconnected = node_id if unconnected is None else unconnected
-        for choice in (best, unconnected, connecting):
+        for choice in (best, unconnected, connecting, busy):
             if choice is not None:
                 return choice
         return None

@@ -380,3 +380,42 @@ async def test_a_request_right_after_the_connection_ended_lets_the_others_run() 
         assert connection is not None
         connection.close(KafkaConnectionError("cut"))
         assert isinstance(await client.send(-1, ASK), MetadataResponse)
+
+
+@simulated
+async def test_any_broker_will_do_also_when_the_only_one_is_busy() -> None:
+    """It is waited for, and no longer than it takes (`client/META-24`)."""
+    async with client_of(max_in_flight_requests_per_connection=1) as (cluster, client):
+        broker = cluster.brokers[1]
+        await client.send(-1, ASK)
+
+        async def slow(request: MetadataRequest) -> MetadataResponse:
+            await trio.sleep(1)
+            return broker.metadata(request)
+
+        broker.script(MetadataRequest, slow)
+        started = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(client.send_to_least_loaded, ASK)
+        assert trio.current_time() - started == pytest.approx(1, abs=0.1)
+        assert cluster.brokers[1].connection_count == 1
+
+
+@simulated
+async def test_who_asks_without_waiting_hears_when_those_in_line_have_gone() -> None:
+    """A throttled connection has a line of waiters, and its owner is not to miss the end of it."""
+    async with client_of() as (_, client):
+        await client.send(-1, ASK)
+        connection = client._directory.channel(-1).connection
+        assert connection is not None
+        connection.throttled_until = trio.current_time() + 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, -1, ASK)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not client.ready(-1)
+            assert client.ready_delay(-1) == pytest.approx(2)
+            heard: list[bool] = []
+            client.add_listener(lambda: heard.append(True))
+        assert heard
+        assert client.ready(-1)

@@ -96,7 +96,9 @@ async def test_name_that_does_not_resolve_is_named() -> None:
     world = NamedWorld(current_simulation().host("client").world)
     config = NetworkConfig(bootstrap_servers=[("kafka.nowhere", 9092)])
     async with NetworkClient(config, world=world) as client:
-        with pytest.raises(KafkaConnectionError, match=r"'kafka\.nowhere' cannot be resolved: Name or service not known"):
+        with pytest.raises(
+            KafkaConnectionError, match=r"'kafka\.nowhere' cannot be resolved: Name or service not known"
+        ):
             await client.send(-1, ASK)
         with pytest.raises(KafkaTimeoutError, match=r"'kafka\.nowhere' cannot be resolved"):
             await client.metadata_for(["orders"], timeout_ms=500)

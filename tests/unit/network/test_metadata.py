@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -154,6 +155,24 @@ def test_topic_made_anew_starts_with_new_epochs() -> None:
     assert metadata.cluster.leader_for(TP) == 1
 
 
+def test_topic_whose_id_an_older_broker_did_not_tell_keeps_its_epochs() -> None:
+    """In a mixed cluster the id appears and disappears; that does not make the topic another one."""
+    metadata = holder()
+    metadata.update(answer(2, epoch=5, topic_id=0), None, 0.0)
+    metadata.update(answer(1, epoch=4, topic_id=7), None, 1.0)
+    assert metadata.cluster.leader_for(TP) == 2
+
+
+def test_epochs_of_old_versions_are_not_believed() -> None:
+    """Before version 9 of Metadata they may be of long ago (KIP-320)"""
+    metadata = holder()
+    metadata.update(answer(2, epoch=5), None, 0.0, version=8)
+    assert metadata.cluster.leader_epoch_for(TP) == -1
+    metadata.update(answer(2, epoch=5), None, 1.0, version=9)
+    metadata.update(answer(1, epoch=4), None, 2.0, version=8)
+    assert metadata.cluster.leader_for(TP) == 1
+
+
 def test_leader_named_by_an_error_reply_is_taken_if_it_is_newer() -> None:
     """KIP-951 (`client/MOD-24`)"""
     metadata = holder()
@@ -184,6 +203,52 @@ def test_topic_named_while_a_request_is_on_its_way_is_asked_for_next() -> None:
     metadata.update(answer(1), ["t"], 1.0)
     assert metadata.update_requested
     assert metadata.begin_update(1.0) == ["t", "u"]
+
+
+def test_refresh_that_is_asked_for_while_one_is_under_way_follows_it() -> None:
+    """The answer on its way may not know yet what the asker has seen."""
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.begin_update(0.0)
+    metadata.request_update()
+    metadata.update(answer(1), ["t"], 1.0)
+    assert metadata.update_requested
+    metadata.begin_update(2.0)
+    metadata.update(answer(1), ["t"], 2.0)
+    assert not metadata.update_requested
+
+
+def test_topic_that_the_answer_leaves_out_stays_known_and_is_asked_for_again() -> None:
+    metadata = holder()
+    for topic in ("t", "u"):
+        metadata.use_topic(topic, 0.0)
+        metadata.begin_update(0.0)
+        metadata.update(answer(1, name=topic), metadata.begin_update(0.0), 0.0)
+    assert set(metadata.topics) == {"t", "u"}
+    metadata.begin_update(1.0)
+    metadata.update(answer(2, epoch=6, name="u"), ["t", "u"], 1.0)
+    assert set(metadata.topics) == {"t", "u"}
+    assert metadata.update_requested
+    metadata.begin_update(2.0)
+    metadata.update(answer(1, name="t", error=3), ["t"], 2.0)
+    assert set(metadata.topics) == {"u"}  # denied, it is gone
+
+
+def test_snapshot_never_changes() -> None:
+    """(`client/META-1` to `client/META-4`)"""
+    metadata = holder()
+    metadata.update(answer(1, -1), None, 0.0)
+    snapshot = metadata.cluster
+    partition = snapshot.partition(TP)
+    assert partition is not None
+    for frozen, name in ((snapshot, "nodes"), (snapshot.topics["t"], "name"), (partition, "leader")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(frozen, name, None)
+    assert snapshot.nodes[1] == Node(1, "h", 9000)
+    assert hash(TP) == hash(TopicPartition("t", 0))
+    metadata.update(answer(2, -1, epoch=9), None, 1.0)
+    assert snapshot.leader_for(TP) == 1
+    assert metadata.cluster is not snapshot
 
 
 def test_error_of_a_topic_is_told_and_a_passing_one_asked_again() -> None:

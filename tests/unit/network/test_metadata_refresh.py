@@ -1,0 +1,375 @@
+"""Metadata as its users get it from the network client: when it is asked for, who waits, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.scripted_broker import CLOSE, SILENCE, ScriptedBroker
+from tests.simulated import current_simulation, simulated
+from tests.unit.network.test_cluster import ASK, client_of
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from triokafka.network.cluster import NetworkClient
+from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
+from triokafka.structs import Node, TopicPartition
+
+TP = TopicPartition("orders", 0)
+
+
+def asked(broker: ScriptedBroker) -> list[list[str | None] | None]:
+    """The names in every Metadata request so far."""
+    return [
+        None if request.topics is None else [topic.name for topic in request.topics]
+        for request in broker.seen(MetadataRequest)
+    ]
+
+
+class Held:
+    """Holds the answer to the next Metadata request back until the test lets it go."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.go = trio.Event()
+        self._broker = broker
+        broker.script(MetadataRequest, self._answer)
+
+    async def _answer(self, request: MetadataRequest) -> MetadataResponse:
+        answer = self._broker.metadata(request)  # as things are now
+        await self.go.wait()
+        return answer
+
+
+@simulated
+async def test_topic_that_may_not_be_seen_fails_at_once() -> None:
+    """(`client/META-14`)"""
+    async with client_of() as (cluster, client):
+        cluster.topic_errors.update(secret=29, **{"bad/name": 17})
+        started = trio.current_time()
+        with pytest.raises(TopicAuthorizationFailedError, match="secret"):
+            await client.metadata_for(["orders", "secret"], timeout_ms=60_000)
+        with pytest.raises(InvalidTopicError):
+            await client.metadata_for(["bad/name"], timeout_ms=60_000)
+        assert trio.current_time() - started < 0.5
+
+
+@simulated
+async def test_topic_that_is_not_there_is_asked_for_until_the_time_is_over() -> None:
+    """A refresh that succeeds is not enough (`client/META-13`, `client/META-26`)"""
+    async with client_of() as (cluster, client):
+        started = trio.current_time()
+        with pytest.raises(UnknownTopicOrPartitionError, match=r"'later' does not exist \(waited 5000 ms\)"):
+            await client.metadata_for(["later"], timeout_ms=5000)
+        assert trio.current_time() - started == pytest.approx(5)
+        assert 4 <= len(cluster.brokers[1].seen(MetadataRequest)) <= 12  # with a growing back-off
+        assert "later" not in client.metadata.begin_update(trio.current_time())
+
+
+@simulated
+async def test_topic_that_is_made_meanwhile_is_found() -> None:
+    """(`client/META-13`)"""
+    async with client_of() as (cluster, client):
+
+        async def make() -> None:
+            await trio.sleep(3)
+            cluster.topics["later"] = 2
+
+        current_simulation().nursery.start_soon(make)
+        assert len((await client.metadata_for(["later"], timeout_ms=60_000)).topics["later"].partitions) == 2
+        assert 3 < trio.current_time() - current_simulation().started < 5
+
+
+@simulated
+async def test_topic_that_must_be_there_already_fails_at_once() -> None:
+    async with client_of() as (_, client):
+        started = trio.current_time()
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await client.metadata_for(["later"], timeout_ms=60_000, wait_for_creation=False)
+        assert trio.current_time() - started < 0.5
+
+
+@simulated
+async def test_topic_that_gets_no_leader_is_not_said_to_be_missing() -> None:
+    async with client_of() as (cluster, client):
+        cluster.topic_errors["orders"] = 5
+        with pytest.raises(LeaderNotAvailableError, match="orders"):
+            await client.metadata_for(["orders"], timeout_ms=2000)
+
+
+@simulated
+async def test_timeout_names_what_was_tried() -> None:
+    nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
+    async with client_of(bootstrap=nobody) as (_, client):
+        message = r"no metadata for \['orders'\] within 2000 ms.*127\.0\.0\.1:1: .*refused.*127\.0\.0\.1:2: .*refused"
+        with pytest.raises(KafkaTimeoutError, match=message):
+            await client.metadata_for(["orders"], timeout_ms=2000)
+
+
+@simulated
+async def test_metadata_of_other_topics_wakes_nobody_too_early() -> None:
+    """(`client/META-15`)"""
+    async with client_of() as (cluster, client):
+        cluster.topic_errors["orders"] = 3
+        cluster.topics["bills"] = 1
+        done: list[str] = []
+
+        async def wait(topic: str) -> None:
+            assert topic in (await client.metadata_for([topic], timeout_ms=60_000)).topics
+            done.append(topic)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait, "orders")
+            await trio.sleep(1)
+            nursery.start_soon(wait, "bills")
+            await trio.sleep(1)
+            assert done == ["bills"]
+            del cluster.topic_errors["orders"]
+        assert done == ["bills", "orders"]
+
+
+@simulated
+async def test_metadata_request_that_is_lost_with_its_connection_is_made_again() -> None:
+    """(`client/META-21`, `client/META-27`)"""
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+        broker.script(MetadataRequest, CLOSE, CLOSE)
+        assert sorted((await client.refresh_metadata()).nodes) == [1]
+        assert len(broker.seen(MetadataRequest)) == 3
+
+
+@simulated
+async def test_refresh_gives_the_answer_to_a_request_made_after_it() -> None:
+    """Not to one that was on its way already, and may have missed what happened since."""
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+        await client.metadata_for(["orders"])
+        held = Held(broker)
+        client.request_metadata_update()
+        await broker.wait_for(MetadataRequest, 2)
+        await trio.sleep(0.01)
+        cluster.topics["orders"] = 5
+        counts: list[int | None] = []
+
+        async def refresh() -> None:
+            counts.append((await client.refresh_metadata()).partition_count("orders"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(refresh)
+            await trio.testing.wait_all_tasks_blocked()
+            held.go.set()
+        assert counts == [5]
+
+
+@simulated
+async def test_topic_that_is_being_asked_for_is_not_asked_for_twice() -> None:
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+        held = Held(broker)
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(client.metadata_for, ["orders"])
+            await broker.wait_for(MetadataRequest)
+            for _ in range(10):
+                nursery.start_soon(client.metadata_for, ["orders"])
+            await trio.sleep(0.01)
+            held.go.set()
+        await trio.sleep(10)
+        assert asked(broker) == [["orders"]]
+
+
+@simulated
+async def test_metadata_goes_before_data_and_does_not_hold_it_up_once_it_is_asked_for() -> None:
+    """(`client/META-29`, `client/NET-17`, `client/ERR-5`)"""
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+        await client.metadata_for(["orders"])
+        await client.send(1, ASK)
+        await trio.sleep(1)
+        assert client.ready(1)
+        woken: list[int] = []
+        client.add_listener(lambda: woken.append(len(broker.seen(MetadataRequest))))
+        held = Held(broker)
+        client.request_metadata_update()
+        assert not client.ready(1)
+        await broker.wait_for(MetadataRequest, 3)
+        assert client.ready(1)
+        assert woken == [2]  # whoever was turned away heard of it when the request went out
+        held.go.set()
+
+
+@simulated
+async def test_leaderless_partitions_do_not_make_a_storm() -> None:
+    """It is asked for a leader until there is one, with a growing back-off (`client/META-18`, `client/META-30`)"""
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+        cluster.leaders[TP] = -1
+        assert (await client.metadata_for(["orders"])).leader_for(TP) == -1
+        for _ in range(600):
+            client.request_metadata_update()
+            await trio.sleep(0.1)
+        assert 50 <= len(broker.seen(MetadataRequest)) <= 80
+        cluster.leaders[TP] = 1
+        await trio.sleep(1.5)
+        assert client.cluster.leader_for(TP) == 1
+        before = len(broker.seen(MetadataRequest))
+        await trio.sleep(100)
+        assert len(broker.seen(MetadataRequest)) == before
+
+
+@simulated
+async def test_sick_cluster_is_asked_with_a_growing_back_off_by_however_many_callers() -> None:
+    """(`client/META-18`, `client/META-22`)"""
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+        broker.script(MetadataRequest, *[MetadataResponse()] * 1000)
+
+        async def ask(number: int) -> None:
+            with pytest.raises(KafkaTimeoutError):
+                await client.metadata_for([f"topic {number}"], timeout_ms=30_000)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                nursery.start_soon(ask, number)
+        assert 28 <= len(broker.seen(MetadataRequest)) <= 45
+
+
+@simulated
+async def test_new_topics_of_a_well_cluster_are_asked_for_without_delay() -> None:
+    """KIP-526"""
+    async with client_of() as (cluster, client):
+        cluster.topics.update({f"topic {number}": 1 for number in range(20)})
+        await client.refresh_metadata()
+        started = trio.current_time()
+        for number in range(20):
+            await client.metadata_for([f"topic {number}"])
+        assert trio.current_time() - started < 0.2
+
+
+@simulated
+async def test_unused_topic_is_not_asked_for_any_more() -> None:
+    """KIP-526 (`client/MOD-23`, `client/META-11`)"""
+    async with client_of(metadata_max_idle_ms=10_000, metadata_max_age_ms=3_000) as (cluster, client):
+        broker = cluster.brokers[1]
+        cluster.topics["bills"] = 1
+        await client.metadata_for(["bills"])
+        for _ in range(8):
+            await client.metadata_for(["orders"])
+            client.metadata.use_topic("orders", trio.current_time())
+            await trio.sleep(2)
+        assert asked(broker)[1] == ["bills", "orders"]
+        assert asked(broker)[-1] == ["orders"]
+        assert list(client.cluster.topics) == ["orders"]
+        assert "bills" in (await client.metadata_for(["bills"])).topics
+
+
+@simulated
+async def test_leader_of_an_error_reply_is_used_at_once_also_on_a_broker_not_known_before() -> None:
+    """KIP-951 (`client/MOD-24`)"""
+    async with client_of() as (cluster, client):
+        await client.metadata_for(["orders"])
+        newcomer = ScriptedBroker(cluster, 9, current_simulation().host("newcomer").world)
+        await newcomer.start(current_simulation().nursery)
+        host, port = newcomer.address.split(":")
+        assert not client.metadata.update_leader(TP, 9, 1, Node(9, "", -1))
+        assert client.metadata.update_leader(TP, 9, 1, Node(9, host, int(port)))
+        assert client.cluster.leader_for(TP) == 9
+        assert isinstance(await client.send(9, ASK), MetadataResponse)
+
+
+@simulated
+async def test_metadata_of_a_slow_broker_does_not_undo_a_leader_that_is_known_to_be_newer() -> None:
+    """KIP-320, KIP-951 (`client/MOD-24`)"""
+    async with client_of(nodes=2) as (cluster, client):
+        await client.metadata_for(["orders"])
+        assert client.metadata.update_leader(TP, 2, 1, None)
+        await client.refresh_metadata()  # the cluster still says broker 1, in epoch 0
+        assert client.cluster.leader_for(TP) == 2
+        cluster.move("orders", 0, 1)
+        cluster.move("orders", 0, 1)
+        await client.refresh_metadata()
+        assert client.cluster.leader_for(TP) == 1
+
+
+@simulated
+async def test_coordinator_that_cannot_be_found_now_has_the_metadata_refreshed() -> None:
+    """(`client/META-28`)"""
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+        await client.refresh_metadata()
+        version = client.metadata.version
+        refusal = FindCoordinatorResponse(coordinators=[Coordinator(key="g", error_code=14)])
+        broker.script(FindCoordinatorRequest, refusal)
+        with pytest.raises(CoordinatorLoadInProgressError):
+            await client.find_coordinator("g")
+        await trio.sleep(1)
+        assert client.metadata.version == version + 1
+
+
+@simulated
+async def test_request_that_times_out_has_the_metadata_refreshed() -> None:
+    """(`client/META-28`, `client/NET-30`)"""
+    async with client_of(nodes=2, request_timeout_ms=2000) as (cluster, client):
+        await client.refresh_metadata()
+        version = client.metadata.version
+        cluster.brokers[2].script(MetadataRequest, SILENCE)
+        with pytest.raises(Exception, match="did not answer"):
+            await client.send(2, ASK)
+        await trio.sleep(1)
+        assert client.metadata.version > version
+
+
+@simulated
+async def test_metadata_that_the_user_asks_for_is_the_users() -> None:
+    """(`client/META-27`)"""
+    async with client_of() as (cluster, client):
+        answers: list[Any] = []
+        await client.send(-1, ASK)
+        client.submit(-1, MetadataRequest(topics=None), 12, lambda response, error: answers.append(response))
+        await trio.sleep(1)
+        assert [topic.name for topic in answers[0].topics] == ["orders"]
+        assert client.metadata.version == 0
+        cluster.brokers[1].script(MetadataRequest, CLOSE)
+        client.submit(-1, MetadataRequest(topics=None), 12, lambda response, error: answers.append(error))
+        await trio.sleep(1)
+        assert "closed the connection" in str(answers[1])
+
+
+async def waits_of(client: NetworkClient, *calls: Any) -> list[float]:
+    """How long each of several calls took, made at the same time; what they raise is their own."""
+    waits: list[float] = []
+
+    async def time(call: Any) -> None:
+        started = trio.current_time()
+        try:
+            await call
+        except KafkaTimeoutError:
+            pass
+        waits.append(trio.current_time() - started)
+
+    async with trio.open_nursery() as nursery:
+        for call in calls:
+            nursery.start_soon(time, call)
+    return waits
+
+
+@simulated
+async def test_every_wait_for_metadata_ends_in_its_own_time() -> None:
+    """(`client/META-13`, `client/META-15`)"""
+    async with client_of(bootstrap=[("127.0.0.1", 1)]) as (_, client):
+        waits = await waits_of(
+            client,
+            client.metadata_for(["a"], timeout_ms=100),
+            client.refresh_metadata(timeout_ms=1000),
+            client.metadata_for(["a"], timeout_ms=3000),
+            client.metadata_for(["b"], timeout_ms=0),
+        )
+        assert waits == pytest.approx([0, 0.1, 1, 3])
