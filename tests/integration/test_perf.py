@@ -1,0 +1,213 @@
+"""``triokafka perf produce``: the run itself, and what it says at its end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from triokafka.cli.measuring.brokers import sink_broker
+from triokafka.cli.measuring.clients import PRODUCERS
+from triokafka.cli.measuring.comparison import compare
+from triokafka.cli.measuring.job import Job, Latency, Stall, Throughput
+from triokafka.cli.measuring.load import Api, Load, LoadRun, Summary
+from triokafka.cli.measuring.process import MeasurementError, measure
+from triokafka.cli.measuring.values import json_values
+from triokafka.testing import running_broker
+
+COMMAND = [sys.executable, "-m", "triokafka", "perf", "produce"]
+
+
+def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status, done.stderr
+    for word in words:
+        assert word in done.stderr.strip().splitlines()[-1]
+
+
+async def run_load(load: Load, bootstrap: str, said: list[str], **options: object) -> Summary:
+    with trio.fail_after(60):
+        return await LoadRun(load, {"bootstrap_servers": bootstrap, **options}, said.append).perform()
+
+
+@pytest.mark.parametrize("api", ["send", "send-many", "bound"])
+@pytest.mark.parametrize("rate", [None, 20_000.0])
+async def test_every_record_is_sent_and_acknowledged(api: Api, rate: float | None) -> None:
+    async with running_broker() as broker:
+        load = Load("t", json_values(50), 3_000, api, rate)
+        summary = await run_load(load, broker.bootstrap_servers, [])
+    assert (summary.sent, summary.acknowledged, summary.failed) == (3_000, 3_000, 0)
+    assert summary.latency.measured > 0
+    assert 0 < summary.latency.p50 <= summary.latency.worst
+    assert not summary.interrupted
+
+
+async def test_an_interrupt_ends_the_run_with_what_was_acknowledged() -> None:
+    def interrupt(_line: str) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    async with running_broker() as broker:
+        load = Load("t", json_values(50), 1_000_000, "send", 1_000.0, progress_seconds=0.1)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "linger_ms": 0}
+        with trio.fail_after(60):
+            summary = await LoadRun(load, options, interrupt).perform()
+    assert summary.interrupted
+    assert 0 < summary.acknowledged <= summary.sent < 1_000_000
+
+
+async def test_progress_is_told_also_when_nothing_is_acknowledged() -> None:
+    async with running_broker() as broker:
+        said: list[str] = []
+
+        def stop(line: str) -> None:
+            said.append(line)
+            signal.raise_signal(signal.SIGINT)
+
+        # Nothing fills a batch, and nothing lingers so long.
+        load = Load("t", json_values(50), 1_000_000, "send", 100.0, progress_seconds=0.2)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "linger_ms": 10_000, "close_timeout_ms": 5_000}
+        with trio.fail_after(60):
+            await LoadRun(load, options, stop).perform()
+    assert "none for" in said[0]
+    assert "are waiting" in said[0]
+
+
+async def test_failed_records_are_counted_and_the_first_error_is_told() -> None:
+    async with running_broker(message_max_bytes=200) as broker:
+        summary = await run_load(Load("t", json_values(1000), 20), broker.bootstrap_servers, [])
+    assert summary.acknowledged == 0
+    assert summary.failed == 20
+    assert summary.first_error
+
+
+def test_without_arguments_it_measures_against_a_sink_and_says_so() -> None:
+    done = perf("--num-records", "5000", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "only acknowledges" in done.stderr
+    result = json.loads(done.stdout)
+    assert result["acknowledged"] == 5000
+    assert result["latency"]["measured"] == 5000
+
+
+def test_a_payload_file_and_other_options_reach_the_broker(tmp_path: Path) -> None:
+    payload = tmp_path / "payload"
+    payload.write_text("one\ntwo\n")
+    done = perf(
+        *("--against", "memory", "--payload-file", str(payload), "--num-records", "10", "--api", "bound"),
+        *("-X", "request.timeout.ms=5000", "-X", "enable_idempotence=false"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "10 records acknowledged" in done.stdout
+    assert "keeps everything in memory" in done.stderr
+
+
+def test_an_unreachable_broker_is_one_line() -> None:
+    done = perf("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "-X", "max_block_ms=500")
+    one_line(done, 1, "127.0.0.1:1", "refused")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-X", "liner_ms=3"), ("liner_ms", "linger_ms")),
+        (("-X", "linger.ms=3"), ("linger_ms", "--help")),
+        (("-X", "nonsense"), ("NAME=VALUE",)),
+        (("-X", "request_timeout_ms=soon"), ("request_timeout_ms", "number")),
+        (("--acks", "1", "-X", "enable_idempotence=true"), ("enable_idempotence", "acks")),
+        (("--bootstrap-server", "127.0.0.1:1"), ("--topic",)),
+        (("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--against", "sink"), ("--against",)),
+        (("--throughput", "0"), ("--throughput",)),
+        (("--record-size", "5", "--payload-file", "x"), ("exclude",)),
+        (("--payload-file", "/no/such/file"), ("/no/such/file",)),
+        (("--compare", "-X", "retries=3"), ("--compare",)),
+        (("--trougput", "5"), ("--throughput",)),
+    ],
+)
+def test_wrong_flags_are_one_line(arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    one_line(perf(*arguments), 2, *words)
+
+
+def test_an_interrupted_command_exits_with_130() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "--throughput", "100"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        assert "only acknowledges" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "Traceback" not in complaints
+
+
+def test_the_comparison_prints_ratios_of_all_installed_clients() -> None:
+    done = perf("--compare", "--rounds", "1", "--num-records", "3000")
+    assert done.returncode == 0, done.stderr
+    for other in ("confluent produce", "aiokafka send", "kafka-python send"):
+        assert f"triokafka send and {other}:" in done.stdout
+
+
+@pytest.mark.parametrize("client", PRODUCERS)
+def test_every_client_sends_what_is_compared(client: str) -> None:
+    with sink_broker(check_everything=True) as broker:
+        job = Job(broker.bootstrap, "t", 2_000, 100, "none")
+        result = measure("throughput", client, job)
+        assert isinstance(result, Throughput)
+        assert result.sent == broker.received("t") == 2_001
+        broker.check("t", "none")
+
+
+@pytest.mark.parametrize("client", ["triokafka send", "confluent produce", "aiokafka send", "kafka-python send"])
+def test_every_client_is_measured_at_a_rate_and_when_memory_counts(client: str) -> None:
+    with sink_broker() as broker:
+        job = Job(broker.bootstrap, "t", 200, 100, "none", linger_ms=0, rate=2_000)
+        late = measure("latency", client, job)
+        assert isinstance(late, Latency)
+        assert late.sent == broker.received("t") == 201
+        stalled = measure("stall", client, job._replace(topic="s", seconds=0.2))
+        assert isinstance(stalled, Stall)
+        assert stalled.sent == broker.received("s")
+
+
+def test_a_client_that_compresses_less_than_it_says_fails() -> None:
+    with sink_broker() as broker:
+        measure("throughput", "triokafka send", Job(broker.bootstrap, "t", 2_000, 100, "none"))
+        with pytest.raises(MeasurementError, match="were not sent with lz4"):
+            broker.check("t", "lz4")
+
+
+def test_a_broker_that_has_other_records_than_were_sent_fails_the_comparison() -> None:
+    class Forgetful:
+        def __init__(self, bootstrap: str) -> None:
+            self.bootstrap, self.pid = bootstrap, 0
+
+        def received(self, topic: str, partition: int = 0) -> int:
+            return 0
+
+        def check(self, topic: str, compression: str) -> None:
+            raise AssertionError("not asked")
+
+        def forget(self, topic: str) -> None:
+            raise AssertionError("not asked")
+
+    with sink_broker() as broker:
+        job = Job(broker.bootstrap, "t", 1_000, 100, "none")
+        with pytest.raises(MeasurementError, match="sent 1001 records, but the broker has 0"):
+            compare(["triokafka send"], job, Forgetful(broker.bootstrap), rounds=1, say=lambda line: None)
+
+
+def test_a_client_that_fails_is_named_with_its_last_words() -> None:
+    with pytest.raises(MeasurementError, match=r"^triokafka send: .*compression_type"):
+        measure("throughput", "triokafka send", Job("127.0.0.1:1", "t", 10, 10, "nonsense"))
