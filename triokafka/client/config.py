@@ -222,7 +222,9 @@ class ProducerOptions(ClientOptions):
         "More names and values for configure() of serializers, interceptors, partitioner.",
     )
     on_delivery: Callable[..., None] | None = option(
-        None, function(), "Called as (metadata, error) for every record, in the sender's task; must not block."
+        None,
+        function(),
+        "Called as (metadata, error) for every record without one of its own, in a background task; must not block.",
     )
     allow_auto_create_topics: bool = option(True, flag(), "Let the broker create unknown topics, if it does that.")
 

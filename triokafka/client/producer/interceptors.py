@@ -46,7 +46,7 @@ class ProducerInterceptor:
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """Called when a record is acknowledged or has failed, before the user's callback, in the sender's task.
+        """Called when a record is acknowledged or has failed, before the user's callback and in the same task.
 
         It must not block. A record that failed has placeholder metadata: topic and partition, the rest -1.
         """
