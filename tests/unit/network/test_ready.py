@@ -1,0 +1,185 @@
+"""Handing requests over without waiting: who is ready, when to ask again, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.scripted_broker import SILENCE
+from tests.simulated import current_simulation, simulated
+from tests.unit.network.test_cluster import ASK, client_of
+from tests.unit.network.test_connecting import NamedWorld
+from triokafka.errors import ClosedError, KafkaConnectionError, NodeNotReadyError
+from triokafka.network.cluster import NetworkClient
+from triokafka.network.config import NetworkConfig
+from triokafka.network.connection import _BYTES_BETWEEN_CHECKPOINTS
+from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
+
+
+def ignore(response: object, error: object) -> None:
+    pass
+
+
+@simulated
+async def test_asking_whether_a_node_is_ready_starts_one_connection_attempt() -> None:
+    """(`client/NET-15`, `client/NET-16`, `client/NET-18`)"""
+    async with client_of() as (cluster, client):
+        woken: list[bool] = []
+        client.add_listener(lambda: woken.append(True))
+        assert [client.ready(-1) for _ in range(5)] == [False] * 5
+        assert client.ready_delay(-1) == float("inf")  # an event will tell (`client/NET-27`)
+        await trio.sleep(1)
+        assert woken
+        assert client.ready(-1)
+        assert cluster.brokers[1].connection_count == 1
+
+
+@simulated
+async def test_nothing_is_sent_before_the_versions_are_agreed_on() -> None:
+    """(`client/NET-9`, `client/NET-19`)"""
+    async with client_of() as (cluster, client):
+        broker = cluster.brokers[1]
+        go = trio.Event()
+
+        async def later(request: ApiVersionsRequest) -> ApiVersionsResponse:
+            await go.wait()
+            answer: ApiVersionsResponse = broker._behave(request, broker.headers[-1])
+            return answer
+
+        broker.script(ApiVersionsRequest, later)
+        client.ready(-1)
+        await broker.wait_for(ApiVersionsRequest)
+        assert not client.ready(-1)
+        with pytest.raises(NodeNotReadyError, match="not ready for a request"):
+            client.submit(-1, ASK, 12, ignore)
+        with pytest.raises(NodeNotReadyError, match="which versions it speaks"):
+            client.version_for(-1, MetadataRequest)
+        go.set()
+        await trio.sleep(1)
+        client.submit(-1, ASK, client.version_for(-1, MetadataRequest), ignore)
+        await broker.wait_for(MetadataRequest)
+
+
+@simulated
+async def test_node_in_back_off_says_how_long() -> None:
+    """(`client/NET-27`)"""
+    async with client_of(bootstrap=[("127.0.0.1", 1)], reconnect_backoff_ms=1000, reconnect_backoff_max_ms=1000) as (
+        _,
+        client,
+    ):
+        client.ready(-1)
+        await trio.sleep(0.1)
+        assert 0.6 < client.ready_delay(-1) < 1.2
+        assert not client.ready(-1)
+        assert isinstance(client.channel_error(-1), KafkaConnectionError)
+        await trio.sleep(client.ready_delay(-1))
+        assert client.ready_delay(-1) == 0
+
+
+@simulated
+async def test_node_that_nobody_knows_has_the_metadata_refreshed() -> None:
+    async with client_of() as (_, client):
+        assert not client.ready(7)
+        await trio.sleep(1)
+        assert client.metadata.version == 1
+        with pytest.raises(NodeNotReadyError, match="broker 7 is not known"):
+            await client.send(7, ASK)
+
+
+@simulated
+async def test_submitted_request_is_answered_once_whatever_becomes_of_the_connection() -> None:
+    """An answer, a lost connection and a timeout come the same way (`client/NET-22`, `client/NET-25`)"""
+    async with client_of(request_timeout_ms=2000) as (cluster, client):
+        broker = cluster.brokers[1]
+        outcomes: list[str] = []
+
+        def done(response: Any, error: Exception | None) -> None:
+            outcomes.append(type(response if error is None else error).__name__)
+
+        await client.send(-1, ASK)
+        client.submit(-1, ASK, 12, done)
+        await trio.sleep(0.1)
+        broker.script(MetadataRequest, SILENCE)
+        client.submit(-1, ASK, 12, done)
+        await trio.sleep(0.1)
+        broker.cut()
+        await trio.sleep(0.1)
+        await client.send(-1, ASK)
+        broker.script(MetadataRequest, SILENCE)
+        client.submit(-1, ASK, 12, done)
+        await trio.sleep(3)
+        assert outcomes == ["MetadataResponse", "KafkaConnectionError", "RequestTimedOutError"]
+
+
+@simulated
+async def test_leaving_waits_for_no_broker() -> None:
+    """Not for one that does not answer, nor for one that cannot be reached."""
+    simulation = current_simulation()
+    world = NamedWorld(simulation.host("client").world, gone=["10.0.0.1"])
+    async with client_of() as (cluster, client):
+        await client.send(-1, ASK)
+        cluster.brokers[1].script(MetadataRequest, SILENCE)
+        client.submit(-1, ASK, 12, ignore)
+        config = NetworkConfig(bootstrap_servers=[("gone", 1)])
+        async with NetworkClient(config, world=world) as other:
+            other.ready(-1)
+            await trio.sleep(1)
+            started = trio.current_time()
+    assert trio.current_time() == started
+    with pytest.raises(ClosedError):
+        client.ready(-1)
+
+
+@simulated
+async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
+    """Its bytes may come as fast as they are read, so that receiving never has to wait."""
+    async with client_of() as (_, client):
+        await client.send(-1, ASK)
+        connection = client._directory.channel(-1).connection
+        assert connection is not None
+        left = 20 * _BYTES_BETWEEN_CHECKPOINTS
+        turns = 0
+
+        class Endless:
+            """Always has bytes."""
+
+            async def receive_into(self, room: memoryview) -> int:
+                nonlocal left
+                left -= len(room)
+                return len(room) if left > 0 else 0
+
+            def close(self) -> None:
+                pass
+
+        async def other_task() -> None:
+            nonlocal turns
+            while connection.error is None:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        connection._stream = Endless()  # type: ignore[assignment]
+        room = memoryview(bytearray(100_000))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other_task)
+            while await connection._receive(room):
+                pass
+        assert turns >= 15
+
+
+@simulated
+async def test_every_answer_reaches_its_asker_when_many_ask_many_brokers_at_once() -> None:
+    async with client_of(nodes=3, max_in_flight_requests_per_connection=2) as (_, client):
+        await client.refresh_metadata()
+        answers: list[object] = []
+
+        async def ask(node: int) -> None:
+            answers.append(await client.send(node, ASK))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(300):
+                nursery.start_soon(ask, 1 + number % 3)
+        assert [type(answer) for answer in answers] == [MetadataResponse] * 300
