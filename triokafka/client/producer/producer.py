@@ -247,9 +247,9 @@ class Producer:
             partition: where to; without it by the key's hash, or with others of no key where a batch is being filled.
             timestamp_ms: milliseconds since the epoch; now, without it.
             headers: pairs of name and bytes (or None).
-            on_delivery: called as (metadata, error) once the record is settled, in a background task of the producer, or
-                in the task that leaves the block. It must not block, and may call `send_nowait`; what it raises is
-                logged. Instead of the option ``on_delivery``.
+            on_delivery: called as (metadata, error) once the record is settled, in a background task of the producer or
+                the task that leaves the block. It must not block, and may call `send_nowait`; what it raises is logged.
+                Replaces the option ``on_delivery``.
 
         Raises:
             BufferTimeoutError: no space within ``max_block_ms``. Slow down, or raise ``buffer_memory``.
