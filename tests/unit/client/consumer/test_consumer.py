@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pytest
 import trio
@@ -179,6 +180,40 @@ async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_passed_
                 await consumer.poll(timeout_ms=1_000)
         consumer.seek(T0, 3)
         assert [r.value for r in (await consumer.poll(timeout_ms=1_000))[T0]] == [4, None]
+
+
+class Topical(triokafka.Deserializer[str]):
+    """A deserializer that notes what happens to it."""
+
+    events: ClassVar[list[Any]] = []
+
+    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
+        self.events.append(("configure", is_key, config["group_id"], config["prefix"]))
+
+    def deserialize(self, topic: str, data: bytes, headers: Any = None) -> str:
+        self.events.append((topic, bytes(data), headers))
+        return f"{topic}:{data.decode()}"
+
+    def close(self) -> None:
+        self.events.append("close")
+
+
+@simulated
+async def test_deserializers_are_configured_told_the_topic_not_given_null_and_closed() -> None:
+    """(`client/SER-2`, `client/PRD-22`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, [b"1", None])
+    Topical.events.clear()
+    async with triokafka.Consumer(
+        **options,
+        key_deserializer=triokafka.StringDeserializer(),
+        value_deserializer=Topical,
+        plugin_options={"prefix": "x"},
+    ) as consumer:
+        consumer.assign([T0])
+        records = (await consumer.poll(timeout_ms=1_000))[T0]
+        assert [(r.key, r.value) for r in records] == [("k", "t:1"), ("k", None)]
+    assert Topical.events == [("configure", False, None, "x"), ("t", b"1", []), "close"]
 
 
 # ---------------------------------------------------------------- positions
