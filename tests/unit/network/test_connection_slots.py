@@ -144,6 +144,9 @@ async def test_throttled_client_sends_nothing_until_the_time_is_over() -> None:
         async with trio.open_nursery() as nursery:
             for _ in range(3):
                 nursery.start_soon(connection.call, ASK, 9)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not connection.can_send  # there would be room, but others came first
+        assert connection.can_send
         assert 3 <= trio.current_time() - started < 3.1
 
 
