@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,20 @@ def test_what_one_example_produces_the_other_consumes(bootstrap: str) -> None:
     assert consumed[0] == "got examples-0"
     assert consumed[1] == "0 0 b'table 4' b'two coffees'"
     assert consumed[-1] == "gave up examples-0"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("produce_backpressure.py", r"sent 5000, waited some time for buffer space\nsent \d+, dropped [1-9]\d+"),
+        ("produce_fan_out.py", r"worker \d: \d+ jobs\n(.*\n)*200 results in \d+ batches"),
+        ("produce_callbacks.py", r"96 delivered, 4 refused and told of in examples-produce-callbacks-refused"),
+        ("produce_watched.py", r"connected to broker -1\n(.*\n)*\d+ records/s, .*\n(.*\n)*healthy: True"),
+    ],
+)
+def test_patterns_of_producing_do_what_they_say(bootstrap: str, name: str, said: str) -> None:
+    topic = "examples-" + name.removesuffix(".py").replace("_", "-")
+    assert re.search(said, run_example(name, bootstrap, topic))
 
 
 def test_simulation_survives_the_kill_with_any_seed() -> None:
