@@ -1,7 +1,8 @@
 """Writes the generated pages: ``python -m docs.generate``, or ``make docs``.
 
-``docs/apis.md`` is kept in the repository and tested to be current; ``docs/reference/`` is made on demand, and ignored
-by git. Everything comes from the declarations: messages, options and error classes.
+``docs/apis.md`` and the tables of ``docs/producer.md`` are kept in the repository and tested to be current;
+``docs/reference/`` is made on demand, and ignored by git. Everything comes from the declarations: messages, options,
+metrics and error classes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from triokafka.broker_stub.api import load_handlers
 from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
 from triokafka.broker_stub.log.definitions import DEFINITIONS as TOPIC_OPTIONS
 from triokafka.client.config import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
+from triokafka.client.producer.metrics import METRICS
 from triokafka.protocol import primitives
 from triokafka.protocol.api import API_NAMES, MESSAGE_MODULES, request_type, response_type
 from triokafka.protocol.message import Field, Message, Struct, iter_structs, version_range
@@ -28,6 +30,7 @@ DOCS: Final = Path(__file__).parent
 REFERENCE: Final = DOCS / "reference"
 STORED: Final = ("offset_commit", "group_metadata", "transaction_log", "cluster_metadata", "control_records")
 _MADE: Final = "<!-- Made by `python -m docs.generate`; change the declarations instead. -->"
+_MADE_BELOW: Final = "<!-- What follows is made by `python -m docs.generate`; change the declarations instead. -->"
 _GIVEN_UP: Final = "removed from Kafka"
 
 
@@ -53,6 +56,24 @@ def apis_page() -> str:
         "Produce is advertised from version 0 although it is served from 3, as Kafka does: librdkafka takes a broker "
         "that does not name the old versions for one that cannot compress.",
     )
+
+
+def producer_page() -> str:
+    """``docs/producer.md``: what was written by hand, with the tables of options and metrics behind it."""
+    written, _, _ = (DOCS / "producer.md").read_text(encoding="utf-8").partition(_MADE_BELOW)
+    shared = {name for name, _, _ in ClientOptions.describe()}
+    parts = [
+        written.rstrip(),
+        _MADE_BELOW,
+        "## Options",
+        _options_table([row for row in ProducerOptions.describe() if row[0] not in shared], ProducerOptions),
+        "Of all clients:",
+        _options_table(ClientOptions.describe(), ClientOptions),
+        "## Metrics",
+        "Totals since the start, and what is so now. Rates are differences of two readings.",
+        _table(["metric", "meaning"], [[f"`{name}`", meaning] for name, meaning in METRICS.items()]),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def message_page(api_key: int) -> str:
@@ -275,12 +296,13 @@ def _page(title: str, *parts: str) -> str:
 def main() -> None:
     """Write all generated pages."""
     (DOCS / "apis.md").write_text(apis_page(), encoding="utf-8")
+    (DOCS / "producer.md").write_text(producer_page(), encoding="utf-8")
     shutil.rmtree(REFERENCE, ignore_errors=True)
     REFERENCE.mkdir()
     pages = reference_pages()
     for name, text in pages.items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
-    print(f"docs/apis.md and {len(pages)} pages in docs/reference")
+    print(f"docs/apis.md, docs/producer.md and {len(pages)} pages in docs/reference")
 
 
 if __name__ == "__main__":

@@ -185,6 +185,11 @@ def test_api_table_is_current() -> None:
     assert (ROOT / "docs" / "apis.md").read_text(encoding="utf-8") == generate.apis_page()
 
 
+def test_producers_tables_are_current() -> None:
+    """`python -m docs.generate` writes them anew."""
+    assert (ROOT / "docs" / "producer.md").read_text(encoding="utf-8") == generate.producer_page()
+
+
 def test_api_table_says_what_declarations_and_handlers_say() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", generate.apis_page(), re.MULTILINE)
     assert [int(key) for key, *_ in rows] == list(KAFKA_APIS)
