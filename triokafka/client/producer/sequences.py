@@ -112,11 +112,14 @@ class PartitionSequences:
         self.last_acked = add_sequence(batch.base_sequence, batch.count - 1)
 
     def failed(self, batch: ProducerBatch, *, fate_known: bool) -> None:
-        """The batch is given up. ``fate_known``: the broker refused it, so that its numbers leave a gap."""
+        """The batch is given up. ``fate_known``: the broker refused it, so that its numbers leave a gap.
+
+        One before it that is not answered may be in the log, so it keeps its numbers; the gap is dealt with afterwards.
+        """
         if batch.base_sequence < 0:
             return
         self._forget(batch)
-        if fate_known:
+        if fate_known and not (self.in_flight and self.in_flight[0].number < batch.number):
             self.bump_wanted = True
         else:
             self.unresolved = True

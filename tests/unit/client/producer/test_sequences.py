@@ -100,6 +100,22 @@ def test_five_batches_are_in_flight_at_most() -> None:
     assert sequences.may_send(batch(6))
 
 
+def test_batch_before_a_refused_one_keeps_its_numbers() -> None:
+    """It may be in the log, though its answer was lost: under other numbers it would be written twice."""
+    sequences = PartitionSequences()
+    known, doubtful, bad, behind = batch(0), batch(1), batch(2), batch(3)
+    sent(sequences, known)
+    sequences.acknowledged(known)
+    sent(sequences, doubtful, bad, behind)
+    sequences.failed(bad, fate_known=True)
+    assert not sequences.bump_wanted
+    assert sequences.may_send(doubtful)
+    assert not sequences.may_send(batch(4))
+    sequences.acknowledged(doubtful)
+    assert sequences.should_retry(behind, OutOfOrderSequenceNumberError())
+    assert sequences.bump_wanted
+
+
 def test_out_of_order_behind_a_missing_batch_is_tried_again_with_the_same_numbers() -> None:
     sequences = PartitionSequences()
     first, second = batch(1), batch(2)
