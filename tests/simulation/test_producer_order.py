@@ -1,127 +1,151 @@
-"""Order and number of records in the log, with retries forced and connections cut by chance, one schedule per seed."""
+"""The log of each partition is as promised, whatever happens between producer and cluster: one schedule per seed.
+
+Three nodes in the simulated world refuse, lose answers, answer late, cut, die, come back and change leaders, while
+several callers use the producer in every way there is (`tests/producer_workload.py`), with options by chance. What is
+promised is in `Promise`. After the producer's block every record is acknowledged or reported, and the numbers add up.
+
+A finding prints its seed; ``replay(promise, seed)`` runs it again.
+"""
 
 from __future__ import annotations
 
-import itertools
+import functools
 import random
 from typing import Any
 
 import pytest
-import trio
 
 import triokafka
-from tests.scripted_broker import CLOSE, CLOSE_AFTER, ScriptedBroker, ScriptedCluster
-from triokafka.errors import KafkaError
-from triokafka.protocol.api.produce import ProduceRequest
+from tests.producer_ledger import Ledger, Promise
+from tests.producer_workload import Workload
+from tests.replicated_cluster import ReplicatedCluster, Trouble
+from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
 from triokafka.testing import Simulation, run_simulation
 
-SEEDS = range(30)
-RECORDS = 120
-PARTITIONS = 2
+TOPICS = {"orders": 2, "events": 1}
+RECORDS = 150
+SEEDS = 100
+"""Schedules of each of the seven kinds of producers in the normal run."""
+LONG_SEEDS = 1_000
+
+_LONGER_THAN_TROUBLE_MS = 60_000
+
+PROMISES: dict[str, tuple[Promise, dict[str, Any]]] = {
+    "idempotent-5-in-flight": (Promise.EXACTLY_ONCE, {}),
+    "idempotent-1-in-flight": (Promise.EXACTLY_ONCE, {"max_in_flight_requests_per_connection": 1}),
+    "plain-1-in-flight": (
+        Promise.IN_ORDER,
+        {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1},
+    ),
+    "plain-5-in-flight": (Promise.AT_LEAST_ONCE, {"enable_idempotence": False}),
+    "acks-1-5-in-flight": (Promise.AT_LEAST_ONCE, {"acks": 1}),
+    "acks-1-1-in-flight": (Promise.IN_ORDER, {"acks": 1, "max_in_flight_requests_per_connection": 1}),
+    "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
+}
 
 
-def _numbers(cluster: ScriptedCluster, partition: int) -> list[int]:
-    return [int(value[:6]) for value in cluster.values("orders", partition) if value]
+class _DropSome(ProducerInterceptor):
+    """Drops every tenth record, and stumbles over every fifteenth."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
+        self._seen += 1
+        if self._seen % 15 == 0:
+            raise RuntimeError("an interceptor that stumbles")
+        return None if self._seen % 10 == 0 else record
 
 
-async def _trouble(simulation: Simulation, cluster: ScriptedCluster, chance: random.Random) -> None:
-    """Refuse, cut, lose answers and move leaders now and then, for a while."""
-    for _ in range(chance.randrange(5, 25)):
-        await trio.sleep(chance.uniform(0.001, 0.1))
-        broker: ScriptedBroker = cluster.brokers[chance.choice(list(cluster.brokers))]
-        kind = chance.randrange(6)
-        if kind == 0:
-            broker.script(ProduceRequest, broker.refuse(chance.choice([6, 7, 13, 19])))
-        elif kind == 1:
-            broker.script(ProduceRequest, CLOSE)
-        elif kind == 2:
-            broker.script(ProduceRequest, CLOSE_AFTER)
-        elif kind == 3:
-            broker.script(ProduceRequest, broker.refuse(7, chance.randrange(PARTITIONS)))
-        elif kind == 4:
-            broker.cut()
-        else:
-            cluster.move("orders", chance.randrange(PARTITIONS), chance.choice(list(cluster.brokers)))
+def _options(chance: random.Random) -> dict[str, Any]:
+    batch_size = chance.choice([200, 300, 600])
+    return {
+        "batch_size": batch_size,
+        "buffer_memory": chance.choice([3_000, 8_000, 100_000]),
+        "max_request_size": chance.choice([900, 3_000]),
+        "linger_ms": chance.choice([0, 2, 20]),
+        "compression_type": chance.choice(["none", "none", "lz4", "zstd", "gzip", "snappy"]),
+        "request_timeout_ms": 2_000,
+        "delivery_timeout_ms": chance.choice([60_000, 60_000, 60_000, 2_500]),
+        "max_block_ms": chance.choice([60_000, 60_000, 300]),
+        "retry_backoff_ms": chance.choice([5, 20, 100]),
+        "close_timeout_ms": chance.choice([120_000, 120_000, 120_000, 50]),
+        "reconnect_backoff_ms": 10,
+        "metadata_max_age_ms": chance.choice([300_000, 200]),
+        "interceptors": (_DropSome(),) if chance.random() < 0.15 else (),
+    }
 
 
-def _run(seed: int, **options: Any) -> tuple[ScriptedCluster, list[Any]]:
-    async def main(simulation: Simulation) -> tuple[ScriptedCluster, list[Any]]:
-        cluster = ScriptedCluster(orders=PARTITIONS)
-        address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=2)
-        chance = random.Random(seed)
-        outcomes: list[Any] = []
-        async with triokafka.Producer(
-            bootstrap_servers=address,
-            world=simulation.host("client").world,
-            batch_size=300,
-            linger_ms=chance.choice([0, 2]),
-            request_timeout_ms=2000,
-            retry_backoff_ms=20,
-            **options,
-        ) as producer:
-            await producer.partitions_for("orders")
-            simulation.nursery.start_soon(_trouble, simulation, cluster, chance)
-            deliveries = []
-            for number in range(RECORDS):
-                value = b"%06d" % number + b"x" * 60
-                deliveries.append(await producer.send("orders", value, partition=number % PARTITIONS))
-                if chance.random() < 0.2:
-                    await trio.sleep(chance.uniform(0, 0.03))
-            for delivery in deliveries:
-                try:
-                    outcomes.append(await delivery)
-                except KafkaError as error:
-                    outcomes.append(error)
-            assert producer.metrics()["buffer_available_bytes"] == producer.metrics()["buffer_total_bytes"]
-        return cluster, outcomes
-
-    return run_simulation(main, seed)
+async def _schedule(simulation: Simulation, *, promise: Promise, given: dict[str, Any]) -> tuple[Ledger, Any, int]:
+    chance = random.Random(f"{simulation.seed}/test")
+    options = {**_options(chance), **given}
+    too_large = chance.random() < 0.3
+    cluster = ReplicatedCluster(max_batch_bytes=560 if too_large else 1 << 20, **TOPICS)
+    address = await cluster.start_on(simulation)
+    denials = chance.random() < 0.2
+    trouble = Trouble(
+        simulation,
+        cluster,
+        chance,
+        count=chance.randrange(5, 30),
+        pause=chance.choice([0.01, 0.05]),
+        stale=promise is Promise.EXACTLY_ONCE,
+        denials=denials,
+        request_timeout=options["request_timeout_ms"] / 1000,
+    )
+    workload = Workload(chance, TOPICS, records=RECORDS, callers=chance.choice([1, 3, 5]))
+    producer = triokafka.Producer(bootstrap_servers=address, world=simulation.host("client").world, **options)
+    await workload.run(producer, during=lambda: simulation.nursery.start_soon(trouble.run))
+    ledger = workload.ledger
+    repeats = ledger.check(cluster.entries(), promise, most_in_batch=100)
+    patient = min(options["delivery_timeout_ms"], options["close_timeout_ms"]) >= _LONGER_THAN_TROUBLE_MS
+    if patient and not denials and promise is not Promise.AT_MOST_ONCE:
+        assert not ledger.failed, f"the cluster was well again, but some failed: {list(ledger.failed.items())[:3]}"
+    return ledger, cluster, repeats
 
 
-@pytest.mark.parametrize("in_flight", [1, 5])
-def test_idempotent_producer_writes_each_record_once_in_order(in_flight: int) -> None:
-    """(`client/MOD-2`, `client/ACC-25`)"""
-    for seed in SEEDS:
-        cluster, outcomes = _run(seed, max_in_flight_requests_per_connection=in_flight)
-        for partition in range(PARTITIONS):
-            expected = list(range(partition, RECORDS, PARTITIONS))
-            assert _numbers(cluster, partition) == expected, f"seed {seed}"
-        for number, metadata in enumerate(outcomes):
-            assert metadata.offset in (-1, number // PARTITIONS), f"seed {seed}"
+def replay(name: str, seed: int) -> tuple[Ledger, Any, int]:
+    """Run one schedule again; raises as it did the first time."""
+    promise, given = PROMISES[name]
+    return run_simulation(functools.partial(_schedule, promise=promise, given=given), seed)
 
 
-def test_one_request_in_flight_keeps_the_order_without_idempotence() -> None:
-    """Adjacent repeats are possible, gaps are not (`client/SND-6`, `client/ACC-17`)."""
-    repeats = 0
-    for seed in SEEDS:
-        cluster, _ = _run(seed, enable_idempotence=False, max_in_flight_requests_per_connection=1)
-        for partition in range(PARTITIONS):
-            numbers = _numbers(cluster, partition)
-            batches = _without_repeated_runs(numbers)
-            assert batches == list(range(partition, RECORDS, PARTITIONS)), f"seed {seed}"
-            repeats += len(numbers) - len(batches)
-    assert repeats, "no schedule repeated anything: the faults do not bite"
+def _run(name: str, seeds: range) -> list[tuple[Ledger, Any, int]]:
+    results = []
+    for seed in seeds:
+        try:
+            results.append(replay(name, seed))
+        except BaseException as error:
+            error.add_note(f"run it again with tests.simulation.test_producer_order.replay({name!r}, {seed})")
+            raise
+    return results
 
 
-def _without_repeated_runs(numbers: list[int]) -> list[int]:
-    """Drop what was written again at once: each number must be the next one, or begin again what was just written."""
-    kept: list[int] = []
-    for number in numbers:
-        if not kept or number > kept[-1]:
-            kept.append(number)
-        else:
-            assert number in kept
-    for repeated, following in itertools.pairwise(numbers):
-        assert (
-            following <= repeated or following == repeated + PARTITIONS or following == kept[kept.index(repeated) + 1]
-        )
-    return kept
+@pytest.mark.parametrize("name", PROMISES)
+def test_log_is_as_promised_through_faults(name: str) -> None:
+    """(`client/MOD-2`, `client/ACC-25`, `client/SND-6`, `client/SND-9`, `client/ACC-17`)"""
+    results = _run(name, range(SEEDS))
+    acknowledged = sum(len(ledger.acknowledged) for ledger, _, _ in results)
+    failed = sum(len(ledger.failed) for ledger, _, _ in results)
+    assert acknowledged > 10 * failed > 0, "too much fails, or nothing does"
+    repeats = sum(repeated for _, _, repeated in results)
+    if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
+        assert repeats, "no schedule repeated anything: the faults do not bite"
+    if PROMISES[name][0] is Promise.EXACTLY_ONCE:
+        assert sum(cluster.dropped_repeats for _, cluster, _ in results), "nothing was sent twice"
 
 
-def test_acks_0_repeats_nothing() -> None:
-    """(`client/SND-9`)"""
-    for seed in SEEDS:
-        cluster, _ = _run(seed, acks=0)
-        for partition in range(PARTITIONS):
-            numbers = _numbers(cluster, partition)
-            assert len(numbers) == len(set(numbers)), f"seed {seed}"
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", PROMISES)
+def test_thousands_of_schedules(name: str) -> None:
+    """As above, with other seeds; findings are printed, and the run goes on."""
+    findings = []
+    for seed in range(SEEDS, SEEDS + LONG_SEEDS):
+        try:
+            replay(name, seed)
+        except Exception as error:
+            findings.append(seed)
+            print(f"{name}, seed {seed}: {error!r}", flush=True)
+    print(f"{name}: {LONG_SEEDS} schedules, {len(findings)} findings", flush=True)
+    assert not findings, f"{name}: seeds with findings: {findings}"

@@ -1,0 +1,214 @@
+"""Callers that use a producer in every way that there is, by chance: the same seed, the same calls.
+
+Runs anywhere: in the simulated world, on real sockets, against any broker. What was sent and what came of it is in the
+`Ledger`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import trio
+
+import triokafka
+from tests.producer_ledger import Call, Ledger
+from triokafka.client.deliveries import Delivery
+from triokafka.client.producer.stream import PartitionStream
+from triokafka.errors import KafkaError
+
+
+class Workload:
+    """``callers`` tasks that together send about ``records`` records to ``topics`` (name to number of partitions).
+
+    ``pause`` is the longest wait between two calls of one caller, in seconds; ``cancel`` the share of calls that are
+    cancelled; ``sizes`` are values' lengths to choose from.
+    """
+
+    def __init__(
+        self,
+        chance: random.Random,
+        topics: Mapping[str, int],
+        *,
+        records: int,
+        callers: int = 3,
+        pause: float = 0.03,
+        cancel: float = 0.1,
+        sizes: Sequence[int] = (10, 60, 60, 60, 90, 400),
+        flushes: bool = True,
+    ) -> None:
+        self.ledger = Ledger()
+        self._chance = chance
+        self._topics = dict(topics)
+        self._left = records
+        self._callers = callers
+        self._pause = pause
+        self._cancel = cancel
+        self._sizes = sizes
+        self._flushes = flushes
+
+    async def run(self, producer: triokafka.Producer, during: Callable[[], Any] | None = None) -> None:
+        """Enter the producer's block, send everything, leave the block, and see that all of it is settled.
+
+        ``during`` is called inside of the block, before the first send.
+        """
+        complaint: BaseException | None = None
+        try:
+            async with producer:
+                if during is not None:
+                    during()
+                async with trio.open_nursery() as nursery:
+                    for _ in range(self._callers):
+                        nursery.start_soon(self._call_again_and_again, producer)
+        except ExceptionGroup as group:
+            if not group.message.endswith("nobody awaited their deliveries"):
+                raise
+            complaint = group
+        told = bool(producer.options.interceptors or producer.options.on_delivery)
+        self.ledger.settle(producer.metrics(), complaint, all_are_told=told)
+
+    async def _call_again_and_again(self, producer: triokafka.Producer) -> None:
+        chance = self._chance
+        kinds = [self._send, self._send_nowait, self._send_many, self._stream, self._await_one, self._flush]
+        weights = [10, 4, 3, 3, 2, 0.7 if self._flushes else 0]
+        while self._left > 0:
+            (kind,) = chance.choices(kinds, weights)
+            await kind(producer)
+            if chance.random() < 0.25:
+                await trio.sleep(chance.uniform(0, self._pause))
+
+    # ---------------------------------------------------------------- the ways to send
+
+    def _begin(self, count: int = 1) -> Call:
+        self._left -= count
+        return self.ledger.begin(count)
+
+    def _target(self) -> tuple[str, int]:
+        topic = self._chance.choice(list(self._topics))
+        return topic, self._chance.randrange(self._topics[topic])
+
+    def _scope(self) -> trio.CancelScope:
+        """Not cancelled; or cancelled before it begins, which the first checkpoint notices; or some time later."""
+        draw = self._chance.random()
+        if draw >= self._cancel:
+            return trio.CancelScope()
+        if draw < self._cancel / 2:
+            scope = trio.CancelScope()
+            scope.cancel()
+            return scope
+        return trio.move_on_after(self._chance.uniform(0, self._pause))
+
+    def _how(self, call: Call, partition: int) -> dict[str, Any]:
+        """Arguments of a single send besides topic and value."""
+        chance = self._chance
+        how: dict[str, Any] = {}
+        draw = chance.random()
+        if draw < 0.5:
+            how["partition"] = partition
+        elif draw < 0.7:
+            how["key"] = b"key-%d" % chance.randrange(5)
+        if chance.random() < 0.2:
+            how["headers"] = [("header", b"content")]
+        if chance.random() < 0.2:
+            call.expects_callback = True
+            how["on_delivery"] = call.on_delivery
+        return how
+
+    async def _send(self, producer: triokafka.Producer) -> None:
+        topic, partition = self._target()
+        call = self._begin()
+        value = call.value(self._chance.choice(self._sizes))
+        how = self._how(call, partition)
+        try:
+            with self._scope():
+                call.accept(await producer.send(topic, value, **how))
+        except KafkaError:
+            pass
+        self._close(call)
+
+    async def _send_nowait(self, producer: triokafka.Producer) -> None:
+        for _ in range(self._chance.randrange(1, 8)):
+            topic, partition = self._target()
+            call = self._begin()
+            value = call.value(self._chance.choice(self._sizes))
+            try:
+                call.accept(producer.send_nowait(topic, value, **self._how(call, partition)))
+            except KafkaError:
+                pass
+            self._close(call)
+        await trio.lowlevel.checkpoint()
+
+    async def _send_many(self, producer: triokafka.Producer) -> None:
+        chance = self._chance
+        topic, partition = self._target()
+        count = chance.randrange(1, 25)
+        call = self._begin(count)
+        size = chance.choice(self._sizes[:-1])
+        values = [call.value(size, number) for number in range(count)]
+        how: dict[str, Any] = {}
+        draw = chance.random()
+        if draw < 0.5:
+            how["partition"] = partition
+        elif draw < 0.7:
+            how["keys"] = [b"key-%d" % chance.randrange(5) for _ in values]
+        elif draw < 0.8:
+            how["partition"] = [chance.randrange(self._topics[topic]) for _ in values]
+        try:
+            with self._scope():
+                call.accept(await producer.send_many(topic, values, **how))
+        except KafkaError:
+            pass
+        if call.fate == "open":
+            call.cut_off()
+
+    async def _stream(self, producer: triokafka.Producer) -> None:
+        topic, partition = self._target()
+        stream: PartitionStream | None = None
+        try:
+            with self._scope():
+                stream = await producer.bind(topic, partition)
+        except KafkaError:
+            pass
+        if stream is None:
+            return
+        for _ in range(self._chance.randrange(1, 8)):
+            call = self._begin()
+            value = call.value(self._chance.choice(self._sizes))
+            try:
+                if self._chance.random() < 0.5:
+                    call.accept(stream.send_nowait(value))
+                else:
+                    with self._scope():
+                        call.accept(await stream.send(value))
+            except KafkaError:
+                pass
+            self._close(call)
+
+    def _close(self, call: Call) -> None:
+        if call.fate == "open":
+            call.refuse()
+            call.expects_callback = False
+
+    # ---------------------------------------------------------------- the ways to wait
+
+    async def _await_one(self, producer: triokafka.Producer) -> None:
+        accepted = [call for call in self.ledger.calls[-30:] if call.fate == "accepted" and call.count == 1]
+        if not accepted:
+            return
+        call = self._chance.choice(accepted)
+        (delivery,) = call.deliveries
+        assert isinstance(delivery, Delivery)
+        with trio.move_on_after(self._chance.uniform(0, self._pause * 4)):
+            try:
+                await delivery
+            except KafkaError:
+                call.awaited.add(call.first)
+
+    async def _flush(self, producer: triokafka.Producer) -> None:
+        accepted = [call for call in self.ledger.calls if call.fate == "accepted"]
+        with trio.move_on_after(self._chance.choice([0.01, 1000])) as scope:
+            await producer.flush()
+        if not scope.cancelled_caught:
+            for call in accepted:
+                assert all(delivery.done for delivery in call.deliveries), "flush returned before all were settled"
