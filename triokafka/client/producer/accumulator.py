@@ -119,16 +119,23 @@ class Accumulator:
         return max(of_topic, (self.settings.batch_limit - _BATCH_HEADER) / max(1, self.pool.total - _BATCH_HEADER))
 
     def open_batch(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
-        """Start a batch in a borrowed buffer, at the end of a queue. The caller appends to it at once."""
-        queue.close_open()
+        """Start a batch in a borrowed buffer, at the end of a queue. The caller appends to it at once.
+
+        Raises what making the batch raises; the buffer is back in the pool then.
+        """
         settings = self.settings
-        builder = BatchBuilder(
-            settings.batch_limit,
-            compression=settings.compression_type,
-            level=settings.compression_level,
-            expected_ratio=self._expected_ratio(queue.ratio.expected),
-            buffer=buffer,
-        )
+        try:
+            builder = BatchBuilder(
+                settings.batch_limit,
+                compression=settings.compression_type,
+                level=settings.compression_level,
+                expected_ratio=self._expected_ratio(queue.ratio.expected),
+                buffer=buffer,
+            )
+        except BaseException:
+            self.pool.release(buffer, len(buffer))
+            raise
+        queue.close_open()
         batch = ProducerBatch(queue.topic_partition, queue.take_number(), builder, reserved=len(buffer), created_at=now)
         queue.batches.append(batch)
         queue.open = batch
@@ -157,6 +164,11 @@ class Accumulator:
     def queued(self) -> bool:
         """Whether any batch waits in a queue."""
         return bool(self._active)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the sender may find something to do after a request has ended."""
+        return bool(self._active or self._troubled or self._refusing_since)
 
     def waiting_topics(self) -> list[str]:
         """Topics with batches in a queue."""

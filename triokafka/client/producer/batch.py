@@ -128,6 +128,12 @@ class ProducerBatch:
         """Whether there is no use in waiting for more records."""
         return self.builder is None or self.builder.full
 
+    @property
+    def room(self) -> int:
+        """Bytes that records may still take before compression; 0 when closed."""
+        builder = self.builder
+        return builder.limit - builder.size if builder is not None and not builder.closed else 0
+
     def close(self) -> None:
         """Take no more records (`client/ACC-6`)."""
         if self.builder is not None:

@@ -175,27 +175,31 @@ class Intake:
 
     # ---------------------------------------------------------------- memory
 
-    def batch_bytes(self, queue: PartitionQueue, key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
-        """Memory for a new batch that this record begins. Raises `MessageSizeTooLargeError`."""
+    def record_bytes(self, queue: PartitionQueue, key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
+        """The most bytes that this record can take in a batch. Raises `MessageSizeTooLargeError`."""
         size = AccumulatorSettings.record_bound(key, value, headers)
         if size > self._options.max_request_size:
             raise MessageSizeTooLargeError(
                 f"a record of up to {size} bytes for {queue.topic_partition} is larger than"
                 f" max_request_size={self._options.max_request_size}"
             )
-        return self._accumulator.buffer_size_for(queue.topic_partition.topic, size)
+        return size
 
-    async def open_batch(self, queue: PartitionQueue, size: int, give_up_at: float) -> None:
-        """Make sure that the queue has an open batch, after yielding once to other tasks (`client/ACC-2` to `ACC-4`).
+    async def open_batch(self, queue: PartitionQueue, record_bytes: int, give_up_at: float) -> None:
+        """Make sure that the queue has an open batch with room for a record of so many bytes, after yielding once to
+        other tasks (`client/ACC-2` to `ACC-4`).
 
-        Waits while there is no memory. Nothing is held meanwhile, so another task may open one first: then that is it,
-        and the caller tries to append to it.
+        Waits while there is no memory. Nothing is held meanwhile, so another task may open one first: if the record
+        fits into that, the memory goes back. If not, it is closed and the new one opened behind it: who has waited for
+        memory does not wait again, however many small records come in between.
         """
-        self._wake()
+        if queue.batches:
+            self._wake()  # the last one was just closed, and can go
         await trio.lowlevel.checkpoint()
         self._check_usable()
-        if queue.open is not None:
+        if queue.open is not None and queue.open.room >= record_bytes:
             return
+        size = self._accumulator.buffer_size_for(queue.topic_partition.topic, record_bytes)
         buffer = self._pool.try_allocate(size)
         if buffer is None:
             self._wake()  # by the time the sender runs, somebody waits for memory, and every batch is sendable
@@ -209,13 +213,14 @@ class Intake:
             except BaseException:
                 self._pool.release(buffer, size)
                 raise
-            if queue.open is not None:
+            if queue.open is not None and queue.open.room >= record_bytes:
                 self._pool.release(buffer, size)
                 return
         self._begin(queue, buffer)
 
-    def open_batch_nowait(self, queue: PartitionQueue, size: int) -> ProducerBatch:
+    def open_batch_nowait(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
         """As `open_batch`, but raises `BufferFullError` instead of waiting, and does not yield."""
+        size = self._accumulator.buffer_size_for(queue.topic_partition.topic, record_bytes)
         buffer = self._pool.try_allocate(size)
         if buffer is None:
             raise BufferFullError(

@@ -198,7 +198,7 @@ class _Sending:
         intake = self._intake
         record = intake.prepared(self._columns.record(self._topic, self.position))
         _, key, value = intake.serialize(record)
-        size = intake.batch_bytes(queue, key, value, record.headers)
+        size = intake.record_bytes(queue, key, value, record.headers)
         await intake.open_batch(queue, size, intake.give_up_at())
 
     async def _send_alone(self, given: int = -1) -> int:
@@ -229,7 +229,7 @@ class _Sending:
                 queue = intake.choose(known, partition, key, value)
                 if queue.open is not None:
                     continue
-            size = intake.batch_bytes(queue, key, value, record.headers)
+            size = intake.record_bytes(queue, key, value, record.headers)
             await intake.open_batch(queue, size, give_up_at)
 
     def _timestamp(self) -> int:

@@ -286,7 +286,7 @@ class Producer:
                     queue = intake.choose(known, record.partition, key, value)
                     if queue.open is not None:
                         continue
-                size = intake.batch_bytes(queue, key, value, record.headers)
+                size = intake.record_bytes(queue, key, value, record.headers)
                 await intake.open_batch(queue, size, give_up_at)
         except Exception as error:
             self._interceptors.on_send_error(record, error, chosen)
@@ -333,7 +333,7 @@ class Producer:
             if batch is None or index < 0:
                 queue.close_open()
                 queue = intake.choose(known, record.partition, key, value)
-                batch = intake.open_batch_nowait(queue, intake.batch_bytes(queue, key, value, record.headers))
+                batch = intake.open_batch_nowait(queue, intake.record_bytes(queue, key, value, record.headers))
                 index = batch.append(timestamp, key, value, record.headers)
         except Exception as error:
             self._interceptors.on_send_error(record, error, chosen)

@@ -679,6 +679,42 @@ async def test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_
 
 
 @simulated
+async def test_large_record_that_waited_for_memory_does_not_wait_again_behind_small_ones() -> None:
+    """What they have opened meanwhile is closed, and the memory opens the next (`client/ACC-2`, `client/BUF-7`)."""
+    async with (
+        scripted(orders=2) as s,
+        s.producer(batch_size=400, buffer_memory=800, linger_ms=0, enable_idempotence=False) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        await producer.partitions_for("orders")
+        done: dict[str, float] = {}
+        started = trio.current_time()
+
+        async def send(name: str, size: int, partition: int) -> None:
+            await producer.send("orders", b"x" * size, partition=partition)
+            done[name] = trio.current_time() - started
+
+        def after(seconds: float, throttle_time_ms: int) -> Any:
+            async def answer(request: ProduceRequest) -> Any:
+                await trio.sleep(seconds)
+                response = s.broker.produce(request)
+                assert response is not None
+                response.throttle_time_ms = throttle_time_ms
+                return response
+
+            return answer
+
+        s.broker.script(ProduceRequest, after(1, 5000), after(1, 0))
+        for partition in range(2):
+            await send("first", 200, partition)
+            await trio.sleep(0.1)
+        for name, size, partition in (("small", 10, 0), ("large", 300, 0), ("behind", 10, 1)):
+            nursery.start_soon(send, name, size, partition)
+            await trio.testing.wait_all_tasks_blocked()
+    assert 1 < done["small"] < 2 < done["large"] < 3 < 5 < done["behind"]
+
+
+@simulated
 async def test_open_batch_takes_records_while_another_send_waits_for_memory() -> None:
     """(`client/ACC-3`)"""
     async with scripted(orders=2) as s, s.producer(batch_size=200, buffer_memory=500, linger_ms=10_000) as producer:
