@@ -16,6 +16,7 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, AllowAll, Authorizer, Operation, ResourceType, denial
+from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.errors import BrokerResponseError, KafkaError, ProtocolError
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from triokafka.protocol.compiler import carries_records
@@ -57,6 +58,7 @@ class RequestContext:
     ``now`` is the broker's monotonic clock at the start of the request, in seconds; ``listener`` the name of the
     listener that the client connected to; ``size`` the request's bytes, header included. A handler that finds a quota
     exceeded sets ``throttle_ms``: the answer will say so, and the connection is not read for as long.
+    ``parked_seconds`` of its time were spent waiting; without ``counts_time`` all of it may have been.
     """
 
     header: RequestHeader
@@ -68,6 +70,8 @@ class RequestContext:
     slot: Slot | None = None
     size: int = 0
     throttle_ms: int = 0
+    parked_seconds: float = 0.0
+    counts_time: bool = True
 
     @property
     def version(self) -> int:
@@ -83,6 +87,20 @@ class RequestContext:
     def world(self) -> World:
         """The broker's door to the outside."""
         return self.broker.world
+
+    @property
+    def user(self) -> str:
+        """The principal's name, as quotas know it."""
+        return self.principal.partition(":")[2]
+
+    def count_towards(self, kind: QuotaKind, amount: float) -> int:
+        """Count towards a quota of the client; how many ms it must be silent, which the answer then says (KIP-219)."""
+        broker = self.broker
+        if not broker.quotas.limits(kind):
+            return 0
+        throttle_ms = broker.quotas.record(kind, self.user, self.client_id, amount, broker.world.now())
+        self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        return throttle_ms
 
     @property
     def client_host(self) -> str:
@@ -108,7 +126,9 @@ class RequestContext:
     async def park(self, operation: DelayedOperation) -> None:
         """Wait until a delayed operation is complete, without holding a handler slot."""
         self.yield_slot()
+        parked_at = self.world.now()
         await operation.wait()
+        self.parked_seconds += self.world.now() - parked_at
 
 
 OnError = Callable[[RequestT, RequestContext, int, str], Response | None]
@@ -260,12 +280,16 @@ class Dispatcher:
         self.requests_served += 1
         if handler.waits:
             slot.release()
+            context.counts_time = False
         if self.broker.faults.armed:
             return await self._dispatch_faulty(handler, request, context)
         return self._finish(await self._answer(handler, request, context), context)
 
     def _finish(self, response: Response | None, context: RequestContext) -> Answer:
         """Throttle as the quotas say, and encode."""
+        if self.broker.quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
+            busy = self.broker.world.now() - context.now - context.parked_seconds
+            context.count_towards(QuotaKind.REQUEST, busy * 100)
         throttle_ms = context.throttle_ms
         if response is None:
             return Answer(throttle_ms=throttle_ms)

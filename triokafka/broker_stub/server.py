@@ -27,6 +27,7 @@ from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketLimits, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
+from triokafka.broker_stub.quotas import ClientQuotas
 from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
@@ -89,6 +90,7 @@ class Broker:
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
         )
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots, self.world)
+        self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.topic_creation = TopicCreation(self.controller, config, lambda: self.image)
         self.group_coordinator = GroupCoordinator(
@@ -235,6 +237,8 @@ class Broker:
         """Partitions, logs, coordinators and configuration follow the image."""
         if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
             self._reconfigure(image)
+        if delta.client_quotas_changed:
+            self.quotas.configure(image.client_quotas)
         offsets = image.topics.get(GROUP_METADATA_TOPIC)
         if offsets is not None and GROUP_METADATA_TOPIC not in delta.base.topics:
             # The topic wins over the configuration; that it grows later must not move groups (GMD-02).

@@ -12,9 +12,9 @@ from tests.unit.protocol.fillings import name_of, rich, versions_of, wire_messag
 from triokafka.protocol.message import Message, Struct
 
 _MODULES = (
-    "admin.cluster", "admin.configs", "admin.groups", "admin.topics", "consumer.fetch", "consumer.group",
-    "consumer.metadata", "consumer.offsets", "metadata.api_versions", "metadata.find_coordinator", "metadata.metadata",
-    "producer.produce", "producer.transaction",
+    "admin.client_quotas", "admin.cluster", "admin.configs", "admin.groups", "admin.topics", "consumer.fetch",
+    "consumer.group", "consumer.metadata", "consumer.offsets", "metadata.api_versions", "metadata.find_coordinator",
+    "metadata.metadata", "producer.produce", "producer.transaction",
 )  # fmt: skip
 
 

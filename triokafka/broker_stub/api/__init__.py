@@ -37,6 +37,8 @@ MODULES: Final = (
     "delete_groups",
     "incremental_alter_configs",
     "offset_delete",
+    "describe_client_quotas",
+    "alter_client_quotas",
     "describe_cluster",
     "describe_topic_partitions",
 )

@@ -15,6 +15,7 @@ from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.replica.fetch_session import PartitionKey, TopicKey, WantedPartition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters
@@ -35,6 +36,7 @@ _LEADER_ADDRESSES_SINCE: Final = 16
 _NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
 _TOPIC_IDS_SINCE: Final = 13
 _READ_COMMITTED: Final = 1
+_NO_LIMIT: Final = 2**31 - 1
 
 # What almost every partition says, made once: a response names hundreds of them. Never changed.
 _NO_EPOCH: Final = EpochEndOffset()
@@ -51,11 +53,12 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     """Read what the session asks for; park until there is enough, time is up, or something is wrong."""
     broker = context.broker
     by_id = context.version >= _TOPIC_IDS_SINCE
+    replica_id = request.replica_state.replica_id if context.version >= 15 else request.replica_id
     parameters = FetchParameters(
-        replica_id=request.replica_state.replica_id if context.version >= 15 else request.replica_id,
+        replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
+        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes, _most_at_once(replica_id, context)),
         read_committed=request.isolation_level == _READ_COMMITTED,
     )
     session = broker.fetch_sessions.context_for(
@@ -98,6 +101,11 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         if operation is not None:
             await context.park(operation)
         outcomes, size, urgent = replicas.read(readable, parameters)
+    if not parameters.follower and context.count_towards(QuotaKind.FETCH, size):
+        # Nothing is answered, so nothing counts (O26); the client asks again when its time is over.
+        broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())
+        throttled = session.throttle()
+        return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
     answered = session.respond(results, broker.world.now())
@@ -110,6 +118,14 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         hints = [outcome.leader_hint for outcome in answered.outcomes.values() if outcome.leader_hint is not None]
         response.node_endpoints = node_endpoints([hint.leader_id for hint in hints], context, _endpoint)
     return response
+
+
+def _most_at_once(replica_id: int, context: RequestContext) -> int:
+    """More than this would be throttled even if it were the first for a while, and so never be answered (Z24)."""
+    quotas = context.broker.quotas
+    if replica_id >= 0 or not quotas.limits(QuotaKind.FETCH):
+        return _NO_LIMIT
+    return int(min(quotas.most_at_once(context.user, context.client_id), _NO_LIMIT))
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:

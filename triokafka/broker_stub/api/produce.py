@@ -4,7 +4,8 @@ Versions 3-13, though 0 and up are advertised: librdkafka misreads a higher mini
 record batches v2. v5: log start offset. v7: zstd. v8: which records were refused, and why. v9: flexible. v10: the
 current leader and its address in errors (KIP-951). v13: topic ids.
 
-With acks=0 there is no answer; the only sign of an error is that the connection is closed.
+The request's bytes count towards the client's ``producer_byte_rate``, whatever became of them. With acks=0 there is no
+answer; the only sign of an error is that the connection is closed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.handlers import CloseConnectionError, RequestContext, handles
+from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.replica.delayed import AppendOutcome
 from triokafka.protocol.api.produce import (
     BatchIndexAndErrorMessage,
@@ -104,6 +106,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             await context.park(operation)
     if faults is not None:
         _answer_falsely(outcomes, faults)
+    context.count_towards(QuotaKind.PRODUCE, context.size)
     if request.acks == 0:
         for outcome in (*outcomes.values(), *refused.values()):
             if outcome.error_code:

@@ -112,8 +112,6 @@ UNUSED_NAMES: Final = frozenset(
         "metrics.sample.window.ms",
         "num.replica.alter.log.dirs.threads",
         "principal.builder.class",
-        "quota.window.num",
-        "quota.window.size.seconds",
         "remote.fetch.max.wait.ms",
         "remote.list.offsets.request.timeout.ms",
         "remote.log.index.file.cache.total.size.bytes",

@@ -114,6 +114,8 @@ class NetworkOptions:
     background_threads: int = _int(10, "Accepted; background work is tasks here.", 1, update_mode=CLUSTER)
     queued_max_requests: int = _int(500, "Requests that may wait for their turn before reading stops.", 1)
     queued_max_request_bytes: int = _long(-1, "Bytes of requests in memory before reading stops; -1: no limit.")
+    quota_window_num: int = _int(11, "Windows that the rate of a client with a quota is taken over.", 1)
+    quota_window_size_seconds: int = _int(1, "How long one of these windows is.", 1)
     socket_request_max_bytes: int = _int(104_857_600, "The largest request; a larger one closes its connection.", 1)
     socket_send_buffer_bytes: int = _int(102_400, "Size of the kernel's send buffer; -1: as the system has it.", -1)
     socket_receive_buffer_bytes: int = _int(102_400, "Size of the kernel's receive buffer; -1: as it is.", -1)

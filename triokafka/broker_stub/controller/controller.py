@@ -28,6 +28,7 @@ from triokafka.broker_stub.controller.producer_ids import ProducerIdBlock
 from triokafka.broker_stub.controller.records import encode_leader_change
 from triokafka.broker_stub.controller.replay import LogReplay
 from triokafka.broker_stub.controller.state import ControllerState
+from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -282,6 +283,11 @@ class Controller:
         """Show configuration from the committed image, without waiting."""
         state = self._started()
         return describe_configs(state.committed, request, state.configuration, self._config, denied=denied)
+
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        """Change quotas; see `ClientQuotaControl.alter`."""
+        control = self._started().client_quotas
+        return await self._running().submit("AlterClientQuotas", lambda image: control.alter(image, request))
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         """A block of producer ids for this node's broker."""

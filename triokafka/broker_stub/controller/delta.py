@@ -20,11 +20,13 @@ from triokafka.broker_stub.controller.image import (
     EndpointImage,
     MetadataImage,
     PartitionImage,
+    QuotaEntity,
     ResourceType,
     TopicImage,
 )
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -66,6 +68,7 @@ class MetadataDelta:
         self.changed_brokers: set[int] = set()
         self.features_changed = False
         self.producer_ids_changed = False
+        self.client_quotas_changed = False
         self._image: MetadataImage | None = None
         self._topics: dict[str, TopicImage] | None = None
         self._topics_by_id: dict[uuid.UUID, TopicImage] = {}
@@ -75,6 +78,7 @@ class MetadataDelta:
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
         self._brokers: dict[int, BrokerImage] | None = None
         self._features: dict[str, int] | None = None
+        self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._producer_ids = base.producer_ids
 
     @classmethod
@@ -85,6 +89,7 @@ class MetadataDelta:
         delta.changed_brokers = set(image.brokers)
         delta.features_changed = bool(image.features)
         delta.producer_ids_changed = image.producer_ids > 0
+        delta.client_quotas_changed = bool(image.client_quotas)
         delta._partitions = {topic_id: dict(topic.partitions) for topic_id, topic in image.topics_by_id.items()}
         delta._image = image
         return delta
@@ -280,6 +285,21 @@ class MetadataDelta:
         self._producer_ids = record.next_producer_id
         self.producer_ids_changed = True
 
+    def _replay_client_quota(self, record: ClientQuotaRecord) -> None:
+        if self._client_quotas is None:
+            self._client_quotas = dict(self.base.client_quotas)
+        entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
+        values = dict(self._client_quotas.get(entity, {}))
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if values:
+            self._client_quotas[entity] = values
+        else:
+            self._client_quotas.pop(entity, None)
+        self.client_quotas_changed = True
+
     # Result
 
     def image(self, offset: int, epoch: int) -> MetadataImage:
@@ -303,6 +323,7 @@ class MetadataDelta:
             brokers=base.brokers if self._brokers is None else self._brokers,
             features=base.features if self._features is None else self._features,
             producer_ids=self._producer_ids,
+            client_quotas=base.client_quotas if self._client_quotas is None else self._client_quotas,
             colliding_names=colliding,
         )
         return self._image
@@ -366,4 +387,5 @@ _REPLAY: Final[dict[type, Callable[[MetadataDelta, Any], None]]] = {
     UnregisterBrokerRecord: MetadataDelta._replay_unregister_broker,
     FeatureLevelRecord: MetadataDelta._replay_feature_level,
     ProducerIdsRecord: MetadataDelta._replay_producer_ids,
+    ClientQuotaRecord: MetadataDelta._replay_client_quota,
 }

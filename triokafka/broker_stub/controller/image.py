@@ -37,6 +37,9 @@ class ResourceType(enum.IntEnum):
 ConfigResource = tuple[int, str]
 """A `ResourceType` value and a name; the name of the cluster-wide broker default is the empty string."""
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Who a quota is for: pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default; sorted."""
+
 EMPTY_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -123,6 +126,8 @@ class MetadataImage:
     features: Mapping[str, int] = field(default_factory=dict)
     producer_ids: int = 0
     """The first producer id of the next block."""
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    """The quotas of users and client ids, by entity and name."""
     colliding_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Topics whose name has a ``.`` or ``_``, by the name with every ``.`` made ``_``."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.client_quotas import ClientQuotaControl
 from triokafka.broker_stub.controller.cluster import ClusterControl
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.delta import MetadataDelta
@@ -50,6 +51,7 @@ class ControllerState:
         self.configuration = ConfigurationControl(config)
         self.replication = ReplicationControl(config, self.configuration, pick=pick, new_id=new_id)
         self.producer_ids = ProducerIdControl()
+        self.client_quotas = ClientQuotaControl()
         self.cluster = ClusterControl(
             cluster_id,
             config.broker_session_timeout_ms / 1000,

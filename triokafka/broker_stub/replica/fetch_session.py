@@ -105,6 +105,10 @@ class FetchContext:
         """What to answer, given what was read for `partitions` (in their order)."""
         return Answered(NO_SESSION, 0, outcomes)
 
+    def throttle(self) -> Answered:
+        """What to answer instead of `respond` to a client whose quota is used up: nothing was read for it (P13)."""
+        return Answered(NO_SESSION, 0, {})
+
 
 class _RefusedContext(FetchContext):
     """The session part of the request is wrong: nothing is read."""
@@ -114,6 +118,9 @@ class _RefusedContext(FetchContext):
         self._error = error
 
     def respond(self, outcomes: Mapping[PartitionKey, ReadOutcome], now: float) -> Answered:
+        return Answered(NO_SESSION, self._error.code, {})
+
+    def throttle(self) -> Answered:
         return Answered(NO_SESSION, self._error.code, {})
 
 
@@ -165,6 +172,10 @@ class _IncrementalContext(FetchContext):
             if len(outcome.records):  # to the end of the line: with a byte limit, the others come first next time (P10)
                 session.partitions[key] = session.partitions.pop(key)
         return Answered(session.id, 0, news)
+
+    def throttle(self) -> Answered:
+        # The epoch is used up, and what the client was told last stays: the next request gets the news.
+        return Answered(self._session.id, 0, {})
 
 
 class FetchSessionCache:

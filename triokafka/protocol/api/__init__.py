@@ -37,6 +37,8 @@ API_NAMES: Final = {
     42: "DeleteGroups",
     44: "IncrementalAlterConfigs",
     47: "OffsetDelete",
+    48: "DescribeClientQuotas",
+    49: "AlterClientQuotas",
     60: "DescribeCluster",
     75: "DescribeTopicPartitions",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from triokafka.protocol.message import Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, Int64, String, UInt16, Uuid
+from triokafka.protocol.primitives import Array, Boolean, Float64, Int8, Int16, Int32, Int64, String, UInt16, Uuid
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 
 
@@ -296,6 +296,22 @@ class ConfigRecord(MetadataRecord, api_key=4, versions="0", flexible="0+"):
     resource_name: str = field(String, doc="The resource; empty for the default of all brokers.")
     name: str = field(String, doc="The entry's name.")
     value: str | None = field(String, nullable="0+", doc="The entry's value; null removes it.")
+
+
+class ClientQuotaEntityData(Struct):
+    """A part of the entity that a quota is for."""
+
+    entity_type: str = field(String, doc="What the part is: ``user``, ``client-id`` or ``ip``.")
+    entity_name: str | None = field(String, nullable="0+", doc="Its name; null for the default.")
+
+
+class ClientQuotaRecord(MetadataRecord, api_key=14, versions="0", flexible="0+"):
+    """A quota was set or removed."""
+
+    entity: list[ClientQuotaEntityData] = field(Array(ClientQuotaEntityData), doc="The parts of the entity.")
+    key: str = field(String, doc="The quota's name, such as ``producer_byte_rate``.")
+    value: float = field(Float64, doc="Its value; without meaning when it is removed.")
+    remove: bool = field(Boolean, doc="Whether the quota was removed instead of set.")
 
 
 class FeatureLevelRecord(MetadataRecord, api_key=12, versions="0", flexible="0+"):

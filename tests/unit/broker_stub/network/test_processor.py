@@ -19,6 +19,7 @@ from triokafka.broker_stub.handlers import CloseConnectionError, Dispatcher, Han
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.processor import ConnectionProcessor
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation, Purgatory
+from triokafka.broker_stub.quotas import ClientQuotas
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.frames import decode_response, encode_request
@@ -60,7 +61,7 @@ class Bench:
             return ApiVersionsResponse()
 
         handlers: dict[int, Handler[Any, Any]] = {12: heartbeat, 18: api_versions}
-        broker = SimpleNamespace(world=self.world, faults=Faults())
+        broker = SimpleNamespace(world=self.world, faults=Faults(), quotas=ClientQuotas())
         self.dispatcher = broker.dispatcher = Dispatcher(cast(Any, broker), handlers, authorizer=authorizer)
 
     def processor(self, stream: ScriptedStream) -> ConnectionProcessor:

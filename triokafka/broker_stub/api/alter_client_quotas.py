@@ -1,0 +1,45 @@
+"""AlterClientQuotas (API key 49): sets and removes quotas of users and client ids.
+
+Versions 0-1. v1: flexible. ``producer_byte_rate``, ``consumer_byte_rate`` and ``request_percentage`` are enforced;
+``controller_mutation_rate`` and the ``connection_creation_rate`` of addresses are kept and described.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.alter_client_quotas import (
+    AlterClientQuotasEntity,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResult,
+)
+
+
+def _failed(
+    request: AlterClientQuotasRequest, context: RequestContext, code: int, message: str
+) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResult(
+                error_code=code,
+                error_message=message,
+                entity=[
+                    AlterClientQuotasEntity(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
+@handles(
+    AlterClientQuotasRequest,
+    versions=range(0, 2),
+    accesses=[cluster(Operation.ALTER_CONFIGS)],
+    on_error=_failed,
+)
+async def alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    """Hand the request to the controller; as many answers as entities."""
+    return await context.broker.controller.alter_client_quotas(request)

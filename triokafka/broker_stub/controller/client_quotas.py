@@ -1,0 +1,173 @@
+"""Decides about quotas of users and client ids (KIP-13, KIP-124, KIP-546). What they mean is `quotas`' affair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from triokafka.broker_stub.controller.image import MetadataImage, QuotaEntity
+from triokafka.broker_stub.controller.outcome import ItemError, Outcome
+from triokafka.errors import BrokerResponseError, InvalidRequestError, UnsupportedVersionError
+from triokafka.protocol.api.alter_client_quotas import (
+    AlterClientQuotasEntity,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResult,
+)
+from triokafka.protocol.api.alter_client_quotas import EntityData as AlteredPart
+from triokafka.protocol.api.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from triokafka.protocol.message import Struct
+from triokafka.protocol.stored.cluster_metadata import ClientQuotaEntityData, ClientQuotaRecord
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
+# Whether the value is a whole number, and its limit.
+_USER_KEYS: Final[Mapping[str, tuple[bool, float]]] = {
+    "producer_byte_rate": (True, 2.0**63),
+    "consumer_byte_rate": (True, 2.0**63),
+    "request_percentage": (False, float("inf")),
+    "controller_mutation_rate": (False, float("inf")),
+}
+_IP_KEYS: Final[Mapping[str, tuple[bool, float]]] = {"connection_creation_rate": (True, 2.0**31 - 1)}
+_EXACT: Final = 0
+_DEFAULT: Final = 1
+_SPECIFIED: Final = 2
+
+
+class ClientQuotaControl:
+    """Checks changes of quotas and turns them into records."""
+
+    def alter(self, image: MetadataImage, request: AlterClientQuotasRequest) -> Outcome[AlterClientQuotasResponse]:
+        """Set and remove quotas; one result per entity, and a wrong one does not keep the others from it."""
+        records: list[Struct] = []
+        results: list[AlterClientQuotasResult] = []
+        seen: set[QuotaEntity] = set()
+        for entry in request.entries:
+            failure = ItemError()
+            try:
+                entity = _entity(entry.entity)
+                if entity in seen:
+                    raise InvalidRequestError(f"Ignoring duplicate entity {dict(entity)}")
+                seen.add(entity)
+                changes: dict[str, float | None] = {}
+                for op in entry.ops:
+                    if op.key in changes:
+                        raise InvalidRequestError(f"Duplicate quota key {op.key}")
+                    changes[op.key] = None if op.remove else op.value
+                records += _records(image, entity, changes)
+            except BrokerResponseError as error:
+                failure = ItemError.of(error)
+            parts = [
+                AlterClientQuotasEntity(entity_type=p.entity_type, entity_name=p.entity_name) for p in entry.entity
+            ]
+            results.append(
+                AlterClientQuotasResult(error_code=failure.code, error_message=failure.message, entity=parts)
+            )
+        return Outcome([] if request.validate_only else records, AlterClientQuotasResponse(entries=results))
+
+
+def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    """The quotas of the entities that fulfil every condition.
+
+    Raises:
+        InvalidRequestError: conditions contradict each other or themselves.
+        UnsupportedVersionError: a condition about something that there are no quotas for.
+    """
+    exact, any_name = _conditions(request.components)
+    entries = []
+    for entity, values in sorted(image.client_quotas.items(), key=lambda item: str(item[0])):
+        parts = dict(entity)
+        if request.strict and len(parts) != len(exact) + len(any_name):
+            continue
+        if any(kind not in parts for kind in (*exact, *any_name)):
+            continue
+        if any(parts[kind] != name for kind, name in exact.items()):
+            continue
+        entries.append(
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
+            )
+        )
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _conditions(components: Sequence[ComponentData]) -> tuple[dict[str, str | None], list[str]]:
+    exact: dict[str, str | None] = {}
+    any_name: list[str] = []
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise InvalidRequestError("Invalid empty entity type.")
+        if kind in exact or kind in any_name:
+            raise InvalidRequestError(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise UnsupportedVersionError(f"Unsupported entity type {kind}")
+        if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
+            raise InvalidRequestError(f"Unknown match type {component.match_type}")
+        if (component.match is None) is (component.match_type == _EXACT):
+            raise InvalidRequestError(f"A name is needed to match one, and only then ({kind})")
+        if component.match_type == _SPECIFIED:
+            any_name.append(kind)
+        else:
+            exact[kind] = component.match
+    kinds = {*exact, *any_name}
+    if IP in kinds and len(kinds) > 1:
+        raise InvalidRequestError("A filter for IP addresses cannot be combined with users and client ids.")
+    return exact, any_name
+
+
+def _entity(parts: Sequence[AlteredPart]) -> QuotaEntity:
+    named: dict[str, str | None] = {}
+    for part in parts:
+        if part.entity_type not in (USER, CLIENT_ID, IP):
+            raise InvalidRequestError(f"Unhandled client quota entity type: {part.entity_type}")
+        if part.entity_type in named:
+            raise InvalidRequestError(f"Invalid client quota entity, duplicate entity entry {part.entity_type}")
+        if part.entity_name == "":
+            raise InvalidRequestError(f"Empty {part.entity_type} not supported")
+        named[part.entity_type] = part.entity_name
+    if not named:
+        raise InvalidRequestError("Invalid empty client quota entity")
+    if IP in named and len(named) > 1:
+        raise InvalidRequestError("An IP address cannot be combined with a user or client id")
+    return tuple(sorted(named.items()))
+
+
+def _records(image: MetadataImage, entity: QuotaEntity, changes: Mapping[str, float | None]) -> list[Struct]:
+    known = _IP_KEYS if entity[0][0] == IP else _USER_KEYS
+    now = image.client_quotas.get(entity, {})
+    found: list[Struct] = []
+    for key, value in changes.items():
+        if value is not None:
+            _check_value(known, key, value)
+        if value == now.get(key):
+            continue  # what is so already needs no record, and what is not there cannot be removed
+        parts = [ClientQuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+        found.append(
+            ClientQuotaRecord(entity=parts, key=key, remove=True)
+            if value is None
+            else ClientQuotaRecord(entity=parts, key=key, value=value)
+        )
+    return found
+
+
+def _check_value(known: Mapping[str, tuple[bool, float]], key: str, value: float) -> None:
+    if key not in known:
+        raise InvalidRequestError(f"Invalid configuration key {key}")
+    whole, limit = known[key]
+    if not value > 0:
+        raise InvalidRequestError(f"Quota {key} must be greater than 0")
+    if value > limit:
+        raise InvalidRequestError(f"Proposed value for {key} is too large")
+    if whole and abs(value % 1.0) > 1e-6:
+        raise InvalidRequestError(f"{key} cannot be a fractional value.")
