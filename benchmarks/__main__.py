@@ -7,21 +7,12 @@ are what counts: absolute times are this machine's, at this moment.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import sys
-from collections.abc import Callable
-from importlib import import_module, metadata
-from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from importlib import import_module
+from typing import Final
 
-from triokafka import kernels
+from benchmarks.report import RESULTS, Bar, bars, save
 
-RESULTS = Path(__file__).parent / "results"
-PEERS = ("kafka-python", "aiokafka", "confluent-kafka", "crc32c", "trio")
-
-Bar = Callable[[Any], tuple[str, float]]
 TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     "record_codec": (
         "million records a second",
@@ -39,38 +30,6 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
 functions ``as_document`` and ``draw`` of its own."""
 
 
-def save(name: str, module: ModuleType, found: Any) -> None:
-    """Write what was found with what it was measured on, and draw it."""
-    RESULTS.mkdir(exist_ok=True)
-    picture = TABLES[name]
-    document = {
-        "table": name,
-        "kernels": kernels.implementation(),
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "versions": {peer: metadata.version(peer) for peer in PEERS},
-        **({"rows": [row._asdict() for row in found]} if picture else module.as_document(found)),
-    }
-    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
-
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    if picture:
-        axis_label, bar = picture
-        labels, values = zip(*map(bar, reversed(found)), strict=True)
-        figure, axis = pyplot.subplots(figsize=(9, 1 + 0.25 * len(found)))
-        axis.barh(labels, values)
-        axis.set_xlabel(axis_label)
-    else:
-        figure = module.draw(found)
-    figure.tight_layout()
-    figure.savefig(RESULTS / f"{name}.png", dpi=100)
-    pyplot.close(figure)
-
-
 def main() -> int:
     """Run the tables that are asked for, all by default; 1 when a measurement failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -85,7 +44,11 @@ def main() -> int:
         print(f"== {name}", flush=True)
         found = module.run()
         module.show(found)
-        save(name, module, found)
+        picture = TABLES[name]
+        if picture:
+            save(name, {"rows": [row._asdict() for row in found]}, bars(*picture, found))
+        else:
+            save(name, module.as_document(found), module.draw(found))
         if getattr(found, "failures", None):
             status = 1
         print(flush=True)

@@ -40,6 +40,7 @@ from benchmarks.produce_plan import (
     everything,
     verdicts,
 )
+from benchmarks.report import RESULTS, save
 from triokafka.cli.measuring.brokers import Broker, sink_broker
 from triokafka.cli.measuring.clients import PRODUCERS
 from triokafka.cli.measuring.job import Job, Latency, Stall, Throughput
@@ -368,9 +369,11 @@ def plan_of(arguments: Sequence[str] | None = None) -> Plan:
 
 
 def main() -> int:
-    """The command: print the tables, and fail when a measurement did."""
+    """The command: print the tables, write JSON and picture, and fail when a measurement did."""
     found = run(plan_of())
     show(found)
+    save("produce", as_document(found), draw(found))
+    print(f"\nJSON and picture are in {RESULTS}")
     return 1 if found.failures else 0
 
 

@@ -14,14 +14,13 @@ _QUANTILES: Final = (("p50_ms", "#4c72b0"), ("p99_ms", "#dd8452"), ("p999_ms", "
 
 def draw(found: Findings) -> Any:
     """A matplotlib figure: a column for each broker, a line of panels for each size, and latency and memory below."""
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     brokers = list(dict.fromkeys(row.broker for row in found.rows)) or ["sink"]
     sizes = list(dict.fromkeys(row.size for row in found.rows))
     below = bool(found.latency or found.memory)
-    figure, axes = pyplot.subplots(
-        len(sizes) + below, len(brokers), figsize=(7 * len(brokers), 4.6 * (len(sizes) + below)), squeeze=False
-    )
+    figure = Figure(figsize=(7 * len(brokers), 4.6 * (len(sizes) + below)))
+    axes = figure.subplots(len(sizes) + below, len(brokers), squeeze=False)
     for line, size in enumerate(sizes):
         for column, broker in enumerate(brokers):
             chosen = [row for row in found.rows if (row.broker, row.size) == (broker, size)]

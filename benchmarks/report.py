@@ -1,0 +1,46 @@
+"""What a run leaves behind: JSON with what it was measured on, and a picture, in ``benchmarks/results``."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from triokafka import kernels
+
+RESULTS: Final = Path(__file__).parent / "results"
+PEERS: Final = ("kafka-python", "aiokafka", "confluent-kafka", "noida-db", "crc32c", "trio")
+
+Bar = Callable[[Any], tuple[str, float]]
+"""Label and value of a row."""
+
+
+def bars(axis_label: str, bar: Bar, rows: Sequence[Any]) -> Any:
+    """A matplotlib figure with one bar for each row."""
+    from matplotlib.figure import Figure
+
+    labels, values = zip(*map(bar, reversed(rows)), strict=True)
+    figure = Figure(figsize=(9, 1 + 0.25 * len(rows)))
+    axis = figure.subplots()
+    axis.barh(labels, values)
+    axis.set_xlabel(axis_label)
+    return figure
+
+
+def save(name: str, findings: Mapping[str, Any], figure: Any) -> None:
+    """Write ``findings`` and what they were measured on, and the matplotlib figure."""
+    RESULTS.mkdir(exist_ok=True)
+    document = {
+        "table": name,
+        "kernels": kernels.implementation(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "versions": {peer: metadata.version(peer) for peer in PEERS},
+        **findings,
+    }
+    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
+    figure.tight_layout()
+    figure.savefig(RESULTS / f"{name}.png", dpi=100)
