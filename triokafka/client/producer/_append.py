@@ -9,19 +9,26 @@ The twin, ``plain_append``, has the same interface with types and docstrings.
 
 from __future__ import annotations
 
+import sys
+
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cython.cimports.cpython.dict import PyDict_GetItem
+from cython.cimports.cpython.exc import PyErr_WarnEx
 from cython.cimports.cpython.list import PyList_GET_ITEM, PyList_GET_SIZE
 from cython.cimports.cpython.long import PyLong_AsLong, PyLong_CheckExact
 from cython.cimports.cpython.object import PyObject
+from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.cpython.unicode import PyUnicode_CheckExact
 from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
+from cython.cimports.triokafka.client.producer._coroutine import PYGEN_NEXT, PYGEN_RETURN, PyIter_Send, set_resume
 from cython.cimports.triokafka.records._appender import append_record
 
 from triokafka.errors import IllegalStateError
 from triokafka.records.kernel import RecordAppender
 from triokafka.structs import RecordMetadata
+
+CHEAP_TO_AWAIT = sys.version_info < (3, 12)
 
 _M = cython.declare(cython.uint, 0x5BD1E995)
 _NO_HEADERS = cython.declare(tuple, ())  # the only empty tuple that there is
@@ -213,27 +220,68 @@ class QueueEnds:
 @cython.final
 @cython.cclass
 class ShortWay:
-    """Puts records into open batches. What it returns None for needs the long way: nothing has happened then."""
+    """Puts records into open batches; what is not the usual case goes the long way."""
 
     _topics = cython.declare(dict)
     _wall_ms = cython.declare(object)
     _now = cython.declare(object)
+    _long_way = cython.declare(object)
+    _long_way_now = cython.declare(object)
     _system_clock = cython.declare(cython.bint)
     _enabled = cython.declare(cython.bint)
 
-    def __init__(self, topics: dict, wall_ms, now, system_clock: cython.bint, enabled: cython.bint):
+    def __init__(
+        self, topics: dict, wall_ms, now, system_clock: cython.bint, enabled: cython.bint, long_way, long_way_now
+    ):
         self._topics = topics
         self._wall_ms = wall_ms
         self._now = now
         self._system_clock = system_clock
         self._enabled = enabled
+        self._long_way = long_way
+        self._long_way_now = long_way_now
 
     def append(self, topic, value, key, partition, timestamp_ms, headers, on_delivery):
-        """The arguments are those of `send`, unchecked."""
-        number: cython.Py_ssize_t
-        if not self._enabled or timestamp_ms is not None or on_delivery is not None:
+        """The delivery, or None when the record must go the long way; nothing has happened then."""
+        if not self._takes(timestamp_ms, headers, on_delivery):
             return None
-        if (headers is not _NO_HEADERS and headers) or not PyUnicode_CheckExact(topic):
+        return self._append(topic, value, key, partition)
+
+    def send(self, topic, value=None, *, key=None, partition=None, timestamp_ms=None, headers=(), on_delivery=None):
+        """As `Producer.send`, where it is described."""
+        if not self._takes(timestamp_ms, headers, on_delivery):
+            return self._long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        sending: _Sending = _Sending.__new__(_Sending)
+        sending._way = self
+        sending._topic = topic
+        sending._value = value
+        sending._key = key
+        sending._partition = partition
+        return sending
+
+    def send_nowait(
+        self, topic, value=None, *, key=None, partition=None, timestamp_ms=None, headers=(), on_delivery=None
+    ):
+        """As `Producer.send_nowait`, where it is described."""
+        if self._takes(timestamp_ms, headers, on_delivery):
+            delivery = self._append(topic, value, key, partition)
+            if delivery is not None:
+                return delivery
+        return self._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1)
+    def _takes(self, timestamp_ms, headers, on_delivery) -> cython.int:
+        """Whether a record with these goes the short way."""
+        if not self._enabled or timestamp_ms is not None or on_delivery is not None:
+            return 0
+        return 1 if headers is _NO_HEADERS or not headers else 0
+
+    @cython.cfunc
+    def _append(self, topic, value, key, partition):
+        number: cython.Py_ssize_t
+        if not PyUnicode_CheckExact(topic):
             return None
         found: cython.pointer(PyObject) = PyDict_GetItem(self._topics, topic)
         if found is cython.NULL:
@@ -258,12 +306,6 @@ class ShortWay:
         if not 0 <= number < count:
             return None
         return self._put(cython.cast(QueueEnd, PyList_GET_ITEM(known.queues, number)), value, key)
-
-    def append_to(self, end: QueueEnd, value, key, timestamp_ms, headers):
-        """To one partition, known beforehand."""
-        if not self._enabled or timestamp_ms is not None or (headers is not _NO_HEADERS and headers):
-            return None
-        return self._put(end, value, key)
 
     @cython.cfunc
     def _put(self, end: QueueEnd, value, key):
@@ -318,3 +360,183 @@ class ShortWay:
         else:
             delivery._age = self._now() - end._open.created_at
         return delivery
+
+
+@cython.final
+@cython.cclass
+class BoundWay:
+    """A `ShortWay` to one partition."""
+
+    _way = cython.declare(ShortWay)
+    _end = cython.declare(QueueEnd)
+
+    def __init__(self, way: ShortWay, end: QueueEnd):
+        self._way = way
+        self._end = end
+
+    def append(self, value, key, timestamp_ms, headers, on_delivery):
+        """As `ShortWay.append`."""
+        if not self._way._takes(timestamp_ms, headers, on_delivery):
+            return None
+        return self._way._put(self._end, value, key)
+
+    def send(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
+        """As `Producer.send` to the bound partition."""
+        if not self._way._takes(timestamp_ms, headers, on_delivery):
+            topic, partition = self._end.topic_partition
+            return self._way._long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        sending: _Sending = _Sending.__new__(_Sending)
+        sending._way = self._way
+        sending._end = self._end
+        sending._value = value
+        sending._key = key
+        return sending
+
+    def send_nowait(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
+        """As `Producer.send_nowait` to the bound partition."""
+        if self._way._takes(timestamp_ms, headers, on_delivery):
+            delivery = self._way._put(self._end, value, key)
+            if delivery is not None:
+                return delivery
+        topic, partition = self._end.topic_partition
+        return self._way._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+
+
+_NEW = cython.declare(cython.int, 0)
+_WAITING = cython.declare(cython.int, 1)
+_DONE = cython.declare(cython.int, 2)
+
+
+@cython.final
+@cython.freelist(64)
+@cython.auto_pickle(False)
+@cython.cclass
+class _Sending:
+    """The coroutine of one `send`: it does all of its work when it is first resumed, in the usual case.
+
+    Then nothing waits, and a coroutine of Python's, with its frame, would cost more than the work. Otherwise it goes on
+    as the coroutine of the long way, which is made only then.
+    """
+
+    _way = cython.declare(ShortWay)
+    _end = cython.declare(QueueEnd)
+    _topic = cython.declare(object)
+    _value = cython.declare(object)
+    _key = cython.declare(object)
+    _partition = cython.declare(object)
+    _rest = cython.declare(object)
+    _state = cython.declare(cython.int)
+
+    def __dealloc__(self):
+        if self._state == _NEW:
+            PyErr_WarnEx(RuntimeWarning, b"coroutine 'send' was never awaited", 1)
+
+    def __await__(self):
+        return self
+
+    def __next__(self):
+        return self._advance(None)
+
+    @property
+    def cr_frame(self):
+        """The frame of the long way, for those who print where a task waits; else None."""
+        return self._rest.cr_frame if self._state == _WAITING else None
+
+    @property
+    def cr_await(self):
+        """What the long way awaits; else None."""
+        return self._rest.cr_await if self._state == _WAITING else None
+
+    def send(self, value):
+        """Run until it waits; what it waits for is the result. It ends with `StopIteration` of the delivery."""
+        return self._advance(value)
+
+    def throw(self, kind, error=None, traceback=None):
+        """Raise an error where it waits."""
+        if isinstance(kind, BaseException):
+            error = kind
+        elif not isinstance(error, BaseException):
+            error = kind() if error is None else kind(error)
+        if traceback is not None:
+            error = error.with_traceback(traceback)
+        if self._state != _WAITING:
+            if self._state == _DONE:
+                raise RuntimeError("cannot reuse already awaited coroutine")
+            self._state = _DONE
+            raise error
+        try:
+            return self._rest.throw(error)
+        except BaseException:
+            self._end_it()
+            raise
+
+    def close(self):
+        """End it, wherever it waits."""
+        rest = self._rest
+        self._end_it()
+        if rest is not None:
+            rest.close()
+
+    @cython.cfunc
+    def _advance(self, value):
+        result: cython.pointer(PyObject) = cython.NULL
+        status: cython.int = _resume(
+            cython.cast(cython.pointer(PyObject), self),
+            cython.cast(cython.pointer(PyObject), value),
+            cython.address(result),
+        )
+        answer = cython.cast(object, result)
+        Py_DECREF(answer)  # it was handed over
+        if status == PYGEN_RETURN:
+            raise StopIteration(answer)
+        return answer
+
+    @cython.cfunc
+    def _end_it(self):
+        self._state = _DONE
+        self._rest = None
+
+    @cython.cfunc
+    def _start(self):
+        """The delivery, or None when the long way has begun."""
+        self._state = _DONE
+        if self._end is not None:
+            delivery = self._way._put(self._end, self._value, self._key)
+            if delivery is None:
+                self._topic, self._partition = self._end.topic_partition
+        else:
+            delivery = self._way._append(self._topic, self._value, self._key, self._partition)
+        if delivery is None:
+            self._rest = self._way._long_way(
+                self._topic, self._value, self._key, self._partition, None, _NO_HEADERS, None
+            )
+            self._state = _WAITING
+        return delivery
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _resume(
+    coroutine: cython.pointer(PyObject),
+    value: cython.pointer(PyObject),
+    result: cython.pointer(cython.pointer(PyObject)),
+) -> cython.int:
+    sending: _Sending = cython.cast(_Sending, coroutine)
+    result[0] = cython.NULL
+    if sending._state == _NEW:
+        if cython.cast(object, value) is not None:
+            raise TypeError("can't send non-None value to a just-started coroutine")
+        delivery = sending._start()
+        if delivery is not None:
+            Py_INCREF(delivery)
+            result[0] = cython.cast(cython.pointer(PyObject), delivery)
+            return PYGEN_RETURN
+    elif sending._state == _DONE:
+        raise RuntimeError("cannot reuse already awaited coroutine")
+    status: cython.int = PyIter_Send(cython.cast(cython.pointer(PyObject), sending._rest), value, result)
+    if status != PYGEN_NEXT:
+        sending._end_it()
+    return status
+
+
+set_resume(_Sending, _resume)

@@ -67,9 +67,7 @@ def take_health(
 def _broker_troubles(brokers: list[BrokerStatus], client: NetworkClient) -> list[str]:
     """Brokers that cannot be reached. One that merely ended the connection is none until it is needed again."""
     return [
-        str(broker.error)
-        for broker in brokers
-        if broker.failed_connects and broker.node.node_id in client.node_ids()
+        str(broker.error) for broker in brokers if broker.failed_connects and broker.node.node_id in client.node_ids()
     ]
 
 

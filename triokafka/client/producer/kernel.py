@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING
 from triokafka import kernels
 
 if TYPE_CHECKING:
-    from triokafka.client.producer.plain_append import Delivery, QueueEnd, QueueEnds, ShortWay, murmur2
+    from triokafka.client.producer.plain_append import (
+        CHEAP_TO_AWAIT,
+        BoundWay,
+        Delivery,
+        QueueEnd,
+        QueueEnds,
+        ShortWay,
+        murmur2,
+    )
 else:
     _append = kernels.load("triokafka.client.producer._append")
+    CHEAP_TO_AWAIT = _append.CHEAP_TO_AWAIT
+    BoundWay = _append.BoundWay
     Delivery = _append.Delivery
     QueueEnd = _append.QueueEnd
     QueueEnds = _append.QueueEnds
     ShortWay = _append.ShortWay
     murmur2 = _append.murmur2
 
-__all__ = ["Delivery", "QueueEnd", "QueueEnds", "ShortWay", "murmur2"]
+__all__ = ["CHEAP_TO_AWAIT", "BoundWay", "Delivery", "QueueEnd", "QueueEnds", "ShortWay", "murmur2"]

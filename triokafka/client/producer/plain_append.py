@@ -7,7 +7,7 @@ Nothing here waits, opens a batch or says what is wrong: whatever is not the usu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,12 @@ from triokafka.structs import Buffer, RecordMetadata
 if TYPE_CHECKING:
     from triokafka.client.deliveries import DeliveryCallback
     from triokafka.client.producer.batch import ProducerBatch
+
+CHEAP_TO_AWAIT: Final = False
+"""Whether the coroutines of `ShortWay.send` and `BoundWay.send` are cheaper than Python's own.
+
+The compiled ones are in CPython 3.11, which asks what it awaits for the result; later ones have it raised.
+"""
 
 _CREATE_TIME: Final = -1
 _SEED: Final = 0x9747B28C
@@ -162,14 +168,15 @@ class QueueEnds:
 
 
 class ShortWay:
-    """Puts records into open batches. What it returns None for needs the long way: nothing has happened then.
+    """Puts records into open batches; what is not the usual case goes the long way.
 
     ``topics`` is looked into for every record. ``wall_ms`` and ``now`` are the world's clocks; with ``system_clock``
     they are those of this machine, and the compiled twin reads its clock itself. ``enabled`` is False for producers
-    with serializers and the like, whose records always go the long way.
+    with serializers and the like, whose records always go the long way. ``long_way`` and ``long_way_now`` take what
+    `send` and `send_nowait` do, all by position.
     """
 
-    __slots__ = ("_enabled", "_now", "_topics", "_wall_ms")
+    __slots__ = ("_enabled", "_long_way", "_long_way_now", "_now", "_topics", "_wall_ms")
 
     def __init__(
         self,
@@ -178,23 +185,20 @@ class ShortWay:
         now: Callable[[], float],
         system_clock: bool,
         enabled: bool,
+        long_way: Callable[..., Coroutine[Any, Any, Delivery]],
+        long_way_now: Callable[..., Delivery],
     ) -> None:
         self._topics = topics
         self._wall_ms = wall_ms
         self._now = now
         self._enabled = enabled
+        self._long_way = long_way
+        self._long_way_now = long_way_now
 
     def append(
-        self,
-        topic: Any,
-        value: Any,
-        key: Any,
-        partition: Any,
-        timestamp_ms: Any,
-        headers: Any,
-        on_delivery: Any,
+        self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any, headers: Any, on_delivery: Any
     ) -> Delivery | None:
-        """The arguments are those of `send`, unchecked."""
+        """The delivery, or None when the record must go the long way; nothing has happened then."""
         if not self._enabled or timestamp_ms is not None or on_delivery is not None or headers:
             return None
         known = self._topics.get(topic) if type(topic) is str else None
@@ -215,11 +219,39 @@ class ShortWay:
             return None
         return self._put(known.queues[number], value, key)
 
-    def append_to(self, end: QueueEnd, value: Any, key: Any, timestamp_ms: Any, headers: Any) -> Delivery | None:
-        """To one partition, known beforehand."""
-        if not self._enabled or timestamp_ms is not None or headers:
-            return None
-        return self._put(end, value, key)
+    async def send(
+        self,
+        topic: Any,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: Any = None,
+        timestamp_ms: Any = None,
+        headers: Any = (),
+        on_delivery: Any = None,
+    ) -> Delivery:
+        """As `Producer.send`, where it is described."""
+        delivery = self.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
+        return await self._long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+
+    def send_nowait(
+        self,
+        topic: Any,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: Any = None,
+        timestamp_ms: Any = None,
+        headers: Any = (),
+        on_delivery: Any = None,
+    ) -> Delivery:
+        """As `Producer.send_nowait`, where it is described."""
+        delivery = self.append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
+        return self._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     def _put(self, end: QueueEnd, value: Any, key: Any) -> Delivery | None:
         batch = end.open
@@ -242,3 +274,51 @@ class ShortWay:
         if index < 0:
             return None
         return Delivery(batch, index, timestamp, key_size, value_size, self._now() - batch.created_at)
+
+
+class BoundWay:
+    """A `ShortWay` to one partition."""
+
+    __slots__ = ("_end", "_way")
+
+    def __init__(self, way: ShortWay, end: Any) -> None:
+        self._way = way
+        self._end = end
+
+    def append(self, value: Any, key: Any, timestamp_ms: Any, headers: Any, on_delivery: Any) -> Delivery | None:
+        """As `ShortWay.append`."""
+        if not self._way._enabled or timestamp_ms is not None or on_delivery is not None or headers:
+            return None
+        return self._way._put(self._end, value, key)
+
+    async def send(
+        self,
+        value: Any = None,
+        *,
+        key: Any = None,
+        timestamp_ms: Any = None,
+        headers: Any = (),
+        on_delivery: Any = None,
+    ) -> Delivery:
+        """As `Producer.send` to the bound partition."""
+        delivery = self.append(value, key, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
+        topic, partition = self._end.topic_partition
+        return await self._way._long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+
+    def send_nowait(
+        self,
+        value: Any = None,
+        *,
+        key: Any = None,
+        timestamp_ms: Any = None,
+        headers: Any = (),
+        on_delivery: Any = None,
+    ) -> Delivery:
+        """As `Producer.send_nowait` to the bound partition."""
+        delivery = self.append(value, key, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
+        topic, partition = self._end.topic_partition
+        return self._way._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)

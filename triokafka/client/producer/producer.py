@@ -24,7 +24,7 @@ from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.health import ProducerHealth, take_health
 from triokafka.client.producer.intake import Headers, Intake
 from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
-from triokafka.client.producer.kernel import ShortWay
+from triokafka.client.producer.kernel import CHEAP_TO_AWAIT, BoundWay, ShortWay
 from triokafka.client.producer.many import send_many
 from triokafka.client.producer.metrics import take_metrics
 from triokafka.client.producer.plugins import install_plugins
@@ -117,9 +117,20 @@ class Producer:
         self._wall_ms = self._world.wall_ms
         self._topics = self._intake.topics
         self._short_way = ShortWay(
-            self._topics, self._world.wall_ms, self._world.now, type(self._world) is RealWorld, self._plain
+            self._topics,
+            self._world.wall_ms,
+            self._world.now,
+            type(self._world) is RealWorld,
+            self._plain,
+            self._send_the_long_way,
+            self._send_the_long_way_now,
         )
         self._append = self._short_way.append
+        # The same as the methods of these names, and found sooner. Subclasses that override them are let be.
+        if CHEAP_TO_AWAIT and type(self).send is _SEND:
+            self.send = self._short_way.send  # type: ignore[method-assign]
+        if type(self).send_nowait is _SEND_NOWAIT:
+            self.send_nowait = self._short_way.send_nowait  # type: ignore[method-assign]
         self._state = "new"
         self._failure: Exception | None = None
         self._failed_batches: list[ProducerBatch] = []
@@ -263,6 +274,18 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
+        return await self._send_the_long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+
+    async def _send_the_long_way(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
         self._check_usable()
         _check_callback(on_delivery)
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
@@ -314,6 +337,18 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
+        return self._send_the_long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+
+    def _send_the_long_way_now(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
         self._check_usable()
         _check_callback(on_delivery)
         record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
@@ -411,7 +446,7 @@ class Producer:
         """
         self._check_usable()
         known = await self._intake.learn(topic, partition, self._intake.give_up_at())
-        return PartitionStream(self, known.queues[partition])
+        return PartitionStream(BoundWay(self._short_way, known.queues[partition]))
 
     async def flush(self) -> None:
         """Send everything accepted so far at once, and return when all of it is settled, acknowledged or failed.
@@ -460,3 +495,7 @@ async def _raise(error: BaseException) -> None:
 def _check_callback(callback: object) -> None:
     if callback is not None and not callable(callback):
         raise TypeError(f"on_delivery={callback!r} is not a function")
+
+
+_SEND: Final = Producer.send
+_SEND_NOWAIT: Final = Producer.send_nowait

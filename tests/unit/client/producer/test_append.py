@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import time
 import weakref
+from collections.abc import Coroutine
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,8 +17,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+import triokafka
 from triokafka import kernels
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.stream import PartitionStream
 from triokafka.errors import IllegalStateError, KafkaError, ProtocolError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
@@ -36,11 +41,18 @@ def open_batch(created_at: float = 100.0) -> ProducerBatch:
     )
 
 
+def _end(module: ModuleType, number: int) -> Any:
+    class Queue(module.QueueEnd):  # type: ignore[misc, name-defined]
+        topic_partition = TopicPartition("orders", number)
+
+    return Queue()
+
+
 class Way:
     """A short way to a topic of three partitions, each with an open batch; 2 is the sticky one."""
 
     def __init__(self, module: ModuleType, *, enabled: bool = True, system_clock: bool = False) -> None:
-        self.ends = [module.QueueEnd() for _ in range(3)]
+        self.ends = [_end(module, number) for number in range(3)]
         for end in self.ends:
             end.open = open_batch()
         self.topic = module.QueueEnds()
@@ -49,7 +61,21 @@ class Way:
         clocks = (
             (lambda: time.time_ns() // 1_000_000, lambda: 100.25) if system_clock else (lambda: WALL_MS, lambda: 100.25)
         )
-        self.way = module.ShortWay({"orders": self.topic}, *clocks, system_clock, enabled)
+        self.long: list[Any] = []
+        self.way = module.ShortWay(
+            {"orders": self.topic}, *clocks, system_clock, enabled, self.go_the_long_way, self.go_the_long_way_now
+        )
+
+    async def go_the_long_way(self, *arguments: Any) -> Any:
+        self.long.append(arguments)
+        if arguments[1] == "wrong":
+            raise TypeError("the value is a str")
+        await trio.sleep(0)
+        return "long"
+
+    def go_the_long_way_now(self, *arguments: Any) -> Any:
+        self.long.append(arguments)
+        return "long"
 
     def append(
         self, topic: Any, value: Any, key: Any = None, partition: Any = None, headers: Any = (), **others: Any
@@ -156,11 +182,12 @@ def test_nothing_goes_the_short_way_without_an_open_batch_or_when_it_is_disabled
     way = Way(module)
     way.ends[2].open = None
     assert way.append("orders", b"v") is None
-    assert way.way.append_to(way.ends[2], b"v", None, None, ()) is None
-    assert way.way.append_to(way.ends[1], b"v", None, None, ()) is not None
+    assert module.BoundWay(way.way, way.ends[2]).append(b"v", None, None, (), None) is None
+    assert module.BoundWay(way.way, way.ends[1]).append(b"v", None, None, (), None) is not None
+    assert module.BoundWay(way.way, way.ends[1]).append(b"v", None, 5, (), None) is None
     disabled = Way(module, enabled=False)
     assert disabled.append("orders", b"v") is None
-    assert disabled.way.append_to(disabled.ends[1], b"v", None, None, ()) is None
+    assert module.BoundWay(disabled.way, disabled.ends[1]).append(b"v", None, None, (), None) is None
 
 
 @both
@@ -250,3 +277,139 @@ async def test_failure_is_raised_as_a_copy_with_its_cause_and_keeps_no_frame_ali
     assert left() is None
     assert error.__traceback__ is None
     assert batch.unobserved_failures == 0
+
+
+# ---------------------------------------------------------------- send is a coroutine function
+
+
+@both
+async def test_send_takes_the_short_way_where_it_can_and_else_the_long_one(module: ModuleType) -> None:
+    way = Way(module)
+    bound = module.BoundWay(way.way, way.ends[1])
+    for delivery in (
+        await way.way.send("orders", b"v", partition=1),
+        await bound.send(b"v"),
+        way.way.send_nowait("orders", b"v", partition=1),
+        bound.send_nowait(b"v", key=b"k"),
+    ):
+        assert type(delivery) is module.Delivery
+    assert way.counts() == [0, 4, 0]
+    for answer in (
+        await way.way.send("others", b"v", key=b"k", partition=3),
+        await way.way.send("orders", b"v", timestamp_ms=5, headers=[("h", b"")], on_delivery=print),
+        await bound.send(5, key=b"k"),
+        await bound.send(b"v", timestamp_ms=5, headers=[("h", b"")]),
+        way.way.send_nowait("others", b"v"),
+        bound.send_nowait(b"v", timestamp_ms=6),
+        await bound.send(b"v", on_delivery=print),
+    ):
+        assert answer == "long"
+    assert way.long == [
+        ("others", b"v", b"k", 3, None, (), None),
+        ("orders", b"v", None, None, 5, [("h", b"")], print),
+        ("orders", 5, b"k", 1, None, (), None),
+        ("orders", b"v", None, 1, 5, [("h", b"")], None),
+        ("others", b"v", None, None, None, (), None),
+        ("orders", b"v", None, 1, 6, (), None),
+        ("orders", b"v", None, 1, None, (), print),
+    ]
+    assert way.counts() == [0, 4, 0]
+
+
+@both
+async def test_send_is_started_and_run_as_any_async_function(module: ModuleType) -> None:
+    way = Way(module)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(way.way.send, "orders", b"v")
+        nursery.start_soon(way.way.send, "others", b"v")
+        nursery.start_soon(partial(way.way.send, key=b"21"), "orders", b"v")
+    assert way.counts() == [1, 0, 1]
+    assert len(way.long) == 1
+    coroutine = way.way.send("orders", b"v")
+    assert isinstance(coroutine, Coroutine)
+    coroutine.close()
+
+
+@both
+async def test_record_is_put_into_its_batch_when_the_coroutine_is_awaited_not_before(module: ModuleType) -> None:
+    way = Way(module)
+    first = way.way.send("orders", b"first", partition=0)
+    second = way.way.send("orders", b"second", partition=0)
+    assert way.counts() == [0, 0, 0]
+    assert (await second).metadata_in(SimpleNamespace(**SETTLED), 0).serialized_value_size == 6
+    assert (await first).metadata_in(SimpleNamespace(**SETTLED), 0).serialized_value_size == 5
+
+
+@both
+def test_coroutine_that_is_never_awaited_sends_nothing_and_warns(module: ModuleType) -> None:
+    way = Way(module)
+    with pytest.warns(RuntimeWarning, match="send' was never awaited"):
+        way.way.send("orders", b"v", partition=0)
+        gc.collect()
+    assert way.counts() == [0, 0, 0]
+
+
+@both
+async def test_coroutine_is_awaited_once_only(module: ModuleType) -> None:
+    way = Way(module)
+    for topic in ("orders", "others"):
+        coroutine = way.way.send(topic, b"v")
+        await coroutine
+        with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+            await coroutine
+        with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+            coroutine.throw(ValueError())
+        coroutine.close()
+    closed = way.way.send("orders", b"v")
+    closed.close()
+    with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+        await closed
+    assert way.counts() == [0, 0, 1]
+
+
+@both
+async def test_cancelled_long_way_ends_where_it_waits(module: ModuleType) -> None:
+    way = Way(module)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await way.way.send("others", b"v")
+    assert scope.cancelled_caught
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await way.way.send("orders", b"v")  # nothing waits here
+    assert not scope.cancelled_caught
+    with pytest.raises(TypeError, match="the value is a str"):
+        await way.way.send("orders", "wrong")
+
+
+@both
+def test_coroutine_runs_by_hand_as_pythons_do(module: ModuleType) -> None:
+    way = Way(module)
+    fresh = way.way.send("orders", b"v")
+    with pytest.raises(TypeError, match="can't send non-None value to a just-started coroutine"):
+        fresh.send(5)
+    fresh.close()
+    with pytest.raises(StopIteration) as short:
+        way.way.send("orders", b"v").send(None)
+    assert type(short.value.value) is module.Delivery
+    with pytest.raises(ValueError, match="early"):
+        way.way.send("orders", b"v").throw(ValueError("early"))
+    waiting = way.way.send("others", b"v")
+    assert waiting.cr_await is None
+    waiting.send(None)
+    assert waiting.cr_frame is not None
+    assert waiting.cr_await is not None
+    waiting.close()
+    assert waiting.cr_frame is None
+
+
+@both
+def test_send_of_a_producer_has_the_signature_that_its_class_shows(module: ModuleType) -> None:
+    for function, method in (
+        (triokafka.Producer.send, module.ShortWay.send),
+        (triokafka.Producer.send_nowait, module.ShortWay.send_nowait),
+        (PartitionStream.send, module.BoundWay.send),
+        (PartitionStream.send_nowait, module.BoundWay.send_nowait),
+    ):
+        ours, theirs = (list(inspect.signature(each).parameters.values())[1:] for each in (function, method))
+        assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in theirs]

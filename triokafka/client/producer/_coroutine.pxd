@@ -1,0 +1,40 @@
+# The C API's way to a coroutine of one's own, for which Cython has no words.
+from cpython.object cimport PyObject
+
+cdef extern from *:
+    """
+    typedef int (*triokafka_resume)(PyObject*, PyObject*, PyObject**);
+    static triokafka_resume triokafka_resumes;
+
+    static PyObject* triokafka_next(PyObject* self) {
+        PyObject* result = NULL;
+        if (triokafka_resumes(self, Py_None, &result) == PYGEN_RETURN) {
+            PyObject* stop = PyObject_CallOneArg(PyExc_StopIteration, result);
+            Py_DECREF(result);
+            result = NULL;
+            if (stop != NULL) {
+    #if PY_VERSION_HEX >= 0x030C0000
+                PyErr_SetRaisedException(stop);
+    #else
+                PyErr_SetObject(PyExc_StopIteration, stop);
+                Py_DECREF(stop);
+    #endif
+            }
+        }
+        return result;
+    }
+
+    /* By am_send CPython 3.11 learns without an exception what an awaited object returns. Later ones resume it by
+       tp_iternext, and get a StopIteration with the result. */
+    static void triokafka_set_resume(PyObject* type, triokafka_resume resume) {
+        triokafka_resumes = resume;
+        ((PyTypeObject*)type)->tp_as_async->am_send = (sendfunc)resume;
+        ((PyTypeObject*)type)->tp_iternext = triokafka_next;
+    }
+    """
+    void set_resume "triokafka_set_resume" (object type, int (*resume)(PyObject*, PyObject*, PyObject**) except? -1)
+
+cdef extern from "Python.h":
+    int PyIter_Send(PyObject* coroutine, PyObject* value, PyObject** result) noexcept
+    int PYGEN_NEXT
+    int PYGEN_RETURN
