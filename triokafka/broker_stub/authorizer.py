@@ -102,6 +102,13 @@ class Authorizer(ABC):
     def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether ``principal``, connected from ``host``, may do this to the resource."""
 
+    def allows_somewhere(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is any resource of this type to which ``principal`` may do this (KIP-679).
+
+        An authorizer that cannot tell says no; then the permission for the cluster is needed.
+        """
+        return False
+
     def allowed_operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
         """A bit field of the operations that are allowed on a resource, as metadata and group descriptions show it."""
         bits = 0
@@ -115,4 +122,7 @@ class AllowAll(Authorizer):
     """No access control, as Kafka without ``authorizer.class.name``."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return True
+
+    def allows_somewhere(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         return True

@@ -114,6 +114,11 @@ class RequestContext:
             self.principal, self.peer[0], operation, resource_type, name
         )
 
+    def allowed_somewhere(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may do this to any resource of the type."""
+        authorizer = self.broker.dispatcher.authorizer
+        return authorizer.allows_somewhere(self.principal, self.peer[0], operation, resource_type)
+
     def allowed_operations(self, resource_type: ResourceType, name: str) -> int:
         """What the client may do to a resource, as the bit field that responses carry."""
         return self.broker.dispatcher.authorizer.allowed_operations(self.principal, self.peer[0], resource_type, name)

@@ -261,6 +261,7 @@ class Broker:
     def _reconfigure(self, image: MetadataImage) -> None:
         self.config = self.controller.configuration.broker_config(image)
         self.logs.defaults = self.config.topic_defaults
+        self.logs.producer_expiration_ms = self.config.producer_id_expiration_ms
         self.replicas.reconfigure_all(image)
 
     def _high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
@@ -321,6 +322,7 @@ def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:
         recovery_point_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
         log_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
         producer_expiration_ms=config.producer_id_expiration_ms,
+        producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
     )
 
 

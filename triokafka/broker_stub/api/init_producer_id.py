@@ -1,22 +1,45 @@
 """InitProducerId (API key 22): a producer id for idempotent produce.
 
-Versions 0-5. v2: flexible. v3: a transactional producer may name the id it had. v4, v5: more errors. Without a
-transactional id every request gets a new id with epoch 0; transactional ids are refused.
+Versions 0-5. v2: flexible. v3: a producer may name the id and epoch that it has (KIP-360). v4, v5: more errors. Without
+a transactional id every request gets a new id with epoch 0, also one that names an id: sequence numbers then begin anew
+without the broker's help. Transactional ids are refused.
 """
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Operation, cluster
+from typing import Final
+
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType, denial
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.errors import InvalidRequestError
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+_NONE: Final = -1
 
-@handles(InitProducerIdRequest, versions=range(0, 6), accesses=[cluster(Operation.IDEMPOTENT_WRITE)])
+
+def _failed(request: InitProducerIdRequest, context: RequestContext, code: int, message: str) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+
+
+@handles(
+    InitProducerIdRequest,
+    versions=range(0, 6),
+    # Who may write to some topic needs no permission for the cluster (KIP-679), so the handler asks.
+    accesses=[Access(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,))],
+    on_error=_failed,
+)
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     """Take the next id of this broker's block; waits for the controller when the block is used up."""
     if request.transactional_id is not None:
         raise InvalidRequestError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
+        )
+    if context.denied(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME) and not context.allowed_somewhere(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
+        raise denial(ResourceType.CLUSTER)(f"{context.principal} may write to no topic")
+    if (request.producer_id == _NONE) is not (request.producer_epoch == _NONE):
+        raise InvalidRequestError(
+            f"a producer names its id and its epoch, or neither, not {request.producer_id} and {request.producer_epoch}"
         )
     return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next_id(), producer_epoch=0)

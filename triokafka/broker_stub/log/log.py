@@ -554,8 +554,12 @@ class PartitionLog:
             finally:  # it may have come only a part of the way
                 self.advance_log_start_offset(self._segments[0].base_offset)
             self._segments.remove_doomed(now_ms)
-        self.producers.expire(now_ms, self._producer_expiration_ms)
         return count
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers whose newest record is ``expiration_ms`` old; from now on that is the limit."""
+        self._producer_expiration_ms = expiration_ms
+        self.producers.expire(now_ms, expiration_ms)
 
     # -- end of life
 

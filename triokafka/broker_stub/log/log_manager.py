@@ -54,6 +54,7 @@ class LogManagerConfig:
     recovery_point_checkpoint_interval_ms: int = 60_000
     log_start_offset_checkpoint_interval_ms: int = 60_000
     producer_expiration_ms: int = 86_400_000
+    producer_expiration_check_interval_ms: int = 600_000
     max_open_files: int = DEFAULT_LIMIT
 
 
@@ -105,6 +106,8 @@ class LogManager:
         """The broker's registration, for the marker of a clean stop; the broker sets it."""
         self._world = world
         self._config = config or LogManagerConfig()
+        self.producer_expiration_ms = self._config.producer_expiration_ms
+        """How long a silent producer is known; may be changed at any time."""
         self._files = OpenFiles(world.storage, self._config.max_open_files)
         self._directories = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in directories]
         self._logs: dict[TopicPartition, _Hosted] = {}
@@ -198,7 +201,7 @@ class LogManager:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean=clean,
-            producer_expiration_ms=self._config.producer_expiration_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
             before_cut=partial(self._checkpoint_directory, directory),
             files=self._files,
         )
@@ -418,6 +421,7 @@ class LogManager:
             nursery.start_soon(
                 self._every, config.log_start_offset_checkpoint_interval_ms, self.checkpoint_start_offsets
             )
+            nursery.start_soon(self._every, config.producer_expiration_check_interval_ms, self.expire_producers)
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
         await trio.sleep(self._config.initial_task_delay_ms / 1000)
@@ -437,6 +441,12 @@ class LogManager:
                 hosted.log.apply_retention(now_ms, up_to_offset=committed)
             except KafkaError as error:
                 logger.error("retention of %s: %s", topic_partition, error)
+
+    def expire_producers(self) -> None:
+        """Forget producers that have been silent for too long, in all logs (Z11)."""
+        now_ms = self._world.wall_ms()
+        for log in self.all().values():
+            log.expire_producers(now_ms, self.producer_expiration_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the folders of deleted logs whose time has come."""

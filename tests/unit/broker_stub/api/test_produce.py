@@ -216,3 +216,87 @@ async def test_armed_fault_fails_its_partition_once() -> None:
         node.broker.faults.arm(Fault(errors.NotLeaderForPartitionError, api_key=0, topic="t"))
         assert (await node.produce("t", batch(b"a"))).error_code == errors.NotLeaderForPartitionError.code
         assert (await node.produce("t", batch(b"a"))).base_offset == 0
+
+
+async def test_a_partition_that_does_not_exist_is_unknown_whatever_is_sent_to_it() -> None:
+    """Its existence comes first (`broker-log/L01`)."""
+    async with running_node() as node:
+        await node.create("t")
+        for topic, partition in (("t", 1), ("absent", 0)):
+            for records in (batch(b"a"), None):
+                code = (await node.produce(topic, records, partition=partition)).error_code
+                assert code == errors.UnknownTopicOrPartitionError.code
+
+
+async def test_records_of_a_transaction_without_a_transactional_id_are_refused() -> None:
+    """As Kafka refuses them; readers of committed records would wait for their end for ever."""
+    async with running_node() as node:
+        await node.create("t")
+        records = batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+        refused = await node.produce("t", records)
+        assert refused.error_code == errors.TransactionalIdAuthorizationFailedError.code
+
+
+@pytest.mark.parametrize("version", [9, 10, 12, 13])
+async def test_who_asks_the_wrong_broker_is_told_the_leader_and_its_address(version: int) -> None:
+    """From version 10 on (KIP-951, `client/MOD-24`); the other partitions are served."""
+    async with running_node() as node:
+        await node.create("t", partitions=2)
+        me = node.broker.node_id
+        demoted = node.broker.replicas.partition(("t", 0))
+        demoted.make_follower(leader_id=me, leader_epoch=demoted.leader_epoch + 1, partition_epoch=9, replicas=(me,))
+        request = node.produce_request("t", batch(b"a"), version=version)
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch(b"b")))
+        response = await node.call(request, version)
+        wrong, right = response.responses[0].partition_responses
+        assert (wrong.error_code, wrong.base_offset) == (errors.NotLeaderForPartitionError.code, -1)
+        assert (right.error_code, right.base_offset) == (0, 0)
+        endpoints = [(e.node_id, f"{e.host}:{e.port}") for e in response.node_endpoints]
+        if version < 10:
+            assert endpoints == []
+        else:
+            assert (wrong.current_leader.leader_id, wrong.current_leader.leader_epoch) == (me, demoted.leader_epoch)
+            assert right.current_leader.leader_id == -1
+            assert endpoints == [(me, node.broker.bootstrap_servers)]
+
+
+async def test_a_partition_of_other_brokers_is_not_unknown() -> None:
+    """The metadata say who leads it (`cluster/PAR-18`, KIP-951)."""
+    async with running_node() as node:
+        await node.create("t")
+        node.broker.replicas._partitions.pop(("t", 0))
+        response = await node.call(node.produce_request("t", batch(b"a"), version=10), 10)
+        answer = response.responses[0].partition_responses[0]
+        assert answer.error_code == errors.NotLeaderForPartitionError.code
+        assert answer.current_leader.leader_id == node.broker.node_id
+        assert [e.node_id for e in response.node_endpoints] == [node.broker.node_id]
+        (partition,) = await node.fetch("t", 0, version=16)
+        assert partition.error_code == errors.NotLeaderForPartitionError.code
+        assert partition.current_leader.leader_id == node.broker.node_id
+
+
+async def test_acks_all_that_is_not_replicated_in_time_times_out() -> None:
+    """The records stay in the log (`broker-log/L04`)."""
+    async with running_node() as node:
+        await node.create("t")
+        partition = node.broker.replicas.partition(("t", 0))
+        partition.make_leader(
+            leader_epoch=partition.leader_epoch, partition_epoch=9, replicas=(1, 2), in_sync_replicas=(1, 2)
+        )
+        request = node.produce_request("t", batch(b"a"))
+        request.timeout_ms = 20
+        response = await node.call(request, 9)
+        assert response.responses[0].partition_responses[0].error_code == errors.RequestTimedOutError.code
+        assert partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+async def test_records_without_key_are_named_one_by_one_on_a_compacted_topic(version: int) -> None:
+    """KIP-467 (`broker-log/C26`, `Z34`)."""
+    async with running_node() as node:
+        await node.create("t", cleanup_policy="compact")
+        refused = await node.produce("t", batch(b"a", b"b"), version=version)
+        assert refused.error_code == errors.InvalidRecordError.code
+        assert [error.batch_index for error in refused.record_errors] == [0, 1]
+        assert all(error.batch_index_error_message for error in refused.record_errors)
+        assert "key" in (refused.error_message or "")

@@ -167,14 +167,52 @@ def test_sequences_wrap_to_zero() -> None:
     assert append(log, from_producer(b"a", b"b", sequence=2**31 - 2)).duplicate
 
 
+def test_a_batch_whose_sequence_wraps_is_known_again_after_a_restart() -> None:
+    """Its first sequence is above its last, in memory and in a snapshot (`broker-log/Z11`)."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, from_producer(b"a", b"b", b"c", sequence=2**31 - 2))
+    log.close()
+    log = open_log(storage, clean=True)
+    assert append(log, from_producer(b"a", b"b", b"c", sequence=2**31 - 2)).duplicate
+    append(log, from_producer(b"d", sequence=1))
+
+
+def test_only_the_last_five_batches_of_the_epoch_count() -> None:
+    """A new epoch forgets those of the old one (`broker-log/Z11`)."""
+    log = open_log(MemoryStorage())
+    append(log, from_producer(b"a", sequence=0, epoch=0))
+    append(log, from_producer(b"b", sequence=0, epoch=1))
+    again = append(log, from_producer(b"b", sequence=0, epoch=1))
+    assert (again.duplicate, again.first_offset) == (True, 1)
+    with pytest.raises(InvalidProducerEpochError):
+        append(log, from_producer(b"a", sequence=0, epoch=0))
+
+
+def test_a_repeated_batch_has_the_append_time_of_the_first() -> None:
+    """Where the broker stamps; else it has none, as the first answer had (`broker-log/C28`)."""
+    for timestamp_type, stamped in (("LogAppendTime", NOW + 5), ("CreateTime", -1)):
+        log = open_log(MemoryStorage(), config(message_timestamp_type=timestamp_type))
+        first = append(log, from_producer(b"a", sequence=0), now_ms=NOW + 5)
+        again = append(log, from_producer(b"a", sequence=0), now_ms=NOW + 99)
+        assert (again.duplicate, again.log_append_time) == (True, first.log_append_time)
+        assert again.log_append_time == stamped
+
+
 def test_a_silent_producer_is_forgotten_after_its_expiration() -> None:
-    log = open_log(MemoryStorage(), producer_expiration_ms=1000)
+    """By the time of its newest record (`broker-log/Z11`)."""
+    storage = MemoryStorage()
+    log = open_log(storage, producer_expiration_ms=1000)
     append(log, from_producer(b"a", sequence=0))
-    log.apply_retention(NOW + 999)
+    log.expire_producers(NOW + 999, 1000)
     assert len(log.producers) == 1
-    fill(log, 40)
-    log.apply_retention(NOW + 8 * 86_400_000)
+    log.expire_producers(NOW + 1000, 2000)
+    assert len(log.producers) == 1
+    log.expire_producers(NOW + 2000, 2000)
     assert len(log.producers) == 0
+    assert append(log, from_producer(b"b", sequence=7)).first_offset == 1
+    log.close()
+    assert len(open_log(storage, clean=True, now_ms=NOW + 3000, producer_expiration_ms=1000).producers) == 0
 
 
 # Reading

@@ -440,3 +440,24 @@ def test_a_failed_disk_fails_the_creation_alone() -> None:
     with pytest.raises(KafkaStorageError):
         logs.create(B0)
     assert logs.create(A0).log_end_offset == 0
+
+
+async def test_silent_producers_are_looked_for_in_their_own_interval(autojump_clock: trio.testing.MockClock) -> None:
+    """Also where nothing is old enough to be dropped; the limit may change meanwhile (`broker-log/Z11`)."""
+    world = DiskWorld()
+    logs = started(
+        world, initial_task_delay_ms=0, producer_expiration_check_interval_ms=10_000, producer_expiration_ms=5_000
+    )
+    log = logs.create(A0, TOPIC_ID)
+    append(log, from_producer(b"a", sequence=0))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(logs.run)
+        await trio.sleep(1)
+        world.wall += 6_000
+        logs.producer_expiration_ms = 60_000
+        await trio.sleep(10)
+        assert len(log.producers) == 1
+        logs.producer_expiration_ms = 5_000
+        await trio.sleep(10)
+        assert len(log.producers) == 0
+        nursery.cancel_scope.cancel()
