@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,6 +152,39 @@ def test_muted_partition_is_neither_ready_nor_drained() -> None:
     assert bench.ready(5.0) == [1]
 
 
+def test_muted_partition_does_not_ride_along() -> None:
+    """(`client/ACC-17`, `client/SND-6`)"""
+    bench = Bench([1, 1], one_in_flight=True)
+    bench.batch(0)
+    bench.drain(1.0)
+    bench.batch(0)
+    other = bench.batch(1)
+    assert bench.drain(5.0) == {1: [other]}
+
+
+def test_batch_that_backs_off_does_not_ride_along() -> None:
+    """(`client/ACC-16`)"""
+    bench = Bench([1, 1])
+    refused = bench.batch(0)
+    bench.drain(1.0)
+    bench.retry(refused, 2.0)
+    other = bench.batch(1)
+    bench.close(1)
+    assert bench.ready(3.0) == [1]
+    assert bench.drain(3.0) == {1: [other]}
+
+
+def test_next_look_is_when_the_first_of_all_waits_ends() -> None:
+    """Lingering or backing off (`client/ACC-19`)."""
+    bench = Bench([1, 2, 3])
+    refused = bench.batch(0)
+    bench.drain(1.0)
+    bench.retry(refused, 10.0)
+    bench.batch(1, now=9.5)
+    bench.batch(2, now=9.8)
+    assert bench.accumulator.ready(bench.cluster, 10.0).next_check == pytest.approx(0.5)
+
+
 def test_unknown_leader_is_reported_only_while_records_wait_for_it() -> None:
     """(`client/ACC-18`)"""
     bench = Bench([-1])
@@ -275,6 +309,44 @@ def test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay()
     assert all(isinstance(batch.error, KafkaTimeoutError) for batch in old)
     assert bench.accumulator.incomplete() == [young]
     assert bench.drain(102.0) == {1: [young]}
+
+
+def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
+    """So that failures come in the order of the records, whatever a clock did (`client/ACC-29`)."""
+    bench = Bench()
+    young = bench.batch(0, now=50.0)
+    bench.batch(0, now=0.0)
+    assert bench.accumulator.take_expired(120.0) == []
+    assert not young.done
+
+
+def test_batch_that_cannot_be_made_gives_its_memory_back() -> None:
+    """(`client/ACC-4`)"""
+    bench = Bench()
+    accumulator = bench.accumulator
+    bench.batch()
+    accumulator.settings = replace(accumulator.settings, compression_type="nonsense")
+    buffer = accumulator.pool.try_allocate(200)
+    assert buffer is not None
+    with pytest.raises(KafkaError):
+        accumulator.open_batch(accumulator.queue(TopicPartition("t", 0)), buffer, 0.0)
+    assert accumulator.pool.in_use == 200
+    assert len(accumulator.incomplete()) == 1
+
+
+def test_batch_without_records_is_dropped_when_it_would_be_sent() -> None:
+    """Its first record turned out to be none while it was written; nobody waits for it, but flush."""
+    bench = Bench([1, 1])
+    accumulator = bench.accumulator
+    buffer = accumulator.pool.try_allocate(200)
+    assert buffer is not None
+    empty = accumulator.open_batch(accumulator.queue(TopicPartition("t", 0)), buffer, 0.0)
+    other = bench.batch(1)
+    assert bench.drain(5.0) == {1: [other]}
+    assert empty.done
+    assert not empty.failed
+    assert accumulator.incomplete() == [other]
+    assert accumulator.pool.in_use == 200
 
 
 def test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer() -> None:

@@ -1,0 +1,511 @@
+"""The subtle rules of the producer, each with a way to break it and the test that must notice.
+
+``tests/test_mutations.py`` applies them, one at a time, to a copy of the package. A mutation replaces ``old``, which
+occurs exactly once in ``file``, by ``new``; then ``test`` must fail.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """One rule broken. ``rule`` is the row of the specification, or a name for what has no row."""
+
+    rule: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+    @property
+    def name(self) -> str:
+        """For test ids and reports."""
+        return f"{self.rule}: {self.test.rpartition('::')[2]}"
+
+
+_PRODUCER = "triokafka/client/producer/"
+_UNIT = "tests/unit/client/producer/"
+_ACCUMULATOR = _PRODUCER + "accumulator.py"
+_ANSWERS = _PRODUCER + "answers.py"
+_BATCH = _PRODUCER + "batch.py"
+_INTAKE = _PRODUCER + "intake.py"
+_POOL = _PRODUCER + "buffer_pool.py"
+_QUEUE = _PRODUCER + "partition_queue.py"
+_SENDER = _PRODUCER + "sender.py"
+_SEQUENCES = _PRODUCER + "sequences.py"
+_SPLITTING = _PRODUCER + "splitting.py"
+_TOPIC = _PRODUCER + "topic_state.py"
+_CONNECTION = "triokafka/network/connection.py"
+
+_T_ACCUMULATOR = _UNIT + "test_accumulator.py::"
+_T_CANCELLATION = _UNIT + "test_cancellation.py::"
+_T_INTAKE = _UNIT + "test_intake.py::"
+_T_POOL = _UNIT + "test_buffer_pool.py::"
+_T_PRODUCER = _UNIT + "test_producer.py::"
+_T_QUEUE = _UNIT + "test_partition_queue.py::"
+_T_SENDER = _UNIT + "test_sender.py::"
+_T_SEQUENCES = _UNIT + "test_sequences.py::"
+_T_TOPIC = _UNIT + "test_topic_state.py::"
+_T_MODEL = "tests/property/test_sender_model.py::TestSenderModel"
+_T_MEMORY = "tests/property/test_producer_memory.py::"
+_T_CONNECTION = "tests/unit/network/test_connection.py::"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    # ---------------------------------------------------------------- appending
+    Mutation(
+        "client/ACC-2",
+        _INTAKE,
+        "if queue.open is not None and queue.open.room >= record_bytes:\n                self._pool",
+        "if queue.open is not None:\n                self._pool",
+        _T_PRODUCER + "test_large_record_that_waited_for_memory_does_not_wait_again_behind_small_ones",
+    ),
+    Mutation(
+        "client/ACC-2",
+        _INTAKE,
+        "            try:\n                self._check_usable()\n            except BaseException:\n"
+        "                self._pool.release(buffer, size)\n                raise\n",
+        "",
+        _T_INTAKE + "test_memory_that_came_too_late_goes_back",
+    ),
+    Mutation(
+        "client/ACC-3",
+        _PRODUCER + "producer.py",
+        'outside of the producer\'s block.\n        """\n        delivery = self._append(',
+        'outside of the producer\'s block.\n        """\n        while self._accumulator.pool.waiting:\n'
+        "            await trio.sleep(0.01)\n        delivery = self._append(",
+        _T_INTAKE + "test_record_that_fits_the_open_batch_waits_for_nobody",
+    ),
+    Mutation(
+        "client/ACC-4",
+        _INTAKE,
+        "            if queue.open is not None and queue.open.room >= record_bytes:\n"
+        "                self._pool.release(buffer, size)\n                return\n",
+        "",
+        _T_PRODUCER + "test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_rest",
+    ),
+    Mutation(
+        "client/ACC-4",
+        _INTAKE,
+        "queue.open.room >= record_bytes:\n                self._pool.release(buffer, size)\n",
+        "queue.open.room >= record_bytes:\n",
+        _T_PRODUCER + "test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_rest",
+    ),
+    Mutation(
+        "client/ACC-4",
+        _INTAKE,
+        "        self._check_usable()\n        if queue.open is not None and queue.open.room >= record_bytes:\n"
+        "            return\n",
+        "        self._check_usable()\n",
+        _T_PRODUCER + "test_two_tasks_that_find_the_batch_full_share_the_next_one",
+    ),
+    Mutation(
+        "client/ACC-4",
+        _ACCUMULATOR,
+        "            self.pool.release(buffer, len(buffer))\n            raise\n",
+        "            raise\n",
+        _T_ACCUMULATOR + "test_batch_that_cannot_be_made_gives_its_memory_back",
+    ),
+    Mutation(
+        "client/ACC-6",
+        _PRODUCER + "producer.py",
+        "                        break\n                    queue.close_open()\n",
+        "                        break\n",
+        _T_INTAKE + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
+    ),
+    Mutation(
+        "client/ACC-6",
+        _QUEUE,
+        "            self.open.close()\n",
+        "",
+        _T_ACCUMULATOR + "test_closed_batch_and_a_second_batch_make_the_partition_ready",
+    ),
+    # ---------------------------------------------------------------- when a batch goes out
+    Mutation(
+        "client/ACC-16",
+        _ACCUMULATOR,
+        "        return wait\n\n    def _may_drain",
+        "        return wait if not (self.closing or self.flushes) else 0.0\n\n    def _may_drain",
+        _T_ACCUMULATOR + "test_back_off_vetoes_also_flush_and_close",
+    ),
+    Mutation(
+        "client/ACC-16",
+        _ACCUMULATOR,
+        " or self._back_off(head, cluster, now) > 0:",
+        ":",
+        _T_ACCUMULATOR + "test_batch_that_backs_off_does_not_ride_along",
+    ),
+    Mutation(
+        "client/ACC-17",
+        _ACCUMULATOR,
+        "            if settings.one_in_flight and queue.on_wire:\n",
+        "            if False:\n",
+        _T_ACCUMULATOR + "test_muted_partition_is_neither_ready_nor_drained",
+    ),
+    Mutation(
+        "client/ACC-18",
+        _ACCUMULATOR,
+        "                leaderless = True\n                continue\n",
+        "                continue\n",
+        _T_ACCUMULATOR + "test_unknown_leader_is_reported_only_while_records_wait_for_it",
+    ),
+    Mutation(
+        "client/ACC-19",
+        _ACCUMULATOR,
+        "next_check = min(next_check, wait)",
+        "next_check = wait",
+        _T_ACCUMULATOR + "test_next_look_is_when_the_first_of_all_waits_ends",
+    ),
+    Mutation(
+        "client/ACC-20",
+        _ACCUMULATOR,
+        "                if not self._may_drain(queue, head, cluster, now):\n",
+        "                if not self._may_drain(queue, head, cluster, now) or not (head.in_retry or head.full):\n",
+        _T_ACCUMULATOR + "test_lingering_batches_ride_along",
+    ),
+    Mutation(
+        "client/ACC-21",
+        _ACCUMULATOR,
+        "            if node in by_node:\n                by_node[node].append(queue)\n",
+        "            for taken in by_node.values():\n                taken.append(queue)\n",
+        _T_ACCUMULATOR + "test_lingering_batches_ride_along",
+    ),
+    Mutation(
+        "client/ACC-22",
+        _ACCUMULATOR,
+        "            for queue in (*queues[start:], *queues[:start]):\n",
+        "            for queue in (*queues[start:], *queues[:start], *(q for q in queues if len(q.batches) > 1)):\n",
+        _T_ACCUMULATOR + "test_drain_takes_one_batch_per_partition_in_order",
+    ),
+    Mutation(
+        "client/ACC-23",
+        _ACCUMULATOR,
+        "if batches and size + head.size > self.settings.max_request_size:",
+        "if size + head.size > self.settings.max_request_size:",
+        _T_ACCUMULATOR + "test_request_size_is_capped_but_one_batch_always_goes",
+    ),
+    Mutation(
+        "client/ACC-23",
+        _ACCUMULATOR,
+        "size + head.size > self.settings.max_request_size",
+        "size > self.settings.max_request_size",
+        _T_ACCUMULATOR + "test_request_size_is_capped_but_one_batch_always_goes",
+    ),
+    Mutation(
+        "client/ACC-24",
+        _ACCUMULATOR,
+        "                    self._start_at[node] = queue.topic_partition\n",
+        "",
+        _T_ACCUMULATOR + "test_next_round_goes_on_where_the_cap_cut",
+    ),
+    Mutation(
+        "client/ACC-24",
+        _ACCUMULATOR,
+        "first = self._start_at.pop(node, None)",
+        "first = self._start_at.popitem()[1] if self._start_at else None",
+        _T_ACCUMULATOR + "test_rotation_is_kept_per_node",
+    ),
+    Mutation(
+        "client/ACC-25",
+        _QUEUE,
+        "        self.batches.insert(position, batch)\n",
+        "        self.batches.appendleft(batch)\n",
+        _T_ACCUMULATOR + "test_retried_batches_go_back_to_their_places",
+    ),
+    Mutation(
+        "client/ACC-26",
+        _BATCH,
+        "        if self._built is None:\n            assert",
+        "        if True:\n            self.base_sequence += self.attempts\n            assert",
+        _T_ACCUMULATOR + "test_drained_batch_is_closed_and_retried_with_the_same_bytes",
+    ),
+    Mutation(
+        "client/ACC-28",
+        _ACCUMULATOR,
+        "        buffer, reserved = batch.release()\n        if reserved:\n",
+        "        buffer, reserved = batch.release()\n        if reserved and buffer is None:\n",
+        _T_ACCUMULATOR + "test_memory_is_held_until_the_batch_is_settled",
+    ),
+    Mutation(
+        "client/ACC-29",
+        _ACCUMULATOR,
+        "            if batch.created_at + self.settings.delivery_timeout > now:\n                break",
+        "            if batch.created_at + self.settings.delivery_timeout > now:\n                continue",
+        _T_ACCUMULATOR + "test_expiry_stops_at_the_first_batch_that_is_young",
+    ),
+    Mutation(
+        "client/ACC-29",
+        _ACCUMULATOR,
+        "        for batch in expired:\n            if not",
+        "        for batch in reversed(expired):\n            if not",
+        _T_ACCUMULATOR + "test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay",
+    ),
+    Mutation(
+        "client/MOD-4",
+        _ACCUMULATOR,
+        "        if not batch.on_wire:\n            if self.settings.idempotent:\n",
+        "        if True:\n            if self.settings.idempotent:\n",
+        _T_ACCUMULATOR + "test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer",
+    ),
+    # ---------------------------------------------------------------- memory
+    Mutation(
+        "client/BUF-5",
+        _POOL,
+        "                head.buffer = self._free.pop()\n                head.reserved = head.size\n",
+        "                head.buffer = self._free.pop()\n                head.reserved = head.size\n"
+        "                self.available -= head.size\n",
+        _T_MEMORY + "test_memory_is_lent_in_turn_and_comes_back",
+    ),
+    Mutation(
+        "client/BUF-6",
+        _POOL,
+        "        if self._waiters:\n            return None  # also when it would fit: else waiters could starve\n",
+        "",
+        _T_POOL + "test_waiters_are_served_in_order_and_small_ones_do_not_overtake",
+    ),
+    Mutation(
+        "client/BUF-6",
+        _POOL,
+        "        self._waiters.append(waiter)\n",
+        "        self._waiters.appendleft(waiter)\n",
+        _T_POOL + "test_waiters_are_served_in_order_and_small_ones_do_not_overtake",
+    ),
+    Mutation(
+        "client/BUF-7",
+        _POOL,
+        "                head.reserved += taken\n                self.available -= taken\n"
+        "                if taken < short:\n                    return\n",
+        "                if taken < short:\n                    return\n"
+        "                head.reserved += taken\n                self.available -= taken\n",
+        _T_POOL + "test_waiters_are_served_in_order_and_small_ones_do_not_overtake",
+    ),
+    Mutation(
+        "client/BUF-8",
+        _POOL,
+        "            self._waiters.popleft()\n            trio.lowlevel.reschedule(head.task)",
+        "            self._waiters.popleft()\n            trio.lowlevel.reschedule(head.task)\n            return",
+        _T_POOL + "test_waiters_are_served_in_order_and_small_ones_do_not_overtake",
+    ),
+    Mutation(
+        "client/BUF-9",
+        _POOL,
+        "            self.available += waiter.reserved\n            self._serve()\n",
+        "            self._serve()\n",
+        _T_POOL + "test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served",
+    ),
+    Mutation(
+        "client/BUF-9",
+        _POOL,
+        "            self.available += waiter.reserved\n            self._serve()\n",
+        "            self.available += waiter.reserved\n",
+        _T_POOL + "test_cancelled_waiter_gives_back_what_it_had_and_the_next_is_served",
+    ),
+    Mutation(
+        "client/BUF-9",
+        _POOL,
+        "            self._waiters.remove(waiter)\n",
+        "",
+        _T_POOL + "test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_whole",
+    ),
+    Mutation(
+        "client/BUF-10",
+        _POOL,
+        "size == self.pooled_size == len(buffer)",
+        "size == self.pooled_size",
+        _T_POOL + "test_grown_buffer_is_credited_with_what_was_lent",
+    ),
+    Mutation(
+        "client/BUF-11",
+        _ACCUMULATOR,
+        " or self.pool.waiting > 0\n",
+        "\n",
+        _T_ACCUMULATOR + "test_flush_closing_and_waiters_make_everything_ready",
+    ),
+    Mutation(
+        "split memory",
+        _ACCUMULATOR,
+        "            piece.reserved = lent // len(pieces)\n        pieces[-1].reserved += lent % len(pieces)\n",
+        "            piece.reserved = lent\n",
+        _T_MODEL,
+    ),
+    # ---------------------------------------------------------------- sender
+    Mutation(
+        "client/PRD-15",
+        _INTAKE,
+        "            self._options.partitioner.on_new_batch(topic, partition)\n        self._wake()\n",
+        "            self._options.partitioner.on_new_batch(topic, partition)\n",
+        _T_INTAKE + "test_new_batch_wakes_the_sender_for_its_linger",
+    ),
+    Mutation(
+        "client/SND-6",
+        _ACCUMULATOR,
+        "        if (self.settings.one_in_flight and queue.on_wire) or self._back_off",
+        "        if self._back_off",
+        _T_ACCUMULATOR + "test_muted_partition_does_not_ride_along",
+    ),
+    Mutation(
+        "client/SND-6",
+        _ACCUMULATOR,
+        "        queue.on_wire += 1\n",
+        "",
+        _T_ACCUMULATOR + "test_muted_partition_is_neither_ready_nor_drained",
+    ),
+    Mutation(
+        "client/SND-13",
+        _ANSWERS,
+        "error.invalid_metadata:\n",
+        "error.invalid_metadata and False:\n",
+        _T_PRODUCER + "test_stale_metadata_error_has_the_metadata_refreshed_and_the_new_leader_used",
+    ),
+    Mutation(
+        "client/SND-9",
+        _ANSWERS,
+        "retry=self._acks != 0 and self._attempts_left(batch)",
+        "retry=self._attempts_left(batch)",
+        _T_SENDER + "test_acks_0_repeats_nothing_and_reports_what_was_not_written",
+    ),
+    Mutation(
+        "client/SND-10",
+        _ANSWERS,
+        "            batch.attempts -= 1\n",
+        "",
+        _T_SENDER + "test_connection_that_takes_nothing_costs_no_attempt",
+    ),
+    Mutation(
+        "client/SND-10",
+        _ANSWERS,
+        "return batch.attempts <= self._retries",
+        "return batch.attempts < self._retries",
+        _T_SENDER + "test_retries_are_counted_and_bounded",
+    ),
+    Mutation(
+        "client/MOD-24",
+        _ACCUMULATOR,
+        "        if wait > 0 and cluster.leader_epoch_for(head.topic_partition) > head.leader_epoch:\n"
+        "            return 0.0\n",
+        "",
+        _T_SENDER + "test_leader_that_moved_is_tried_at_once_by_every_batch_that_waits",
+    ),
+    Mutation(
+        "fatal after the other answers",
+        _ANSWERS,
+        "                self._fatal = error\n",
+        "                self._on_fatal(error)\n",
+        _T_SENDER + "test_fatal_error_leaves_the_other_answers_of_its_request_as_they_are",
+    ),
+    # ---------------------------------------------------------------- sequence numbers
+    Mutation(
+        "client/MOD-2: number kept on retry",
+        _SEQUENCES,
+        "        if batch.base_sequence >= 0:\n            return\n        if self.identity",
+        "        if self.identity",
+        _T_SEQUENCES + "test_numbers_count_records_and_are_kept_through_retries",
+    ),
+    Mutation(
+        "client/MOD-2: numbers begin again",
+        _SEQUENCES,
+        "    return (sequence + count) % _SEQUENCES",
+        "    return sequence + count",
+        _T_SEQUENCES + "test_numbers_start_again_after_the_greatest",
+    ),
+    Mutation(
+        "client/MOD-2: first unanswered one first",
+        _SEQUENCES,
+        "            return in_flight[0] is batch\n",
+        "            return True\n",
+        _T_SEQUENCES + "test_only_the_first_unanswered_batch_may_be_sent_again",
+    ),
+    Mutation(
+        "client/MOD-2: unknown fate",
+        _SEQUENCES,
+        "            if self.next != add_sequence(self.last_acked, 1):\n                self.bump_wanted = True\n",
+        "",
+        _T_SEQUENCES + "test_unknown_fate_of_the_last_batch_needs_a_new_epoch",
+    ),
+    Mutation(
+        "client/MOD-2: no new numbers while old ones are on the wire",
+        _SEQUENCES,
+        "return self.bump_wanted and not any(batch.on_wire for batch in self.in_flight)",
+        "return self.bump_wanted",
+        _T_SEQUENCES + "test_lost_state_starts_a_new_epoch_once_nothing_is_on_the_wire",
+    ),
+    Mutation(
+        "client/MOD-23: lost numbers",
+        _SENDER,
+        "        if self._accumulator.queues.take_lost_numbers() and self.identity.known:\n",
+        "        if False:\n",
+        _T_SENDER + "test_topic_used_again_after_it_was_forgotten_counts_on_under_a_new_epoch",
+    ),
+    Mutation(
+        "client/MOD-23: forgotten at all",
+        _QUEUE,
+        "_QueueReference(queue, self._forget)",
+        "_QueueReference(queue, lambda _, keep=queue: None)",
+        _T_QUEUE + "test_queue_that_nobody_holds_is_forgotten_at_once",
+    ),
+    Mutation(
+        "client/MOD-23: not too early",
+        _ACCUMULATOR,
+        "        self._unreleased[batch] = queue\n        return batch\n",
+        "        import weakref\n\n        self._unreleased[batch] = weakref.proxy(queue)\n        return batch\n",
+        _T_QUEUE + "test_queue_with_batches_in_it_or_on_the_wire_is_kept",
+    ),
+    Mutation(
+        "client/MOD-5: order of the pieces",
+        _SPLITTING,
+        "(*batch.number, position)",
+        "(*batch.number, 1 - position)",
+        _T_PRODUCER + "test_too_large_batch_is_split_and_keeps_its_order",
+    ),
+    Mutation(
+        "client/MOD-5: age of the pieces",
+        _ACCUMULATOR,
+        "        line[place : place + 1] = pieces\n",
+        "        del line[place]\n        line += pieces\n",
+        _T_SENDER + "test_batches_expire_in_the_order_of_their_making_also_those_that_were_split",
+    ),
+    # ---------------------------------------------------------------- partitions
+    Mutation(
+        "client/MOD-6: by bytes, not by batches",
+        _TOPIC,
+        "        if produced > limit // 2:\n",
+        "        if produced:\n",
+        _T_TOPIC + "test_linger_that_ends_batches_early_does_not_end_the_turn",
+    ),
+    Mutation(
+        "client/MOD-6: what was too much or too little counts in the next turn",
+        _TOPIC,
+        "            self._surplus[self.sticky] = min(produced - limit, limit // 2)\n",
+        "",
+        _T_TOPIC + "test_each_partition_gets_the_same_bytes_although_some_brokers_are_slow",
+    ),
+    Mutation(
+        "client/MOD-6: slow nodes",
+        _TOPIC,
+        "        if accumulator.slow_nodes:\n",
+        "        if False:\n",
+        _T_TOPIC + "test_node_that_takes_nothing_for_long_is_avoided_until_it_does",
+    ),
+    # ---------------------------------------------------------------- connections
+    Mutation(
+        "client/NET-23",
+        _CONNECTION,
+        "        for entry in reversed(failed):\n",
+        "        for entry in failed:\n",
+        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_first",
+    ),
+    Mutation(
+        "client/NET-30",
+        _CONNECTION,
+        "                self._end(self._overdue_error(overdue, now))\n                return\n",
+        "                return\n",
+        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_first",
+    ),
+    Mutation(
+        "client/NET-30: the oldest counts",
+        _CONNECTION,
+        "due = min((entry.deadline for entry in waiting)",
+        "due = max((entry.deadline for entry in waiting)",
+        _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_first",
+    ),
+)

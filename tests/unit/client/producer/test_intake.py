@@ -1,0 +1,147 @@
+"""From a record to its place in a batch, when memory is short: who waits, who need not, and what goes back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.scripted_producing import memory_is_whole, scripted
+from tests.simulated import current_simulation, simulated
+from tests.unit.client.producer.test_accumulator import Bench
+from triokafka.client.config import ProducerOptions
+from triokafka.client.producer.intake import Intake
+from triokafka.errors import ClosedError
+from triokafka.structs import TopicPartition
+
+RECORD = 100
+
+
+class Setup:
+    """An intake over a bench whose memory is two batches, and a partition's queue."""
+
+    def __init__(self) -> None:
+        self.bench = Bench(memory=400)
+        self.usable = True
+        self.wakes = 0
+        metadata = SimpleNamespace(add_listener=lambda listener: None, use_topic=lambda *args: False)
+        self.intake = Intake(
+            ProducerOptions(),
+            self.bench.accumulator,
+            SimpleNamespace(metadata=metadata, cluster=self.bench.cluster),  # type: ignore[arg-type]
+            world=SimpleNamespace(now=trio.current_time),  # type: ignore[arg-type]
+            check_usable=self.check_usable,
+            wake=self.wake,
+        )
+        self.queue = self.bench.accumulator.queue(TopicPartition("t", 0))
+
+    def check_usable(self) -> None:
+        if not self.usable:
+            raise ClosedError("closed meanwhile")
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    async def open_batch(self) -> None:
+        await self.intake.open_batch(self.queue, RECORD, trio.current_time() + 60)
+
+
+async def test_memory_that_came_too_late_goes_back(autojump_clock: trio.testing.MockClock) -> None:
+    """The producer was closed while the caller waited (`client/ACC-2`, `client/ACC-4`)."""
+    setup = Setup()
+    pool = setup.bench.accumulator.pool
+    lent = [pool.try_allocate(200) for _ in range(2)]
+
+    async def expect_refusal() -> None:
+        with pytest.raises(ClosedError):
+            await setup.open_batch()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(expect_refusal)
+        await trio.testing.wait_all_tasks_blocked()
+        assert pool.waiting == 1
+        setup.usable = False
+        pool.release(lent[0], 200)
+    assert pool.in_use == 200
+    assert setup.queue.open is None
+
+
+async def test_new_batch_wakes_the_sender_for_its_linger() -> None:
+    """(`client/PRD-15`, `client/ERR-12`)"""
+    setup = Setup()
+    await setup.open_batch()
+    before = setup.wakes
+    setup.queue.close_open()
+    setup.intake._begin(setup.queue, setup.bench.accumulator.pool.try_allocate(200) or bytearray())
+    assert setup.wakes == before + 1
+
+
+async def test_batch_that_another_task_opened_is_used_if_the_record_fits() -> None:
+    """(`client/ACC-4`)"""
+    setup = Setup()
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(setup.open_batch)
+    assert len(setup.queue.batches) == 1
+    assert setup.bench.accumulator.pool.in_use == 200
+
+
+async def test_time_spent_waiting_for_memory_is_counted(autojump_clock: trio.testing.MockClock) -> None:
+    """Also when it was in vain (`client/BUF-12`)"""
+    setup = Setup()
+    pool = setup.bench.accumulator.pool
+    lent = [pool.try_allocate(200) for _ in range(2)]
+    with trio.move_on_after(2):
+        await setup.open_batch()
+    assert pool.wait_seconds_total == pytest.approx(2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(setup.open_batch)
+        await trio.sleep(3)
+        pool.release(lent[0], 200)
+    assert (pool.wait_seconds_total, pool.wait_seconds_max) == (pytest.approx(5), pytest.approx(3))
+
+
+@simulated
+async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one() -> None:
+    """(`client/ACC-6`)"""
+    async with scripted() as s, s.producer(batch_size=400, buffer_memory=400, linger_ms=0) as producer:
+        await producer.partitions_for("orders")
+        port = s.broker.stop()
+        deliveries: list[Any] = []
+
+        async def send(value: bytes) -> None:
+            deliveries.append(await producer.send("orders", value))
+
+        await send(b"first" * 20)
+        async with trio.open_nursery() as nursery:
+            for value in (b"large" * 60, b"small"):
+                nursery.start_soon(send, value)
+                await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(1)
+            assert len(deliveries) == 1
+            await s.broker.start(current_simulation().nursery, port)
+        await producer.flush()
+        assert [(value or b"")[:5] for value in s.cluster.values("orders")] == [b"first", b"large", b"small"]
+        assert memory_is_whole(producer)
+
+
+@simulated
+async def test_record_that_fits_the_open_batch_waits_for_nobody() -> None:
+    """Also while others wait for memory (`client/ACC-3`)."""
+    async with scripted(orders=2) as s, s.producer(batch_size=400, buffer_memory=800, linger_ms=60_000) as producer:
+        await producer.partitions_for("orders")
+        port = s.broker.stop()
+        await producer.send("orders", b"first", partition=0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: producer.send("orders", b"x" * 700, partition=1))
+            await trio.testing.wait_all_tasks_blocked()
+            assert producer._accumulator.pool.waiting == 1
+            with trio.fail_after(0.001):
+                await producer.send("orders", b"second", partition=0)
+                await producer.send("orders", b"third", partition=0, timestamp_ms=1)  # the long way
+            await s.broker.start(current_simulation().nursery, port)
+        await producer.flush()
+        assert s.cluster.values("orders", 0) == [b"first", b"second", b"third"]
