@@ -50,7 +50,7 @@ class BackgroundTasks:
             with self._scopes[number]:
                 await function(*args)
         except Exception as error:
-            self._on_failure(error)
+            self._on_failure(_alone(error))
         finally:
             del self._scopes[number]
 
@@ -62,3 +62,10 @@ class BackgroundTasks:
             for scope in self._scopes.values():
                 scope.cancel()
             await manager.__aexit__(None, None, None)
+
+
+def _alone(error: Exception) -> Exception:
+    """What is in a group of one: the task's own nursery made the group, and its caller asks for the cause."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

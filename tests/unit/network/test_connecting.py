@@ -389,3 +389,40 @@ async def test_new_broker_of_a_known_id_is_connected_to_at_its_new_address() -> 
         assert isinstance(await client.send(1, ASK), MetadataResponse)
         assert cluster.brokers[1].connection_count == 1
         assert old is not cluster.brokers[1]
+
+
+@simulated
+async def test_each_attempt_starts_one_address_further() -> None:
+    """KIP-602: a first address that is gone costs its timeout once (`client/MOD-11`)"""
+    simulation = current_simulation()
+    cluster = ScriptedCluster(orders=1)
+    await cluster.start(simulation.nursery, simulation.host("broker").world)
+    world = NamedWorld(simulation.host("client").world, kafka=["10.0.0.1", "127.0.0.1"])
+    config = NetworkConfig(bootstrap_servers=[("kafka", addresses(cluster)[0][1])])
+    async with NetworkClient(config, world=world) as client:
+        for _ in range(3):
+            await client.send(-1, ASK)
+            cluster.brokers[1].cut()
+            await trio.sleep(0.01)
+    assert [host for host, _ in world.tried] == ["10.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1"]
+
+
+@simulated
+async def test_new_connection_does_not_shorten_the_throttling() -> None:
+    """KIP-219 (`client/MOD-25`)"""
+    async with client_of() as (cluster, client):
+        cluster.brokers[1].script(MetadataRequest, MetadataResponse(throttle_time_ms=5000))
+        await client.send(-1, ASK)
+        started = trio.current_time()
+        cluster.brokers[1].cut()
+        await trio.sleep(0.01)
+        await client.send(-1, ASK)
+        assert trio.current_time() - started == pytest.approx(5, abs=0.1)
+
+
+@simulated
+async def test_clients_do_not_all_begin_with_the_same_server() -> None:
+    """(`client/META-24`)"""
+    nobody = [("127.0.0.1", port) for port in (1, 2, 3)]
+    async with client_of(bootstrap=nobody) as (_, client):
+        assert {client.least_loaded() for _ in range(50)} == {-1, -2, -3}

@@ -99,6 +99,33 @@ async def test_timeout_of_a_single_request_may_be_shorter_or_longer() -> None:
 
 
 @simulated
+async def test_shorter_timeout_behind_a_longer_one_is_kept() -> None:
+    async with connected() as (broker, connection):
+        await connection.call(ASK, 9)
+        broker.script(MetadataRequest, SILENCE)
+        started = trio.current_time()
+        connection.submit(ASK, 9, lambda response, error: None, timeout=20)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(RequestTimedOutError, match="within 1000 ms"):
+            await connection.call(ASK, 9, timeout=1)
+        assert trio.current_time() - started == pytest.approx(1, abs=0.1)
+
+
+@simulated
+async def test_answered_requests_do_not_count_for_the_timeout() -> None:
+    """The alarm was set for the first of them, and is not in the way of the later ones."""
+    async with connected(request_timeout=5.0) as (broker, connection):
+        for _ in range(4):
+            await connection.call(ASK, 9)
+            await trio.sleep(2)
+        broker.script(MetadataRequest, SILENCE)
+        started = trio.current_time()
+        with pytest.raises(RequestTimedOutError):
+            await connection.call(ASK, 9)
+        assert trio.current_time() - started == pytest.approx(5, abs=0.1)
+
+
+@simulated
 async def test_cancelled_asker_harms_nobody_else() -> None:
     """The answer is dropped when it comes."""
     async with connected() as (_, connection):

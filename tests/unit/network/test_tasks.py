@@ -44,6 +44,18 @@ async def test_failed_task_is_reported_and_cancels_nobody() -> None:
     assert owner.ended == ["leaving", "other"]
 
 
+async def test_failure_in_a_nursery_of_the_task_is_reported_as_itself() -> None:
+    async def fail_inside() -> None:
+        async with trio.open_nursery() as outer, trio.open_nursery() as inner:
+            outer.start_soon(trio.sleep_forever)
+            inner.start_soon(_fail)
+
+    async with Owner() as owner:
+        owner.tasks.start(fail_inside, name="nested")
+        await trio.testing.wait_all_tasks_blocked()
+        assert [type(failure) for failure in owner.failures] == [ValueError]
+
+
 async def test_tasks_outlive_a_cancelled_body_until_the_owner_ends_them() -> None:
     owner = Owner()
     with trio.CancelScope() as scope:

@@ -77,6 +77,8 @@ class Sender:
         self._identity_wanted = False
         self._task: trio.lowlevel.Task | None = None
         self._woken = False
+        self._alarm = trio.CancelScope()
+        self._alarm_at = _NEVER
 
     # ---------------------------------------------------------------- the task
 
@@ -89,17 +91,33 @@ class Sender:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ring)
+            await self._work()
+
+    async def _work(self) -> None:
         while True:
             self._woken = False
             wait = self.step(self._world.now())
             if self._woken:
                 await trio.lowlevel.checkpoint()
                 continue
-            if wait == _NEVER:
-                await self._sleep()
-            else:
-                with trio.move_on_after(wait):
-                    await self._sleep()
+            self._set_alarm(self._world.now() + wait)
+            await self._sleep()
+
+    def _set_alarm(self, at: float) -> None:
+        # An alarm that is set earlier stays: to wake once too often costs less than a scope for every sleep.
+        if at < self._alarm_at:
+            self._alarm_at = at
+            self._alarm.deadline = self._world.deadline(at)
+
+    async def _ring(self) -> None:
+        while True:
+            with self._alarm:
+                await trio.sleep_forever()
+            self._alarm_at = _NEVER
+            self._alarm = trio.CancelScope()
+            self.wake()
 
     async def _sleep(self) -> None:
         self._task = trio.lowlevel.current_task()
@@ -115,7 +133,7 @@ class Sender:
         before."""
         accumulator, client = self._accumulator, self._client
         self._restart_partitions()
-        for batch in accumulator.take_expired(now, self._why_unacknowledged):
+        for batch in accumulator.take_expired(now, self.why_unacknowledged):
             self.counters["record_expired_total"] += batch.count
         expiry = accumulator.next_expiry(now)
         if not accumulator.queued:
@@ -147,8 +165,8 @@ class Sender:
             for node, batches in drained.items():
                 self._send(node, batches, now)
 
-    def _why_unacknowledged(self, batch: ProducerBatch) -> str:
-        """The end of the sentence about a batch that ran out of time."""
+    def why_unacknowledged(self, batch: ProducerBatch) -> str:
+        """The end of the sentence about a batch that ran out of time: what went wrong last."""
         if batch.on_wire:
             return "; the broker has not answered the last one"
         if batch.last_error is not None:
@@ -157,6 +175,8 @@ class Sender:
         topic, partition = batch.topic_partition
         if topic not in cluster.topics:
             return f"; the cluster does not have the topic {topic!r}"
+        if cluster.partition(batch.topic_partition) is None:
+            return f"; the topic {topic!r} has no partition {partition} any more"
         leader = cluster.leader_for(batch.topic_partition)
         if leader < 0:
             return f"; partition {partition} has no leader"
@@ -186,7 +206,8 @@ class Sender:
             except Exception as bug:
                 # The connection would only log it, and the records would hang until they expire.
                 self._on_fatal(bug)
-            self.wake()
+            if self._accumulator.has_work:
+                self.wake()
 
         try:
             version = client.version_for(
