@@ -67,6 +67,13 @@ class InterceptorChain:
 
     def __init__(self, interceptors: Sequence[Any]) -> None:
         self._interceptors = tuple(interceptors)
+        # Who does not listen must not count as told of a failure, or nobody would be.
+        self._listeners = tuple(one for one in self._interceptors if _listens(one))
+
+    @property
+    def listens(self) -> bool:
+        """Whether anybody wants to hear of acknowledgements."""
+        return bool(self._listeners)
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
@@ -100,7 +107,7 @@ class InterceptorChain:
     ) -> None:
         if metadata is None:
             metadata = RecordMetadata(topic_partition.topic, topic_partition.partition, -1, -1)
-        for interceptor in self._interceptors:
+        for interceptor in self._listeners:
             try:
                 interceptor.on_acknowledgement(metadata, error)
             except Exception:
@@ -115,3 +122,9 @@ class InterceptorChain:
                 interceptor.on_send_error(record, error)
             except Exception:
                 logger.exception("%r failed in on_send_error", interceptor)
+
+
+def _listens(interceptor: ProducerInterceptor) -> bool:
+    return type(
+        interceptor
+    ).on_acknowledgement is not ProducerInterceptor.on_acknowledgement or "on_acknowledgement" in vars(interceptor)

@@ -164,7 +164,7 @@ class Producer:
             self._accumulator.abort(
                 lambda batch: KafkaTimeoutError(
                     f"{batch.count} records for {batch.topic_partition} were not acknowledged when the producer was"
-                    f" closed (close_timeout_ms={limit})"
+                    f" closed (close_timeout_ms={limit}){self._sender.why_unacknowledged(batch)}"
                 )
             )
             try:
@@ -392,7 +392,7 @@ class Producer:
             -1 if value is None else len(value),
             self._world.now() - batch.created_at,
         )
-        if self._interceptors:
+        if self._interceptors.listens:
             batch.add_callback(delivery, index, self._interceptors.acknowledgement_for(batch.topic_partition))
         callback = on_delivery if on_delivery is not None else self.options.on_delivery
         if callback is not None:

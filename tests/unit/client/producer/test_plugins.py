@@ -12,6 +12,7 @@ import triokafka
 from tests.scripted_producing import scripted
 from tests.simulated import simulated
 from triokafka.errors import ConfigurationError, SerializationError
+from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.structs import TopicPartition
 
 EVENTS: list[Any] = []
@@ -244,7 +245,7 @@ async def test_interceptors_hear_of_the_acknowledgement_before_the_user_and_of_f
     async with scripted() as s, s.producer(interceptors=[Chain("a")], linger_ms=0) as producer:
         await producer.send("orders", b"v", on_delivery=lambda metadata, error: EVENTS.append("user"))
         await producer.flush()
-        s.broker.script(type(s.produced[0]), s.broker.refuse(18))
+        s.broker.script(ProduceRequest, s.broker.refuse(18))
         with pytest.raises(triokafka.errors.RecordListTooLargeError):
             await (await producer.send("orders", b"v"))
     partition = TopicPartition("orders", 0)
@@ -268,6 +269,21 @@ async def test_interceptors_hear_of_a_send_that_fails_with_the_partition_if_it_w
         (None, SerializationError),
         (2, triokafka.errors.MessageSizeTooLargeError),
     ]
+
+
+@pytest.mark.parametrize(("listens", "raised"), [(True, 0), (False, 1)])
+@simulated
+async def test_an_interceptor_that_does_not_listen_keeps_no_failure_from_the_user(listens: bool, raised: int) -> None:
+    interceptor = Chain("a") if listens else Interceptor()
+    failures: list[Exception] = []
+    async with scripted() as s:
+        try:
+            async with s.producer(interceptors=[interceptor]) as producer:
+                s.broker.script(ProduceRequest, s.broker.refuse(18))
+                await producer.send("orders", b"v")
+        except ExceptionGroup as group:
+            failures += group.exceptions
+    assert len(failures) == raised
 
 
 class Unexpected(BaseException):

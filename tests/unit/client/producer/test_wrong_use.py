@@ -451,3 +451,20 @@ async def test_record_that_never_left_says_that_its_partition_has_no_leader() ->
         await producer._client.refresh_metadata()
         with pytest.raises(KafkaTimeoutError, match=r"never sent.*has no leader"):
             await (await producer.send("orders", b"b"))
+
+
+@simulated
+async def test_record_that_never_left_says_that_its_topic_or_partition_is_gone() -> None:
+    options = {"delivery_timeout_ms": 3000, "request_timeout_ms": 1000, "linger_ms": 100}
+    async with scripted(orders=3, other=1) as s, s.producer(**options) as producer:
+        await producer.partitions_for("orders")
+        await producer.partitions_for("other")
+        late = [await producer.send("orders", b"a", partition=2), await producer.send("other", b"a")]
+        s.cluster.topics["orders"] = 1
+        del s.cluster.topics["other"]
+        await producer._client.refresh_metadata()
+        with pytest.raises(KafkaTimeoutError, match="'orders' has no partition 2 any more"):
+            await late[0]
+        with pytest.raises(KafkaTimeoutError, match="the cluster does not have the topic 'other'"):
+            await late[1]
+        assert memory_is_whole(producer)
