@@ -53,7 +53,7 @@ async def connected(**options: Any) -> AsyncIterator[tuple[ScriptedBroker, Conne
 
 @simulated
 async def test_answers_reach_their_askers_in_order() -> None:
-    """(`client/NET-12`, `client/NET-13`)"""
+    """(`client/NET-12`, `client/NET-13`, `client/NET-22`, `client/WIRE-1`, `client/WIRE-2`)"""
     async with connected() as (broker, connection):
         answers: list[Any] = []
         for _ in range(3):

@@ -100,7 +100,7 @@ def test_back_off_grows_with_failures_and_ends_with_success() -> None:
 
 
 def test_version_grows_with_success_only() -> None:
-    """(`client/META-8`, `client/META-10`)"""
+    """A failure is noted, and changes nothing else (`client/META-7`, `client/META-8`, `client/META-10`)"""
     metadata = holder()
     metadata.request_update()
     metadata.failed_update(0.0)

@@ -20,6 +20,7 @@ from triokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from triokafka.network.cluster import NetworkClient
+from triokafka.network.snapshot import Cluster
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.structs import Node, TopicPartition
@@ -107,6 +108,7 @@ async def test_topic_that_gets_no_leader_is_not_said_to_be_missing() -> None:
 
 @simulated
 async def test_timeout_names_what_was_tried() -> None:
+    """Each broker in turn, as the back-off allows (`client/META-23`)"""
     nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
     async with client_of(bootstrap=nobody) as (_, client):
         message = r"no metadata for \['orders'\] within 2000 ms.*127\.0\.0\.1:1: .*refused.*127\.0\.0\.1:2: .*refused"
@@ -134,6 +136,27 @@ async def test_metadata_of_other_topics_wakes_nobody_too_early() -> None:
             assert done == ["bills"]
             del cluster.topic_errors["orders"]
         assert done == ["bills", "orders"]
+
+
+@simulated
+async def test_listeners_hear_of_a_snapshot_before_those_who_wait_for_it() -> None:
+    """They may have to prepare for it; and they find it in place (`client/META-9`, `client/META-16`)"""
+    async with client_of() as (_, client):
+        events: list[str] = []
+
+        def listener(snapshot: Cluster) -> None:
+            assert client.cluster is snapshot
+            events.append("listener")
+
+        async def wait() -> None:
+            await client.metadata_for(["orders"])
+            events.append("waiter")
+
+        client.metadata.add_listener(listener)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            nursery.start_soon(wait)
+        assert events == ["listener", "waiter", "waiter"]
 
 
 @simulated
