@@ -37,7 +37,7 @@ class BatchBuilder(RecordAppender):
         UnsupportedCodecError: the codec's package is missing.
     """
 
-    __slots__ = ("_built", "batch_bytes", "codec", "compression_ratio", "level")
+    __slots__ = ("_built", "_packed", "batch_bytes", "codec", "compression_ratio", "level")
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class BatchBuilder(RecordAppender):
         self.batch_bytes = batch_bytes
         self.level = level
         self.compression_ratio = 1.0
+        self._packed: tuple[bytearray, int] | None = None
         self._built: memoryview | None = None
 
     @property
@@ -73,10 +74,27 @@ class BatchBuilder(RecordAppender):
         """Bytes that the batch will have once built; exact without compression."""
         if self._built is not None:
             return len(self._built)
+        if self._packed is not None:
+            return self._packed[1]
         if not self.codec:
             return self.size
         scale = (self.batch_bytes - batch.HEADER_SIZE) / max(self.limit - batch.HEADER_SIZE, 1)
         return batch.HEADER_SIZE + int((self.size - batch.HEADER_SIZE) * scale)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether `build` has nothing to compress any more."""
+        return not self.codec or self._packed is not None
+
+    def compress(self) -> None:
+        """Close the batch and do the part of `build` that takes long; again, or without a codec, it does nothing more.
+
+        It may run in a thread, while nobody else touches the batch or its buffer; it runs beside other threads as far
+        as the codec's package does. Raises what that raises; then nothing has changed but that the batch is closed.
+        """
+        self.close()
+        if not self.compressed:
+            self._packed = self._compressed()
 
     def build(
         self,
@@ -102,8 +120,8 @@ class BatchBuilder(RecordAppender):
             return self._built
         if not self.count:
             raise IllegalStateError("a batch needs at least one record")
-        self.close()
-        out, size = self._compressed() if self.codec else (self.buffer, self.size)
+        self.compress()
+        out, size = self._packed if self._packed is not None else (self.buffer, self.size)
         attributes = (
             self.codec
             | (batch.LOG_APPEND_TIME if timestamp_type == 1 else 0)

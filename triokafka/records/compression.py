@@ -6,6 +6,7 @@ All but gzip need a package of the ``compression`` extra, imported at the first 
 from __future__ import annotations
 
 import importlib
+import threading
 import zlib
 from typing import Any, Final
 
@@ -95,8 +96,7 @@ def compress(codec: int | str, data: Buffer, level: int | None = None) -> bytes:
         )
         return packed
     if name == "zstd":
-        packed = _zstd().compress(data, _ZSTD_DEFAULT_LEVEL if level is None else level)
-        return packed
+        return _compress_zstd(data, _ZSTD_DEFAULT_LEVEL if level is None else level)
     return bytes(data)
 
 
@@ -197,6 +197,27 @@ def _decompress_snappy_block(data: memoryview, allowed: int, max_size: int | Non
         return bytes(module.snappy.decompress_raw(data))
     except (module.DecompressionError, ValueError) as failure:
         raise CorruptRecordError(f"snappy data cannot be decompressed: {failure}") from failure
+
+
+class _OwnCompressors(threading.local):
+    """The zstd compressor of each thread, which is dear to make for a small batch: 10 microseconds."""
+
+    level: int | None = None
+    compressor: Any = None
+
+
+_own: Final = _OwnCompressors()
+
+
+def _compress_zstd(data: Buffer, level: int) -> bytes:
+    compressor, known_level = _own.compressor, _own.level
+    _own.compressor = None  # what fails in the middle of a frame is not used again
+    if compressor is None or known_level != level:
+        compressor = _zstd().ZstdCompressor(level)
+        _own.level = level
+    packed: bytes = compressor.compress(data, compressor.FLUSH_FRAME)
+    _own.compressor = compressor
+    return packed
 
 
 def _compress_xerial(data: Buffer) -> bytes:

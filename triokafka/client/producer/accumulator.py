@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.partition_queue import PartitionQueue, QueueRegister
 from triokafka.client.producer.sequences import ProducerIdentity
-from triokafka.errors import KafkaTimeoutError
+from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
 from triokafka.network.snapshot import Cluster
 from triokafka.records import BatchBuilder
@@ -160,6 +161,15 @@ class Accumulator:
         """The batches that are not settled, the oldest first (`client/ACC-27`)."""
         return list(self._incomplete)
 
+    def use_compressor(self, compressor: Compressor) -> None:
+        """Have threads compress. To be called before there are queues."""
+        self.queues.compressor = compressor
+
+    def start_compressing(self) -> None:
+        """Hand closed batches over to threads as soon as that pays, also those that cannot be sent yet."""
+        if self.queues.compressor is not None:
+            self.queues.compressor.hand_over()
+
     @property
     def queued(self) -> bool:
         """Whether any batch waits in a queue."""
@@ -192,7 +202,7 @@ class Accumulator:
             if leader < 0:
                 leaderless = True
                 continue
-            if leader in nodes:
+            if leader in nodes or head.in_thread:
                 continue
             wait = self._back_off(head, cluster, now)
             if wait <= 0 and not head.in_retry and not (hurry or head.full or len(queue.batches) > 1):
@@ -234,6 +244,8 @@ class Accumulator:
                 if batches and size + head.size > self.settings.max_request_size:
                     self._start_at[node] = queue.topic_partition
                     break
+                if not self._is_compressed(queue, head):
+                    continue
                 head.leader_epoch = cluster.leader_epoch_for(queue.topic_partition)
                 self._take(queue, head, identity)
                 size += head.size
@@ -250,9 +262,46 @@ class Accumulator:
         return wait
 
     def _may_drain(self, queue: PartitionQueue, head: ProducerBatch, cluster: Cluster, now: float) -> bool:
-        if (self.settings.one_in_flight and queue.on_wire) or self._back_off(head, cluster, now) > 0:
+        if head.in_thread or (self.settings.one_in_flight and queue.on_wire):
+            return False
+        if self._back_off(head, cluster, now) > 0:
             return False
         return not self.settings.idempotent or queue.sequences.may_send(head)
+
+    def _is_compressed(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        """Whether the batch can be sent now; compresses it, unless threads do that."""
+        if queue.open is head:
+            queue.close_open()
+        if head.compressed:
+            return True
+        compressor = self.queues.compressor
+        if compressor is not None:
+            compressor.enqueue(head)
+            if compressor.hand_over():
+                return False
+            compressor.withdraw(head)
+        try:
+            head.compress()
+        except Exception as error:
+            self._fail_compression(head, error)
+            return False
+        return True
+
+    def out_of_thread(self, batch: ProducerBatch, error: Exception | None) -> None:
+        """A thread has let go of a batch that it compressed, or on which it failed."""
+        if batch.done:
+            self._release(batch)  # given up meanwhile, when the thread still used the memory
+        elif error is not None:
+            self._fail_compression(batch, error)
+
+    def _fail_compression(self, batch: ProducerBatch, reason: Exception) -> None:
+        error = KafkaError(
+            f"{batch.count} records for {batch.topic_partition} could not be compressed with"
+            f" {self.settings.compression_type}: {reason!r}"
+        )
+        error.__cause__ = reason
+        self._unqueue(batch)
+        self.fail(batch, error)
 
     def _take(self, queue: PartitionQueue, head: ProducerBatch, identity: ProducerIdentity) -> None:
         queue.batches.popleft()
@@ -413,6 +462,8 @@ class Accumulator:
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self._unreleased[batch]
         batch.close()
+        if queue.compressor is not None:
+            queue.compressor.withdraw(batch)
         if batch in queue.batches:
             queue.batches.remove(batch)
         if queue.open is batch:
@@ -429,6 +480,8 @@ class Accumulator:
         self._incomplete.pop(batch, None)
 
     def _release(self, batch: ProducerBatch) -> None:
+        if batch.in_thread:
+            return  # its memory is in use; `out_of_thread` comes back here
         self._unreleased.pop(batch, None)
         buffer, reserved = batch.release()
         if reserved:

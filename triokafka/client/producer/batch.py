@@ -50,6 +50,7 @@ class ProducerBatch:
         "done",
         "error",
         "escaped",
+        "in_thread",
         "last_error",
         "leader_epoch",
         "log_append_time",
@@ -85,6 +86,7 @@ class ProducerBatch:
         self.retry_at = created_at
         self.attempts = 0
         self.on_wire = False
+        self.in_thread = False
         self.leader_epoch = -1
         self.producer_id = -1
         self.producer_epoch = -1
@@ -138,6 +140,16 @@ class ProducerBatch:
         """Take no more records (`client/ACC-6`)."""
         if self.builder is not None:
             self.builder.close()
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the records need not be compressed any more before they are sent."""
+        return self._built is not None or self.builder is None or self.builder.compressed
+
+    def compress(self) -> None:
+        """Compress the records here and now. Raises what the codec's package does."""
+        if self.builder is not None:
+            self.builder.compress()
 
     @property
     def in_retry(self) -> bool:

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Final
 
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.kernel import QueueEnd
 from triokafka.client.producer.sequences import PartitionSequences
 from triokafka.structs import TopicPartition
@@ -40,13 +41,14 @@ class PartitionQueue(QueueEnd):
     """The batches of one partition that are to be sent, the oldest first; the last may still be open.
 
     ``on_wire`` counts batches in unanswered requests; ``filled`` the bytes of all batches that were closed. ``ratio``
-    is shared by the partitions of the topic.
+    is shared by the partitions of the topic. Closed batches join the line of the ``compressor``, if there is one.
     """
 
     __slots__ = (
         "__weakref__",
         "_next_number",
         "batches",
+        "compressor",
         "filled",
         "on_wire",
         "ratio",
@@ -54,8 +56,11 @@ class PartitionQueue(QueueEnd):
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, ratio: CompressionRatio) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, ratio: CompressionRatio, compressor: Compressor | None = None
+    ) -> None:
         super().__init__()
+        self.compressor = compressor
         self.topic_partition = topic_partition
         self.ratio = ratio
         self.batches: deque[ProducerBatch] = deque()
@@ -74,6 +79,8 @@ class PartitionQueue(QueueEnd):
         if self.open is not None:
             self.filled += self.open.size
             self.open.close()
+            if self.compressor is not None:
+                self.compressor.enqueue(self.open)
             self.open = None
 
     def put_back(self, batch: ProducerBatch) -> None:
@@ -105,6 +112,7 @@ class QueueRegister:
         self._queues: dict[TopicPartition, _QueueReference] = {}
         self._ratios: weakref.WeakValueDictionary[str, CompressionRatio] = weakref.WeakValueDictionary()
         self._numbers_lost = False
+        self.compressor: Compressor | None = None
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -114,7 +122,7 @@ class QueueRegister:
         reference = self._queues.get(topic_partition)
         queue = reference() if reference is not None else None
         if queue is None:
-            queue = PartitionQueue(topic_partition, self.ratio(topic_partition.topic))
+            queue = PartitionQueue(topic_partition, self.ratio(topic_partition.topic), self.compressor)
             reference = self._queues[topic_partition] = _QueueReference(queue, self._forget)
             reference.topic_partition = topic_partition
             reference.sequences = queue.sequences

@@ -21,6 +21,7 @@ from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
+from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.health import ProducerHealth, take_health
 from triokafka.client.producer.intake import Headers, Intake
 from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
@@ -92,6 +93,16 @@ class Producer:
             on_fatal=self._fail,
             hooks=self._client.config.hooks,
         )
+        if settings.compression_type != "none":
+            self._accumulator.use_compressor(
+                Compressor(
+                    settings.compression_type,
+                    settings.compression_level,
+                    world=self._world,
+                    start_task=lambda work: self._tasks.start(work, name="kafka compression"),
+                    on_done=self._compressed,
+                )
+            )
         # Last of what can be refused: from here on there are plug-ins that would have to be closed.
         opts, self._plugins = install_plugins(opts, client_id)
         self.options = opts
@@ -204,6 +215,10 @@ class Producer:
             raise ExceptionGroup(text, errors)
         error.add_note(f"{text}: {errors[0]}")
         logger.error("%s: %s", text, errors[0])
+
+    def _compressed(self, batch: ProducerBatch, error: Exception | None) -> None:
+        self._accumulator.out_of_thread(batch, error)
+        self._sender.wake()
 
     def _fail(self, error: Exception) -> None:
         """The producer cannot go on: what is pending fails with the cause, waiting callers wake, and later calls

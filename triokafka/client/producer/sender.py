@@ -136,6 +136,7 @@ class Sender:
         for batch in accumulator.take_expired(now, self.why_unacknowledged):
             self.counters["record_expired_total"] += batch.count
         expiry = accumulator.next_expiry(now)
+        accumulator.start_compressing()
         if not accumulator.queued:
             accumulator.note_refusals((), now)
             return expiry
