@@ -237,12 +237,15 @@ class Connection:
             return
         self.error = error
         self._stream.close()
+        written = list(self._written)
+        self._written.clear()
         failed = self._unanswered()
         self.in_flight = 0
         self._in_flight.clear()
-        self._written.clear()
         self._outgoing.clear()
         now = self._world.now()
+        for entry in written:  # no answer was due to them: they are done, whatever ends the connection (`client/SND-9`)
+            entry.complete(None, None)
         for entry in reversed(failed):
             if self._hooks:
                 self._hooks.on_response(self._node, entry.api, 0, now - entry.started_at, error)

@@ -89,6 +89,18 @@ async def test_silence_ends_the_connection_and_fails_the_newest_first() -> None:
 
 
 @simulated
+async def test_request_without_an_answer_that_was_written_is_done_although_the_connection_ends() -> None:
+    """(`client/SND-9`, `client/NET-21`)"""
+    async with connected() as (broker, connection):
+        await connection.call(ASK, 9)
+        outcomes: list[Any] = []
+        connection.submit(ASK, 9, lambda response, error: outcomes.append(error), expect_response=False)
+        connection.close(KafkaConnectionError("closed"))
+        assert outcomes == [None]
+        await broker.wait_for(MetadataRequest, 2)
+
+
+@simulated
 async def test_timeout_of_a_single_request_may_be_shorter_or_longer() -> None:
     async with connected() as (broker, connection):
         broker.script(MetadataRequest, SILENCE)
