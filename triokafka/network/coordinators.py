@@ -13,6 +13,7 @@ from triokafka.structs import Node
 
 _FIRST_WITH_KEY_TYPE: Final = 1
 _FIRST_WITH_SEVERAL_KEYS: Final = 4
+_MOST_KNOWN: Final = 10_000
 
 Ask = Callable[[Callable[[int], FindCoordinatorRequest], int | None, float | None], Awaitable[FindCoordinatorResponse]]
 """Sends a request, given as a function of its version, to any broker: lowest version and timeout in milliseconds."""
@@ -49,6 +50,8 @@ class Coordinators:
         if not can_be_reached(node):
             raise CoordinatorNotAvailableError(f"the broker named as coordinator of {key!r} cannot be one: {node}")
         self._directory.add(node)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.pop(next(iter(self._known)))  # who asks for that many, asks for each once
         self._known[key, key_type] = node
         return node
 

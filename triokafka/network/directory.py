@@ -95,31 +95,33 @@ class BrokerDirectory:
         """The broker to ask when any will do; None when all are in reconnect back-off (`client/META-24`).
 
         Connected and idle first, then the one with the fewest requests in flight, then one not connected yet, then one
-        that takes no more requests for the moment. Starts at a random one, so that not all clients ask the same.
+        that takes no more requests for the moment. Starts at a random one, so that not all clients ask the same; of
+        those not connected, one that could be reached when last tried is preferred.
         """
         now = self._world.now()
         nodes = list(self.candidates())
         start = self._world.random.randrange(len(nodes))
         best: int | None = None
-        fewest = 0
+        fewest_in_flight = 0
+        unconnected: int | None = None
+        fewest_failures = 0
         busy: int | None = None
         connecting: int | None = None
-        unconnected: int | None = None
         for node_id in nodes[start:] + nodes[:start]:
             channel = self._channels.get((node_id, ""))
-            if channel is None:
-                unconnected = node_id if unconnected is None else unconnected
-            elif channel.is_ready(now):
+            if channel is not None and channel.is_ready(now):
                 if not channel.in_flight:
                     return node_id
-                if best is None or channel.in_flight < fewest:
-                    best, fewest = node_id, channel.in_flight
+                if best is None or channel.in_flight < fewest_in_flight:
+                    best, fewest_in_flight = node_id, channel.in_flight
+            elif channel is None or channel.may_connect(now):
+                failures = 0 if channel is None else channel.failed_connects
+                if unconnected is None or failures < fewest_failures:
+                    unconnected, fewest_failures = node_id, failures
             elif channel.state is ChannelState.CONNECTING:
                 connecting = node_id if connecting is None else connecting
             elif channel.state is ChannelState.READY:
                 busy = node_id if busy is None else busy
-            elif channel.may_connect(now):
-                unconnected = node_id if unconnected is None else unconnected
         for choice in (best, unconnected, connecting, busy):
             if choice is not None:
                 return choice

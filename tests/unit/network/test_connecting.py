@@ -426,3 +426,15 @@ async def test_clients_do_not_all_begin_with_the_same_server() -> None:
     nobody = [("127.0.0.1", port) for port in (1, 2, 3)]
     async with client_of(bootstrap=nobody) as (_, client):
         assert {client.least_loaded() for _ in range(50)} == {-1, -2, -3}
+
+
+@simulated
+async def test_servers_that_could_not_be_reached_are_tried_last() -> None:
+    async with client_of() as (cluster, _):
+        servers = [("127.0.0.1", 1), ("127.0.0.1", 2), *addresses(cluster)]
+        config = NetworkConfig(bootstrap_servers=servers, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0)
+        async with NetworkClient(config, world=current_simulation().host("client").world) as other:
+            for node_id in (-1, -2):
+                with pytest.raises(KafkaConnectionError):
+                    await other.send(node_id, ASK)
+            assert {other.least_loaded() for _ in range(20)} == {-3}
