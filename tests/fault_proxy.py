@@ -1,0 +1,278 @@
+"""A TCP proxy on loopback that does harm: cuts after so many bytes, holds, delays or swallows, resets, closes halfway.
+
+`ProxiedWorld` is the operating system, but every connection that a client makes in it goes through a `FaultProxy` of
+the broker's address. So any broker can be put behind proxies, whatever address it advertises.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from triokafka.world import RealWorld, Stream
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Direction:
+    """What happens to bytes of one direction, over all connections of a proxy.
+
+    Args:
+        delay: seconds that every piece waits.
+        swallows: bytes are read and thrown away.
+        cut_after: reset the connection once so many more bytes have passed; then this is None again.
+        end_after: as ``cut_after``, but only this direction is closed, in order.
+    """
+
+    def __init__(self) -> None:
+        self.delay = 0.0
+        self.swallows = False
+        self.cut_after: int | None = None
+        self.end_after: int | None = None
+        self.bytes_passed = 0
+        self._open = trio.Event()
+        self._open.set()
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing passes."""
+        return not self._open.is_set()
+
+    def hold(self) -> None:
+        """Let nothing pass until `release`; what was sent waits in the sockets, as behind a broker that has stopped."""
+        if self._open.is_set():
+            self._open = trio.Event()
+
+    def release(self) -> None:
+        """Let it pass again."""
+        self._open.set()
+
+    async def opened(self) -> None:
+        """Wait until bytes may pass."""
+        await self._open.wait()
+
+
+class _Link:
+    """One connection through the proxy: both of its sockets."""
+
+    def __init__(self, client: trio.SocketStream, broker: trio.SocketStream) -> None:
+        self.client = client
+        self.broker = broker
+        self.ended = False
+        self.scope = trio.CancelScope()
+
+    def reset(self) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        for stream in (self.client, self.broker):
+            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            stream.socket.close()
+        self.scope.cancel()
+
+
+class FaultProxy:
+    """In front of one address. It is well until told otherwise; ``count`` is of the connections made so far."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self.target = target
+        self.to_broker = Direction()
+        self.to_client = Direction()
+        self.count = 0
+        self.address = ("", 0)
+        self._links: list[_Link] = []
+
+    async def start(self, nursery: trio.Nursery) -> tuple[str, int]:
+        """Listen on a free port of loopback; returns host and port."""
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        self.address = listener.socket.getsockname()[:2]
+        nursery.start_soon(self._accept, listener)
+        return self.address
+
+    def reset_all(self) -> None:
+        """Reset every connection now; new ones are welcome."""
+        for link in self._links:
+            link.reset()
+
+    def heal(self) -> None:
+        """No more harm, to connections that are there and to new ones."""
+        for direction in (self.to_broker, self.to_client):
+            direction.delay = 0.0
+            direction.swallows = False
+            direction.cut_after = direction.end_after = None
+            direction.release()
+
+    async def _accept(self, listener: trio.SocketListener) -> None:
+        async with listener, trio.open_nursery() as nursery:
+            while True:
+                nursery.start_soon(self._serve, await listener.accept())
+
+    async def _serve(self, client: trio.SocketStream) -> None:
+        self.count += 1
+        async with client:
+            try:
+                broker = await trio.open_tcp_stream(*self.target)
+            except OSError:
+                return
+            async with broker:
+                link = _Link(client, broker)
+                self._links.append(link)
+                try:
+                    with link.scope:
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(self._pump, link, client, broker, self.to_broker)
+                            nursery.start_soon(self._pump, link, broker, client, self.to_client)
+                finally:
+                    self._links.remove(link)
+
+    async def _pump(
+        self, link: _Link, source: trio.SocketStream, sink: trio.SocketStream, direction: Direction
+    ) -> None:
+        try:
+            while data := await source.receive_some(65_536):
+                if direction.delay:
+                    await trio.sleep(direction.delay)
+                await direction.opened()
+                if direction.swallows:
+                    continue
+                limit = direction.cut_after if direction.cut_after is not None else direction.end_after
+                if limit is not None and len(data) >= limit:
+                    await sink.send_all(data[:limit])
+                    resets, direction.cut_after, direction.end_after = direction.cut_after is not None, None, None
+                    if resets:
+                        link.reset()
+                    else:
+                        await sink.send_eof()
+                    return
+                if direction.cut_after is not None:
+                    direction.cut_after -= len(data)
+                elif direction.end_after is not None:
+                    direction.end_after -= len(data)
+                await sink.send_all(data)
+                direction.bytes_passed += len(data)
+            await sink.send_eof()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            link.reset()
+
+
+class ProxiedWorld(RealWorld):
+    """The operating system with a proxy in front of every address; made by `proxied_world`."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        super().__init__()
+        self.proxies: dict[tuple[str, int], FaultProxy] = {}
+        self._nursery = nursery
+        self._making = trio.Lock()
+
+    async def connect(
+        self, host: str, port: int, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+    ) -> Stream:
+        async with self._making:
+            proxy = self.proxies.get((host, port))
+            if proxy is None:
+                proxy = FaultProxy((host, port))
+                await proxy.start(self._nursery)
+                self.proxies[host, port] = proxy
+        return await super().connect(
+            *proxy.address, send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes
+        )
+
+
+@asynccontextmanager
+async def proxied_world() -> AsyncIterator[ProxiedWorld]:
+    """A world whose connections go through proxies for the length of the block."""
+    async with trio.open_nursery() as nursery:
+        yield ProxiedWorld(nursery)
+        nursery.cancel_scope.cancel()
+
+
+class ProxyTrouble:
+    """Harm to all proxies of a world by chance: ``count`` accidents, on average ``pause`` seconds apart.
+
+    ``stale`` allows requests to reach the broker after the client has given them up and sent them again; only sequence
+    numbers protect from that. ``longest`` bounds, in seconds, how long one accident lasts.
+    """
+
+    def __init__(
+        self,
+        world: ProxiedWorld,
+        chance: random.Random,
+        *,
+        count: int,
+        pause: float = 0.03,
+        stale: bool,
+        longest: float = 0.3,
+    ) -> None:
+        self._world = world
+        self._chance = chance
+        self._count = count
+        self._pause = pause
+        self._longest = longest
+        self._kinds = [
+            self._cut_request,
+            self._cut_request,
+            self._cut_answer,
+            self._cut_answer,
+            self._end_answer,
+            self._reset,
+            self._lose_answers,
+            self._lose_answers,
+            self._hold_answers,
+            self._delay_answers,
+            *([self._hold_requests] if stale else []),
+        ]
+
+    async def run(self) -> None:
+        """Let it happen; in the end all proxies are well."""
+        for _ in range(self._count):
+            await trio.sleep(self._chance.uniform(0, 2 * self._pause))
+            if self._world.proxies:
+                proxy = self._chance.choice(list(self._world.proxies.values()))
+                await self._chance.choice(self._kinds)(proxy)
+        for proxy in self._world.proxies.values():
+            proxy.heal()
+
+    def _some_bytes(self) -> int:
+        return self._chance.choice([1, 3, 20, 100, 300, 1_000])
+
+    async def _wait(self) -> None:
+        await trio.sleep(self._chance.uniform(0, self._longest))
+
+    async def _cut_request(self, proxy: FaultProxy) -> None:
+        proxy.to_broker.cut_after = self._some_bytes()
+
+    async def _cut_answer(self, proxy: FaultProxy) -> None:
+        proxy.to_client.cut_after = self._some_bytes()
+
+    async def _end_answer(self, proxy: FaultProxy) -> None:
+        proxy.to_client.end_after = self._some_bytes()
+
+    async def _reset(self, proxy: FaultProxy) -> None:
+        proxy.reset_all()
+
+    async def _lose_answers(self, proxy: FaultProxy) -> None:
+        """The broker does what it is asked to, and nobody hears of it; then the connection is gone."""
+        proxy.to_client.swallows = True
+        await self._wait()
+        proxy.reset_all()
+        proxy.to_client.swallows = False
+
+    async def _hold_answers(self, proxy: FaultProxy) -> None:
+        proxy.to_client.hold()
+        await self._wait()
+        proxy.to_client.release()
+
+    async def _hold_requests(self, proxy: FaultProxy) -> None:
+        proxy.to_broker.hold()
+        await self._wait()
+        proxy.to_broker.release()
+
+    async def _delay_answers(self, proxy: FaultProxy) -> None:
+        proxy.to_client.delay = self._chance.uniform(0, 0.05)
+        await self._wait()
+        proxy.to_client.delay = 0.0
