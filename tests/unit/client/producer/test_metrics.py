@@ -193,6 +193,18 @@ async def test_health_names_the_partition_without_a_leader() -> None:
         s.cluster.move("orders", 0, 1)
 
 
+@simulated
+async def test_a_connection_that_merely_ended_is_no_trouble() -> None:
+    async with scripted() as s, s.producer(linger_ms=0) as producer:
+        await (await producer.send("orders", b"v"))
+        s.broker.cut()
+        await trio.sleep(0.02)  # less than the reconnect back-off
+        health = producer.health()
+        assert [broker.error is not None for broker in health.brokers if broker.node.node_id == 1] == [True]
+        assert health.healthy
+        assert health.connected == ()
+
+
 class Watch(triokafka.Hooks):
     """Notes the names of the events."""
 
