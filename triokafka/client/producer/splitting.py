@@ -5,6 +5,7 @@ from __future__ import annotations
 from triokafka.client.producer.accumulator import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.records import BatchBuilder, decode_records
+from triokafka.records.batch import HEADER_SIZE, MAX_BATCH_SIZE
 
 
 def split_records(batch: ProducerBatch, settings: AccumulatorSettings) -> tuple[list[ProducerBatch], list[int]]:
@@ -18,7 +19,13 @@ def split_records(batch: ProducerBatch, settings: AccumulatorSettings) -> tuple[
     pieces: list[ProducerBatch] = []
     for position, part in enumerate((records[:middle], records[middle:])):
         size = sum(AccumulatorSettings.record_bound(r.key, r.value, r.headers) for r in part)
-        builder = BatchBuilder(size + 61, compression=settings.compression_type, level=settings.compression_level)
+        # Without a limit: it would be one of the compressed size, a guess, and every record must find its place.
+        builder = BatchBuilder(
+            MAX_BATCH_SIZE,
+            compression=settings.compression_type,
+            level=settings.compression_level,
+            buffer=bytearray(HEADER_SIZE + size),
+        )
         builder.append_records([(r.timestamp, r.key, r.value, r.headers) for r in part])
         assert builder.count == len(part), "the pieces of a batch must hold all of its records"
         builder.close()
