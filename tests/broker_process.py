@@ -43,6 +43,12 @@ class BrokerProcess:
         self._listen = self.bootstrap
         return self.bootstrap
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that runs now."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is closed."""
         self.end(signal.SIGKILL)

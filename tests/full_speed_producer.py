@@ -1,0 +1,59 @@
+"""A process that produces as fast as it can until standard input ends; run as ``python -m tests.full_speed_producer``.
+
+Its argument is a JSON object: ``bootstrap``, ``topic``, ``partitions``, ``size`` of a value, ``many`` (send_many and
+not send), and ``options`` of the producer. Prints ``connected`` once the first record is acknowledged. In the end it
+prints a JSON object: how many records each partition was sent, and how many were acknowledged and failed in all. Values
+begin with a number that counts up per partition.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import trio
+
+import triokafka
+
+_COLUMN = 500
+
+
+async def main(job: dict[str, Any]) -> None:
+    """Produce until standard input is closed."""
+    topic, partitions = job["topic"], job["partitions"]
+    padding = b"x" * job["size"]
+    sent = [0] * partitions
+    settled = {"acknowledged": 0, "failed": 0}
+    stop = trio.Event()
+
+    async def wait_for_the_end() -> None:
+        await trio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+        stop.set()
+
+    producer = triokafka.Producer(bootstrap_servers=job["bootstrap"], **job["options"])
+    async with producer:
+        await (await producer.send(topic, b"0|", partition=0))
+        sent[0] = 1
+        print("connected", flush=True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_for_the_end)
+            while not stop.is_set():
+                for partition in range(partitions):
+                    first = sent[partition]
+                    values = [b"%d|%b" % (number, padding) for number in range(first, first + _COLUMN)]
+                    if job["many"]:
+                        await producer.send_many(topic, values, partition=partition)
+                    else:
+                        for value in values:
+                            await producer.send(topic, value, partition=partition)
+                    sent[partition] += _COLUMN
+                await trio.lowlevel.checkpoint()
+    metrics = producer.metrics()
+    settled["acknowledged"] = int(metrics["record_send_total"])
+    settled["failed"] = int(metrics["record_error_total"])
+    print(json.dumps({"sent": sent, **settled}), flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main, json.loads(sys.argv[1]))
