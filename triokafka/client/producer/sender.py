@@ -98,6 +98,7 @@ class Sender:
     async def _work(self) -> None:
         while True:
             self._woken = False
+            self._client.check_usable()  # its failure is the producer's, also while there is nothing to send
             wait = self.step(self._world.now())
             if self._woken:
                 await trio.lowlevel.checkpoint()

@@ -468,3 +468,38 @@ async def test_record_that_never_left_says_that_its_topic_or_partition_is_gone()
         with pytest.raises(KafkaTimeoutError, match="the cluster does not have the topic 'other'"):
             await late[1]
         assert memory_is_whole(producer)
+
+
+@simulated
+async def test_failure_of_the_network_client_fails_what_is_pending_and_every_later_call() -> None:
+    """(`client/TRI-1`, clients-today pain 5)"""
+    bug = RuntimeError("a bug in the metadata")
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise bug
+
+    async with scripted() as s, s.producer(linger_ms=5_000, request_timeout_ms=1_000) as producer:
+        stream = await producer.bind("orders", 0)
+        delivery = await stream.send(b"a")
+        producer._client.metadata.update = broken  # type: ignore[method-assign]
+        producer._client.request_metadata_update()
+        with trio.fail_after(1), pytest.raises(KafkaError, match="a bug in the metadata"):
+            await delivery
+        await _every_call_raises(producer, stream, KafkaError, "a bug in the metadata")
+        health = producer.health()
+        assert (health.state, health.healthy) == ("failed", False)
+        assert memory_is_whole(producer)
+
+
+@simulated
+async def test_failure_of_the_network_client_is_raised_by_a_producer_that_has_nothing_to_send() -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a bug in the metadata")
+
+    async with scripted() as s, s.producer() as producer:
+        producer._client.metadata.update = broken  # type: ignore[method-assign]
+        for topic in ("orders", "orders", "other"):
+            with trio.fail_after(1), pytest.raises(KafkaError, match="a bug in the metadata"):
+                await producer.send(topic, b"a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not producer.health().healthy
