@@ -16,13 +16,24 @@ START_TIMEOUT = 60
 
 
 class BrokerProcess:
-    """``triokafka broker`` on loopback; ``listen`` keeps its port over restarts when it is given."""
+    """``triokafka broker`` on loopback; ``listen`` keeps its port over restarts when it is given.
+
+    With ``controlled`` its control endpoint, where faults are switched on, is at ``control``.
+    """
 
     def __init__(
-        self, data_directory: Path | None, *, listen: str = "127.0.0.1:0", settings: dict[str, str] | None = None
+        self,
+        data_directory: Path | None,
+        *,
+        listen: str = "127.0.0.1:0",
+        settings: dict[str, str] | None = None,
+        controlled: bool = False,
     ):
         where = ["--in-memory"] if data_directory is None else ["--data-dir", str(data_directory)]
         options = [text for key, value in (settings or {}).items() for text in ("--set", f"{key}={value}")]
+        options += ["--control", "127.0.0.1:0"] if controlled else []
+        self._controlled = controlled
+        self.control = ""
         self._command = [sys.executable, "-m", "triokafka", "broker", *where, *options]
         self._listen = listen
         self._process: subprocess.Popen[bytes] | None = None
@@ -41,6 +52,8 @@ class BrokerProcess:
             raise AssertionError(f"the broker did not start: {line}{complaints.decode(errors='replace')}")
         self.bootstrap = line.split()[1]
         self._listen = self.bootstrap
+        if self._controlled:
+            self.control = _read_line(process, START_TIMEOUT).split()[1]
         return self.bootstrap
 
     @property

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 @click.option("--in-memory", is_flag=True, help="Keep everything in memory; all is gone when the broker ends.")
 @click.option("--config", "config_file", metavar="FILE", help="A server.properties file, with Kafka's names.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="One property, over those of the file.")
+@click.option(
+    "--control",
+    metavar="HOST:PORT",
+    help='For tests: where faults can be switched on over HTTP; the address is printed after the line "ready".',
+)
 @click.option("--verbose", "-v", is_flag=True, help="Log what happens to standard error.")
 def command(
     listeners: tuple[str, ...],
@@ -33,6 +38,7 @@ def command(
     in_memory: bool,
     config_file: str | None,
     settings: tuple[str, ...],
+    control: str | None,
     verbose: bool,
 ) -> int:
     """Run one broker, and print "ready HOST:PORT" once it accepts connections.
@@ -79,7 +85,8 @@ def command(
 
         world.storage = MemoryStorage(crashable=False)
         properties.setdefault("log.dirs", "/data")
-    return trio.run(_serve, BrokerConfig.from_properties(properties), world)
+    control_address = None if control is None else _address("--control", control)
+    return trio.run(_serve, BrokerConfig.from_properties(properties), world, control_address)
 
 
 def _listener_name(number: int) -> str:
@@ -87,22 +94,39 @@ def _listener_name(number: int) -> str:
 
 
 def _listener(number: int, address: str) -> str:
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isdigit():
-        raise click.UsageError(f"--listen takes HOST:PORT, not {address!r}.")
+    host, port = _address("--listen", address)
     return f"{_listener_name(number)}://{host}:{port}"
 
 
-async def _serve(config: BrokerConfig, world: World) -> int:
+def _address(option: str, address: str) -> tuple[str, int]:
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit():
+        raise click.UsageError(f"{option} takes HOST:PORT, not {address!r}.")
+    return host, int(port)
+
+
+async def _serve(config: BrokerConfig, world: World, control: tuple[str, int] | None) -> int:
     """Run the broker until a signal asks it to end, or a part of it fails."""
     import trio
 
+    from triokafka.broker_stub.control import ControlEndpoint
     from triokafka.broker_stub.server import Broker
+    from triokafka.errors import ConfigurationError
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with Broker(config, world=world) as broker:
-            print(f"ready {broker.bootstrap_servers}", flush=True)
+            endpoint = ControlEndpoint(broker.faults, world)
+            lines = [f"ready {broker.bootstrap_servers}"]
+            if control is not None:
+                try:
+                    host, port = await endpoint.bind(*control)
+                except OSError as error:
+                    raise ConfigurationError(f"--control {control[0]}:{control[1]}: {error}") from error
+                lines.append(f"control {host}:{port}")
+            print(*lines, sep="\n", flush=True)
             async with trio.open_nursery() as nursery:
+                if control is not None:
+                    nursery.start_soon(endpoint.run)
 
                 async def end_with_the_broker() -> None:
                     await broker.wait_stopped()

@@ -1,0 +1,214 @@
+"""Other people's producers against a broker that refuses, lies, loses answers and throttles.
+
+The faults are switched on over the control endpoint, the quotas over the protocol. What is promised: with idempotence
+every record is in the log once and in its order, whatever was answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+import trio
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Consumer, Producer, ThrottleEvent, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+
+from tests.broker_process import BrokerProcess
+from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from triokafka.protocol.frames import encode_request
+from triokafka.world import RealWorld
+
+COUNT = 400
+PATIENCE = 60
+
+FAULTS: list[dict[str, Any]] = [
+    {"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 4, "chance": 0.3},
+    {"api": "Produce", "error": "REQUEST_TIMED_OUT", "after_append": True, "times": 4, "chance": 0.3},
+    {"api": "Produce", "error": "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "after_append": True, "times": 2, "chance": 0.3},
+    {"api": "Produce", "close": "after", "times": 3, "chance": 0.2},
+    {"api": "Produce", "close": "before", "times": 2, "chance": 0.2},
+    {"api": "Produce", "close": "within", "times": 2, "chance": 0.2},
+    {"api": "Produce", "answer_delay_ms": 50, "times": 10, "chance": 0.3},
+]
+LOST: dict[str, Any] = {"api": "Produce", "lose_answer": True, "times": 1, "skip": 5}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    """With a control endpoint."""
+    process = BrokerProcess(None, controlled=True)
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> str:
+    """A topic of one partition."""
+    name = f"topic-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    return name
+
+
+def control(broker: BrokerProcess, method: str, body: object = None) -> list[dict[str, Any]]:
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(f"http://{broker.control}/faults", data=data, method=method), timeout=10) as answer:
+        armed: list[dict[str, Any]] = json.loads(answer.read())
+    return armed
+
+
+def confluent(bootstrap: str, topic: str) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "batch.num.messages": 20,
+            "socket.timeout.ms": 3000,
+            "request.timeout.ms": 3000,
+            "retry.backoff.ms": 10,
+        }
+    )
+    errors: list[object] = []
+    for i in range(COUNT):
+        producer.produce(topic, b"%d" % i, on_delivery=lambda error, _: errors.append(error) if error else None)
+        producer.poll(0)
+        if not i % 10:
+            producer.poll(0.01)
+    assert producer.flush(PATIENCE) == 0
+    assert errors == []
+
+
+def kafka_python(bootstrap: str, topic: str) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap,
+        enable_idempotence=True,
+        batch_size=300,
+        request_timeout_ms=3000,
+        delivery_timeout_ms=PATIENCE * 1000,
+        retry_backoff_ms=10,
+    )
+    sent = []
+    for i in range(COUNT):
+        sent.append(producer.send(topic, b"%d" % i))
+        if not i % 10:
+            time.sleep(0.005)  # so that there are several requests
+    producer.flush(PATIENCE)
+    assert [future.get(PATIENCE).topic for future in sent] == [topic] * COUNT
+    producer.close()
+
+
+def aiokafka(bootstrap: str, topic: str) -> None:
+    async def main() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            enable_idempotence=True,
+            max_batch_size=300,
+            request_timeout_ms=PATIENCE * 1000,  # and as long may a batch take in all
+            retry_backoff_ms=10,
+        )
+        await producer.start()
+        sent = []
+        for i in range(COUNT):
+            sent.append(await producer.send(topic, b"%d" % i))
+            if not i % 10:
+                await asyncio.sleep(0.005)
+        await producer.flush()
+        await asyncio.gather(*sent)
+        await producer.stop()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def stored(bootstrap: str, topic: str) -> list[int]:
+    """The records of partition 0, as numbers."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[int] = []
+    while len(found) < end:
+        message = consumer.poll(10)
+        assert message is not None
+        assert message.error() is None
+        found.append(int(message.value() or b""))
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("produce", [confluent, kafka_python, aiokafka])
+def test_an_idempotent_producer_comes_through_faults_in_order(
+    broker: BrokerProcess, topic: str, produce: Callable[[str, str], None]
+) -> None:
+    """Each record once, whatever the answers said (`broker-log/Z11`, `client/MOD-2`)."""
+    try:
+        # aiokafka would wait for a lost answer as long as for everything.
+        control(broker, "POST", FAULTS if produce is aiokafka else [*FAULTS, LOST])
+        produce(broker.bootstrap, topic)
+        left = control(broker, "GET")
+    finally:
+        control(broker, "DELETE")
+    assert stored(broker.bootstrap, topic) == list(range(COUNT))
+    assert sum(fault["times"] for fault in FAULTS) - sum(fault["times"] for fault in left) >= 5
+
+
+def set_quota(bootstrap: str, user: str | None, key: str, value: float | None) -> None:
+    """Over the protocol: none of the clients has a call for it."""
+
+    async def main() -> None:
+        host, _, port = bootstrap.partition(":")
+        stream = await RealWorld().connect(host, int(port))
+        request = AlterClientQuotasRequest(
+            entries=[
+                EntryData(
+                    entity=[EntityData(entity_type="user", entity_name=user)],
+                    ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
+                )
+            ]
+        )
+        await stream.send(*encode_request(request, version=1, correlation_id=1, client_id="test"))
+        assert await stream.receive_into(memoryview(bytearray(1000)))
+        stream.close()
+
+    trio.run(main)
+
+
+def test_a_throttled_librdkafka_says_so(broker: BrokerProcess, topic: str) -> None:
+    """And delivers everything (KIP-13, KIP-219)."""
+    throttled: list[ThrottleEvent] = []
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "throttle_cb": throttled.append, "linger.ms": 0, "batch.size": 60_000}
+    )
+    set_quota(broker.bootstrap, None, "producer_byte_rate", 100_000.0)
+    try:
+        for _ in range(22):
+            producer.produce(topic, b"x" * 50_000)
+        assert producer.flush(PATIENCE) == 0
+    finally:
+        set_quota(broker.bootstrap, None, "producer_byte_rate", None)
+    producer.poll(0)
+    assert throttled
+    assert max(event.throttle_time for event in throttled) > 0
+
+
+def test_a_throttled_kafka_python_says_so(broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """In its log (KIP-13, KIP-219)."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=0)
+    set_quota(broker.bootstrap, "ANONYMOUS", "producer_byte_rate", 100_000.0)
+    try:
+        for _ in range(22):
+            producer.send(topic, b"x" * 50_000).get(PATIENCE)
+    finally:
+        set_quota(broker.bootstrap, "ANONYMOUS", "producer_byte_rate", None)
+    producer.close()
+    assert "throttled by broker" in caplog.text

@@ -1,0 +1,127 @@
+"""Claims about the control endpoint: faults over HTTP, for tests in other languages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+import trio
+
+from triokafka import errors
+from triokafka.broker_stub.control import BadRequestError, ControlEndpoint, as_json, from_json
+from triokafka.broker_stub.faults import Fault, Faults, RequestFault
+from triokafka.world import RealWorld
+
+
+class Control:
+    """A client of the endpoint."""
+
+    def __init__(self, faults: Faults, address: tuple[str, int]) -> None:
+        self.faults = faults
+        self._address = address
+
+    async def ask(self, method: str, path: str = "/faults", body: object = None, raw: bytes | None = None) -> Any:
+        """Status and decoded body."""
+        content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        stream = await RealWorld().connect(*self._address)
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
+        await stream.send(head.encode())
+        await stream.send(content)
+        answer, buffer = b"", bytearray(4096)
+        while size := await stream.receive_into(memoryview(buffer)):
+            answer += buffer[:size]
+        stream.close()
+        first, _, rest = answer.partition(b"\r\n")
+        return int(first.split()[1]), json.loads(rest.partition(b"\r\n\r\n")[2])
+
+
+@asynccontextmanager
+async def control() -> AsyncIterator[Control]:
+    faults = Faults()
+    endpoint = ControlEndpoint(faults, RealWorld())
+    address = await endpoint.bind("127.0.0.1", 0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(endpoint.run)
+        yield Control(faults, address)
+        nursery.cancel_scope.cancel()
+
+
+async def test_faults_are_armed_listed_and_disarmed() -> None:
+    async with control() as c:
+        one = {"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "topic": "t", "times": 3, "leader": [2, 7]}
+        status, armed = await c.ask("POST", body=one)
+        assert (status, len(armed)) == (200, 1)
+        fault = c.faults.for_item(0, "t", 5)
+        assert fault is not None
+        assert (fault.error, fault.leader) == (errors.NotLeaderForPartitionError, (2, 7))
+        await c.ask("POST", body=[{"api": 1, "close": "after"}, {"delay_ms": 50, "chance": 0.5, "times": -1}])
+        status, armed = await c.ask("GET")
+        assert [fault.get("times") for fault in armed] == [2, 1, -1]
+        assert armed[0]["error"] == "NotLeaderForPartitionError"
+        assert armed[1] == {"api": "Fetch", "times": 1, "skip": 0, "chance": 1.0, "close": "after"} | {
+            name: 0 for name in ("delay_ms", "answer_delay_ms", "throttle_ms")
+        }
+        assert await c.ask("DELETE") == (200, [])
+        assert not c.faults.armed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"error": "NoSuchError"},
+        {"error": "KafkaError"},
+        {"error": 12345},
+        {"error": 6, "tpoic": "t"},
+        {"error": 6, "times": "3"},
+        {"error": 6, "times": True},
+        {"error": 6, "leader": [1]},
+        {"api": "Prodigy", "close": "after"},
+        {"close": "sometimes"},
+        {"close": "after", "topic": "t"},
+        7,
+    ],
+)
+async def test_what_is_no_fault_is_refused_with_a_sentence(wrong: object) -> None:
+    async with control() as c:
+        status, answer = await c.ask("POST", body=wrong)
+        assert status == 400
+        assert answer["error"]
+        assert not c.faults.armed
+
+
+async def test_other_requests_are_refused() -> None:
+    async with control() as c:
+        assert (await c.ask("GET", "/"))[0] == 404
+        assert (await c.ask("PUT"))[0] == 405
+        assert (await c.ask("POST", raw=b"{"))[0] == 400
+        assert (await c.ask("nonsense and more", ""))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(errors.RequestTimedOutError, 0, "t", 1, after_append=True, skip=2),
+        Fault(errors.UnknownError, api_key=99, partition=0),
+        Fault(errors.UnknownError, api_key=0),
+        RequestFault(api_key=3, client_id="c", lose_answer=True, throttle_ms=5),
+    ],
+)
+def test_a_fault_is_what_its_json_says(fault: Fault | RequestFault) -> None:
+    again = from_json(as_json(fault))
+    assert asdict(again) == asdict(fault)
+
+
+@pytest.mark.parametrize("name", ["OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "MESSAGE_TOO_LARGE"])
+def test_errors_go_by_kafkas_names_too(name: str) -> None:
+    fault = from_json({"error": name})
+    assert isinstance(fault, Fault)
+    assert fault.error.code in (45, 47, 10)
+
+
+def test_an_unknown_error_says_so() -> None:
+    with pytest.raises(BadRequestError, match="no error"):
+        from_json({"error": "NOPE"})

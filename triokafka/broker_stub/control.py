@@ -1,0 +1,226 @@
+"""The control endpoint: HTTP for tests in any language to switch faults on and off (``triokafka broker --control``).
+
+``GET /faults`` lists what is armed, ``POST /faults`` arms one (a JSON object) or several (a list), ``DELETE /faults``
+disarms all. A fault is what `triokafka.broker_stub.faults` says, by the same names; ``api`` is a name or a number, and
+``error`` the name of an error class, Kafka's name in capitals, or its code::
+
+    curl -d '{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3}' http://127.0.0.1:9191/faults
+
+For tests only: whoever reaches it may break the broker. One request per connection.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, Final
+
+import trio
+
+from triokafka import errors
+from triokafka.broker_stub.faults import Fault, Faults, RequestFault
+from triokafka.errors import BrokerResponseError
+from triokafka.protocol.api import API_NAMES
+from triokafka.world import Listener, Stream, World
+
+logger = logging.getLogger(__name__)
+
+_LARGEST_REQUEST: Final = 65_536
+_TIMEOUT_SECONDS: Final = 10
+_FAULTS: Final = "/faults"
+_API_KEYS: Final = {name.lower(): key for key, name in API_NAMES.items()}
+
+
+class BadRequestError(errors.KafkaError):
+    """What was asked of the control endpoint makes no sense; the message says why."""
+
+
+class ControlEndpoint:
+    """Serves the control endpoint of one broker.
+
+    `bind` first, so that the address is known; then `run`.
+    """
+
+    def __init__(self, faults: Faults, world: World) -> None:
+        self._faults = faults
+        self._world = world
+        self._listener: Listener | None = None
+
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Listen, and return host and port; port 0 takes a free one. Raises `OSError`."""
+        self._listener = await self._world.listen(host, port)
+        return self._listener.address
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        listener = self._listener
+        if listener is None:
+            raise errors.IllegalStateError("the control endpoint listens nowhere: bind it first")
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    nursery.start_soon(self._serve, await listener.accept())
+        finally:
+            listener.close()
+
+    async def _serve(self, stream: Stream) -> None:
+        try:
+            with trio.move_on_after(_TIMEOUT_SECONDS):
+                try:
+                    method, path, body = await _read_request(stream)
+                    status, answer = self._answer(method, path, body)
+                except BadRequestError as error:
+                    status, answer = "400 Bad Request", {"error": str(error)}
+                await stream.send(_response(status, answer))
+        except OSError as error:
+            logger.info("a control connection broke: %r", error)
+        finally:
+            stream.close()
+
+    def _answer(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
+        if path != _FAULTS:
+            return "404 Not Found", {"error": f"{path} is not there; {_FAULTS} is"}
+        match method:
+            case "GET":
+                pass
+            case "POST":
+                for fault in _faults_of(body):
+                    self._faults.arm(fault)
+            case "DELETE":
+                self._faults.disarm_all()
+            case _:
+                return "405 Method Not Allowed", {"error": f"{method}: GET, POST and DELETE are served"}
+        return "200 OK", [as_json(fault) for fault in self._faults.all]
+
+
+def from_json(value: Any) -> Fault | RequestFault:
+    """The fault that an object describes; with an ``error`` it is a `Fault`.
+
+    Raises:
+        BadRequestError: it describes none; says why.
+    """
+    if not isinstance(value, Mapping):
+        raise BadRequestError(f"a fault is an object, not {value!r}")
+    values = dict(value)
+    if "api" in values:
+        values["api_key"] = _api_key(values.pop("api"))
+    kind: type[Fault | RequestFault] = Fault if "error" in values else RequestFault
+    if kind is Fault:
+        values["error"] = _error(values["error"])
+        if isinstance(values.get("leader"), list):
+            values["leader"] = tuple(values["leader"])
+    known = {field.name: field.type for field in fields(kind)}
+    for name, given in values.items():
+        if name not in known:
+            raise BadRequestError(f"{name} is not one of {', '.join(sorted(known))}")
+        if not _fits(given, str(known[name])):
+            raise BadRequestError(f"{name} cannot be {given!r}")
+    return kind(**values)
+
+
+def as_json(fault: Fault | RequestFault) -> dict[str, Any]:
+    """A fault as `from_json` takes it; what says nothing is left out."""
+    values = {name: value for name, value in asdict(fault).items() if value is not None and value is not False}
+    if isinstance(fault, Fault):
+        values["error"] = fault.error.__name__
+    if "api_key" in values:
+        key = values.pop("api_key")
+        values["api"] = API_NAMES.get(key, key)
+    return values
+
+
+def _fits(value: Any, declared: str) -> bool:
+    """Whether a value is of the type that a field says."""
+    if value is None:
+        return "None" in declared
+    if "BrokerResponseError" in declared:
+        return True
+    if "Close" in declared:
+        return value in ("before", "after", "within")
+    if "tuple" in declared:
+        return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, int) for part in value)
+    if isinstance(value, bool):
+        return declared == "bool"
+    if "float" in declared:
+        return isinstance(value, int | float)
+    return isinstance(value, int) if "int" in declared else isinstance(value, str) and "str" in declared
+
+
+def _api_key(api: Any) -> int:
+    if isinstance(api, int):
+        return api
+    key = _API_KEYS.get(str(api).lower())
+    if key is None:
+        raise BadRequestError(f"there is no API {api!r}")
+    return key
+
+
+def _error(error: Any) -> type[BrokerResponseError]:
+    if isinstance(error, int):
+        found = errors.ERRORS.get(error)
+    else:
+        found = getattr(errors, str(error), None) or _BY_KAFKAS_NAME.get(str(error))
+    if not isinstance(found, type) or not issubclass(found, BrokerResponseError):
+        raise BadRequestError(f"there is no error {error!r}")
+    return found
+
+
+def _kafkas_name(cls: type[BrokerResponseError]) -> str:
+    words = re.findall(r"[A-Z][a-z]+|[A-Z]+(?![a-z])", cls.__name__.removesuffix("Error"))
+    return "_".join(word.upper() for word in words)
+
+
+_BY_KAFKAS_NAME: Final = {
+    **{_kafkas_name(cls): cls for cls in errors.ERRORS.values()},
+    # Where kafka-python's names, which ours are, say it differently.
+    "NOT_LEADER_OR_FOLLOWER": errors.NotLeaderForPartitionError,
+    "CORRUPT_MESSAGE": errors.CorruptRecordError,
+    "MESSAGE_TOO_LARGE": errors.MessageSizeTooLargeError,
+    "INVALID_TOPIC_EXCEPTION": errors.InvalidTopicError,
+    "UNKNOWN_SERVER_ERROR": errors.UnknownError,
+}
+
+
+def _faults_of(body: bytes) -> list[Fault | RequestFault]:
+    try:
+        value = json.loads(body)
+    except ValueError as error:
+        raise BadRequestError(f"the body is not JSON: {error}") from None
+    return [from_json(item) for item in (value if isinstance(value, list) else [value])]
+
+
+async def _read_request(stream: Stream) -> tuple[str, str, bytes]:
+    """Method, path and body."""
+    data = bytearray()
+    while b"\r\n\r\n" not in data:
+        await _receive(stream, data)
+    head, _, body = bytes(data).partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/"):
+        raise BadRequestError(f"not HTTP: {lines[0]!r}")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    length = headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > _LARGEST_REQUEST:
+        raise BadRequestError(f"content-length {length}; up to {_LARGEST_REQUEST} bytes are taken")
+    rest = bytearray(body)
+    while len(rest) < int(length):
+        await _receive(stream, rest)
+    return words[0], words[1], bytes(rest[: int(length)])
+
+
+async def _receive(stream: Stream, data: bytearray) -> None:
+    buffer = bytearray(4096)
+    size = await stream.receive_into(memoryview(buffer))
+    if not size or len(data) + size > 2 * _LARGEST_REQUEST:
+        raise BadRequestError("the request is cut, or too large")
+    data += buffer[:size]
+
+
+def _response(status: str, answer: Any) -> bytes:
+    body = json.dumps(answer).encode() + b"\n"
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"Connection: close\r\n\r\n" + body
