@@ -75,7 +75,8 @@ def _latency(axis: Any, broker: str, rows: Sequence[LatencyRow]) -> None:
 
 def _memory(axis: Any, rows: Sequence[MemoryRow]) -> None:
     rows = rows[::-1]
-    axis.barh([row.client for row in rows], [row.peak_mib for row in rows], color="#c44e52")
-    axis.barh([row.client for row in rows], [row.before_mib for row in rows], color="#8c8c8c")
+    axis.barh(range(len(rows)), [row.peak_mib for row in rows], color="#c44e52")
+    axis.barh(range(len(rows)), [row.before_mib for row in rows], color="#8c8c8c")
+    axis.set_yticks(range(len(rows)), [row.client for row in rows])
     axis.set_title("peak MiB: before and while the broker is silent", fontsize=8)
     axis.tick_params(labelsize=7)

@@ -17,6 +17,7 @@ MEMORY_CLIENTS: Final = ("triokafka send", "triokafka send_many", *LATENCY_CLIEN
 MEMORY_LIMIT: Final = 32 << 20
 
 _LEAST_RECORDS: Final = 10_000
+_ONLY_ONCE: Final = (" idempotent", " plain")
 
 
 class Scenario(NamedTuple):
@@ -49,9 +50,10 @@ class Plan(NamedTuple):
         return self.rounds.get(broker, self.other_rounds)
 
     def clients_in(self, scenario: Scenario) -> tuple[str, ...]:
-        """Those with idempotence only where it tells something: it costs per batch, not per byte."""
-        everywhere = scenario.size == SIZES[0] and scenario.compression == COMPRESSIONS[0]
-        return tuple(client for client in self.clients if everywhere or not client.endswith(" idempotent"))
+        """Those with idempotence (it costs per batch, not per byte), and without kernels, in one scenario of a broker
+        only."""
+        every_kind = scenario.size == SIZES[0] and scenario.compression == COMPRESSIONS[0]
+        return tuple(client for client in self.clients if every_kind or not client.endswith(_ONLY_ONCE))
 
     def records_for(self, client: str, scenario: Scenario) -> int:
         """So many that a measurement takes a few tenths of a second, whatever the client and the load."""
@@ -99,6 +101,7 @@ TARGETS: Final = (
     Target(100, "none", "triokafka send", "confluent produce", 2.0),
     Target(100, "none", "triokafka send", "kafka-python send", 20.0),
     Target(100, "none", "triokafka send", "aiokafka send", 7.0),
+    Target(100, "none", "triokafka send plain", "kafka-python send", 2.0),
     Target(100, "none", "triokafka send_many", "confluent produce_batch", 6.0),
     Target(100, "none", "triokafka send_many arrow", "confluent produce_batch", 6.0),
     Target(100, "lz4", "triokafka send", "confluent produce", 1.5),

@@ -32,6 +32,8 @@ class Client(NamedTuple):
     """How many records it gets, as a part of what is asked for, so that all take about as long."""
     needs: str = ""
     """A second importable library."""
+    plain: bool = False
+    """Without compiled kernels (``TRIOKAFKA_PURE=1``)."""
 
     @property
     def installed(self) -> bool:
@@ -43,8 +45,8 @@ class Client(NamedTuple):
         return cast(Driver, import_module(f"triokafka.cli.measuring.{self.driver}"))
 
 
-def _ours(how: str, share: float, needs: str = "") -> Client:
-    return Client("triokafka", "triokafka", "drive_triokafka", how, share, needs)
+def _ours(how: str, share: float, needs: str = "", *, plain: bool = False) -> Client:
+    return Client("triokafka", "triokafka", "drive_triokafka", how, share, needs, plain)
 
 
 def _confluent(how: str, share: float) -> Client:
@@ -62,6 +64,7 @@ def _kafka_python(how: str, share: float) -> Client:
 PRODUCERS: Final[dict[str, Client]] = {
     "triokafka send": _ours("send", 1.0),
     "triokafka send idempotent": _ours("send idempotent", 1.0),
+    "triokafka send plain": _ours("send", 0.3, plain=True),
     "triokafka bound send": _ours("bound", 1.0),
     "triokafka send_nowait": _ours("send_nowait", 1.0),
     "triokafka send_many": _ours("send_many", 5.0),

@@ -27,7 +27,8 @@ class MeasurementError(Exception):
 def start(kind: str, client: str, job: Job) -> subprocess.Popen[str]:
     """Begin a measurement; `finish` gives its result."""
     command = [sys.executable, "-m", "triokafka.cli.measuring.process", kind, client, json.dumps(job._asdict())]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "TRIOKAFKA_PURE": "1"} if PRODUCERS[client].plain else None
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def finish(kind: str, client: str, process: subprocess.Popen[str]) -> Any:
