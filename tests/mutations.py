@@ -28,6 +28,7 @@ _PRODUCER = "triokafka/client/producer/"
 _UNIT = "tests/unit/client/producer/"
 _ACCUMULATOR = _PRODUCER + "accumulator.py"
 _ANSWERS = _PRODUCER + "answers.py"
+_LEDGER = _PRODUCER + "batch_ledger.py"
 _BATCH = _PRODUCER + "batch.py"
 _INTAKE = _PRODUCER + "intake.py"
 _POOL = _PRODUCER + "buffer_pool.py"
@@ -109,7 +110,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/ACC-6",
         _PRODUCER + "producer.py",
-        "                        break\n                    queue.close_open()\n",
+        "                        break\n                    queue.close_open()\n"
+        "                    queue = intake.choose(known, record.partition, key, value)\n"
+        "                    if queue.open is not None:\n                        continue\n",
         "                        break\n",
         _T_INTAKE + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
     ),
@@ -131,8 +134,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/ACC-16",
         _ACCUMULATOR,
-        " or self._back_off(head, cluster, now) > 0:",
-        ":",
+        "        if self._back_off(head, cluster, now) > 0:\n            return False\n",
+        "",
         _T_ACCUMULATOR + "test_batch_that_backs_off_does_not_ride_along",
     ),
     Mutation(
@@ -221,28 +224,28 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "client/ACC-28",
-        _ACCUMULATOR,
+        _LEDGER,
         "        buffer, reserved = batch.release()\n        if reserved:\n",
         "        buffer, reserved = batch.release()\n        if reserved and buffer is None:\n",
         _T_ACCUMULATOR + "test_memory_is_held_until_the_batch_is_settled",
     ),
     Mutation(
         "client/ACC-29",
-        _ACCUMULATOR,
+        _LEDGER,
         "            if batch.created_at + self.settings.delivery_timeout > now:\n                break",
         "            if batch.created_at + self.settings.delivery_timeout > now:\n                continue",
         _T_ACCUMULATOR + "test_expiry_stops_at_the_first_batch_that_is_young",
     ),
     Mutation(
         "client/ACC-29",
-        _ACCUMULATOR,
+        _LEDGER,
         "        for batch in expired:\n            if not",
         "        for batch in reversed(expired):\n            if not",
         _T_ACCUMULATOR + "test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay",
     ),
     Mutation(
         "client/MOD-4",
-        _ACCUMULATOR,
+        _LEDGER,
         "        if not batch.on_wire:\n            if self.settings.idempotent:\n",
         "        if True:\n            if self.settings.idempotent:\n",
         _T_ACCUMULATOR + "test_batch_that_expires_on_the_wire_keeps_its_memory_until_the_answer",
@@ -323,7 +326,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "split memory",
-        _ACCUMULATOR,
+        _LEDGER,
         "            piece.reserved = lent // len(pieces)\n        pieces[-1].reserved += lent % len(pieces)\n",
         "            piece.reserved = lent\n",
         _T_MODEL,
@@ -339,8 +342,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/SND-6",
         _ACCUMULATOR,
-        "        if (self.settings.one_in_flight and queue.on_wire) or self._back_off",
-        "        if self._back_off",
+        "        if head.in_thread or (self.settings.one_in_flight and queue.on_wire):\n",
+        "        if head.in_thread:\n",
         _T_ACCUMULATOR + "test_muted_partition_does_not_ride_along",
     ),
     Mutation(
@@ -445,9 +448,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "client/MOD-23: not too early",
-        _ACCUMULATOR,
-        "        self._unreleased[batch] = queue\n        return batch\n",
-        "        import weakref\n\n        self._unreleased[batch] = weakref.proxy(queue)\n        return batch\n",
+        _LEDGER,
+        "        self.unreleased[batch] = queue\n\n",
+        "        import weakref\n\n        self.unreleased[batch] = weakref.proxy(queue)\n\n",
         _T_QUEUE + "test_queue_with_batches_in_it_or_on_the_wire_is_kept",
     ),
     Mutation(
@@ -459,7 +462,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "client/MOD-5: age of the pieces",
-        _ACCUMULATOR,
+        _LEDGER,
         "        line[place : place + 1] = pieces\n",
         "        del line[place]\n        line += pieces\n",
         _T_SENDER + "test_batches_expire_in_the_order_of_their_making_also_those_that_were_split",

@@ -45,7 +45,7 @@ def check_memory(producer: triokafka.Producer, *, idle: bool = False) -> None:
     accumulator = producer._accumulator
     pool = accumulator.pool
     reserved = sum(waiter.reserved for waiter in pool._waiters)
-    held = sum(batch.reserved for batch in accumulator._unreleased)
+    held = sum(batch.reserved for batch in accumulator.unreleased)
     assert pool.in_use == held + reserved
     assert pool.available >= 0
     if idle:

@@ -308,7 +308,7 @@ class SenderMachine(RuleBasedStateMachine):
         """What is lent is what unsettled batches, and those still on the wire, hold (`client/BUF-5`)."""
         if not hasattr(self, "logs"):
             return
-        held = list(self.accumulator._unreleased)
+        held = list(self.accumulator.unreleased)
         assert sum(batch.reserved for batch in held) == self.accumulator.pool.in_use
         assert set(self.accumulator.incomplete()) <= set(held)
         assert all(batch.done and batch.on_wire for batch in set(held) - set(self.accumulator.incomplete()))
@@ -328,7 +328,7 @@ class SenderMachine(RuleBasedStateMachine):
         """The numbers in use have no gap between them (`client/MOD-2`, `client/ACC-25`)."""
         if not hasattr(self, "logs"):
             return
-        for queue in {id(queue): queue for queue in self.accumulator._unreleased.values()}.values():
+        for queue in {id(queue): queue for queue in self.accumulator.unreleased.values()}.values():
             numbers = [batch.number for batch in queue.batches]
             assert numbers == sorted(numbers)
             assert queue.on_wire >= 0
@@ -355,7 +355,7 @@ class SenderMachine(RuleBasedStateMachine):
         self._step()
         assert not self.accumulator.has_incomplete
         assert self.accumulator.pool.in_use == 0
-        assert not self.accumulator._unreleased
+        assert not self.accumulator.unreleased
         written = {int(value[:6]) for log in self.logs for value in log.values}
         assert set(self.told) == set(self.sent)
         assert set(self.acknowledged) <= written
