@@ -1,0 +1,226 @@
+"""The producer against our own broker in the simulated world: kills, restarts, injected errors, a minute of silence.
+
+As `test_producer_order`, but the broker is a whole one, with its logs, its memory of producers and its recovery.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.producer_ledger import Ledger, Promise
+from tests.producer_workload import Workload
+from tests.read_back import read_all
+from triokafka import errors
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.faults import Fault, RequestFault
+from triokafka.broker_stub.server import Broker
+from triokafka.testing import SimulatedWorld, Simulation, run_simulation
+
+TOPICS = {"orders": 2, "events": 1}
+BOOTSTRAP = "broker:9092"
+SEEDS = 40
+LONG_SEEDS = 1_000
+
+PROMISES: dict[str, tuple[Promise, dict[str, Any]]] = {
+    "idempotent-5-in-flight": (Promise.EXACTLY_ONCE, {}),
+    "idempotent-1-in-flight": (Promise.EXACTLY_ONCE, {"max_in_flight_requests_per_connection": 1}),
+    "plain-1-in-flight": (
+        Promise.IN_ORDER,
+        {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1},
+    ),
+    "acks-1-5-in-flight": (Promise.AT_LEAST_ONCE, {"acks": 1}),
+    "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
+}
+
+_REFUSALS = (
+    errors.NotLeaderForPartitionError,
+    errors.NotEnoughReplicasError,
+    errors.CorruptRecordError,
+    errors.KafkaStorageError,
+    errors.LeaderNotAvailableError,
+)
+_AFTER_APPEND = (errors.RequestTimedOutError, errors.NotEnoughReplicasAfterAppendError)
+
+
+class BrokerMachine:
+    """A host that runs a broker; ``broker`` is the one that runs now."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.host = simulation.host("broker")
+        self.broker: Broker | None = None
+
+    def start(self) -> None:
+        """Start the broker's process."""
+        self.host.start(self._serve)
+
+    async def _serve(self, world: SimulatedWorld) -> None:
+        config = BrokerConfig.for_tests(listeners=("PLAINTEXT://broker:9092",), log_dirs=("/data",))
+        async with Broker(config, world=world) as broker:
+            self.broker = broker
+            await trio.sleep_forever()
+
+    async def restart(self, away: float) -> None:
+        """Kill the process; what it has written stays. Start another one later."""
+        self.broker = None
+        await self.host.kill()
+        await trio.sleep(away)
+        self.start()
+
+
+async def _trouble(machine: BrokerMachine, simulation: Simulation, chance: random.Random, count: int) -> None:
+    conditions = simulation.network.conditions
+    conditions.cut = chance.choice([0, 0, 0.005])
+    conditions.max_delay = chance.choice([0.001, 0.02])
+
+    def arm() -> None:
+        assert machine.broker is not None
+        faults = machine.broker.faults
+        kind = chance.randrange(7)
+        if kind == 0:
+            faults.arm(Fault(chance.choice(_REFUSALS), api_key=0, times=chance.choice([1, 3])))
+        elif kind == 1:
+            faults.arm(Fault(chance.choice(_REFUSALS), api_key=0, partition=chance.randrange(2), skip=1))
+        elif kind == 2:
+            faults.arm(Fault(chance.choice(_AFTER_APPEND), api_key=0, times=chance.choice([1, 2]), after_append=True))
+        elif kind == 3:
+            faults.arm(RequestFault(api_key=0, close=chance.choice(["before", "after", "within"])))
+        elif kind == 4:
+            faults.arm(RequestFault(api_key=0, answer_delay_ms=chance.choice([50, 2_500])))
+        elif kind == 5:
+            faults.arm(RequestFault(api_key=0, throttle_ms=chance.choice([20, 300])))
+        else:
+            faults.arm(RequestFault(api_key=0, close="after", times=3, chance=0.5))
+
+    for _ in range(count):
+        await trio.sleep(chance.uniform(0, 0.1))
+        draw = chance.random()
+        if draw < 0.12:
+            await machine.restart(chance.uniform(0, 0.5))
+        elif draw < 0.2:
+            simulation.network.cut("client")
+        elif machine.broker is not None:
+            arm()
+    conditions.cut = 0
+    if machine.broker is not None:
+        machine.broker.faults.disarm_all()
+
+
+async def _create_topics(simulation: Simulation, **configs: str) -> None:
+    async with triokafka.AdminClient(world=simulation.host("admin").world, bootstrap_servers=BOOTSTRAP) as admin:
+        await admin.create_topics([triokafka.NewTopic(name, count, 1, configs) for name, count in TOPICS.items()])
+
+
+async def _schedule(simulation: Simulation, *, promise: Promise, given: dict[str, Any]) -> tuple[Ledger, int]:
+    chance = random.Random(f"{simulation.seed}/test")
+    machine = BrokerMachine(simulation)
+    machine.start()
+    await _create_topics(simulation, **{"max.message.bytes": chance.choice(["1000000", "600"])})
+    workload = Workload(chance, TOPICS, records=150)
+    producer = triokafka.Producer(
+        bootstrap_servers=BOOTSTRAP,
+        world=simulation.host("client").world,
+        batch_size=chance.choice([300, 800]),
+        buffer_memory=chance.choice([3_000, 100_000]),
+        linger_ms=chance.choice([0, 2]),
+        compression_type=chance.choice(["none", "none", "lz4", "zstd", "gzip", "snappy"]),
+        request_timeout_ms=2_000,
+        retry_backoff_ms=20,
+        close_timeout_ms=120_000,
+        **given,
+    )
+    count = chance.randrange(3, 15)
+    await workload.run(
+        producer, during=lambda: simulation.nursery.start_soon(_trouble, machine, simulation, chance, count)
+    )
+    ledger = workload.ledger
+    if promise is not Promise.AT_MOST_ONCE:
+        assert not ledger.failed
+    entries = await read_all(BOOTSTRAP, TOPICS, world=simulation.host("auditor").world)
+    return ledger, ledger.check(entries, promise, most_in_batch=100)
+
+
+def replay(name: str, seed: int) -> tuple[Ledger, int]:
+    """Run one schedule again; raises as it did the first time."""
+    promise, given = PROMISES[name]
+    try:
+        return run_simulation(functools.partial(_schedule, promise=promise, given=given), seed)
+    except BaseException as error:
+        error.add_note(f"run it again with tests.simulation.test_producer_broker_faults.replay({name!r}, {seed})")
+        raise
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_log_is_as_promised_through_faults_of_a_whole_broker(name: str) -> None:
+    """(`client/MOD-2`, `client/ACC-25`, `client/SND-7`)"""
+    repeats = sum(replay(name, seed)[1] for seed in range(SEEDS))
+    if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
+        assert repeats, "no schedule repeated anything: the faults do not bite"
+
+
+async def _minute_of_silence(simulation: Simulation, *, given: dict[str, Any]) -> tuple[Ledger, int]:
+    machine = BrokerMachine(simulation)
+    machine.start()
+    await _create_topics(simulation)
+    # Full load: five callers who never rest, and whom only the buffer holds back.
+    chance = random.Random(simulation.seed)
+    workload = Workload(chance, TOPICS, records=3_000, callers=5, pause=0, cancel=0, flushes=False)
+    producer = triokafka.Producer(
+        bootstrap_servers=BOOTSTRAP,
+        world=simulation.host("client").world,
+        batch_size=1_000,
+        buffer_memory=20_000,
+        max_block_ms=300_000,
+        close_timeout_ms=300_000,
+        **given,
+    )
+    waiting = 0.0
+
+    async def silence() -> None:
+        nonlocal waiting
+        await trio.sleep(0.03)
+        machine.host.world.pause()
+        for _ in range(60):
+            await trio.sleep(1)
+            metrics = producer.metrics()
+            assert metrics["buffer_available_bytes"] >= 0
+            waiting = max(waiting, metrics["waiting_threads"])
+        machine.host.world.resume()
+
+    before = trio.current_time()
+    await workload.run(producer, during=lambda: simulation.nursery.start_soon(silence))
+    assert trio.current_time() - before > 60
+    assert waiting > 0, "nobody had to wait for memory"
+    ledger = workload.ledger
+    assert not ledger.failed
+    entries = await read_all(BOOTSTRAP, TOPICS, world=simulation.host("auditor").world)
+    return ledger, ledger.check(entries, Promise.EXACTLY_ONCE)
+
+
+@pytest.mark.parametrize("in_flight", [1, 5])
+def test_minute_of_silence_under_full_load_loses_and_repeats_nothing(in_flight: int) -> None:
+    """Requests time out after 30 s and are sent again while the broker stands still (`client/NET-30`)."""
+    for seed in range(3):
+        given = {"max_in_flight_requests_per_connection": in_flight}
+        run_simulation(functools.partial(_minute_of_silence, given=given), seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", PROMISES)
+def test_thousands_of_schedules_of_a_whole_broker(name: str) -> None:
+    """As above, with other seeds; findings are printed, and the run goes on."""
+    findings = []
+    for seed in range(SEEDS, SEEDS + LONG_SEEDS):
+        try:
+            replay(name, seed)
+        except Exception as error:
+            findings.append(seed)
+            print(f"{name}, seed {seed}: {error!r}", flush=True)
+    print(f"{name}: {LONG_SEEDS} schedules, {len(findings)} findings", flush=True)
+    assert not findings, f"{name}: seeds with findings: {findings}"
