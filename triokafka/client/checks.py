@@ -148,7 +148,7 @@ def hook_objects(name: str, value: Any) -> tuple[Hooks, ...]:
 
 def acks(name: str, value: Any) -> int:
     known = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
-    if isinstance(value, (bool, float)) or value not in known:
+    if isinstance(value, bool) or not isinstance(value, (int, str)) or value not in known:
         raise _refuse(name, value, "0, 1 or 'all'")
     return known[value]
 

@@ -215,6 +215,40 @@ def test_type_checkers_know_every_option_and_no_other(table: Any) -> None:
     assert not keywords.__required_keys__
 
 
+JUNK: list[Any] = [
+    *[None, True, False, -1, 0, 1, 7, 1.5, float("nan"), float("inf"), 10**30, -(10**30)],
+    *[
+        "",
+        "x",
+        "1",
+        b"x",
+        (),
+        [],
+        ["x"],
+        [None],
+        [object()],
+        {},
+        {"a": 1},
+        {1: 2},
+        set(),
+        object(),
+        int,
+        len,
+        Exception,
+    ],
+]
+
+
+@pytest.mark.parametrize("option", [name for name, _, _ in ProducerOptions.describe()])
+def test_no_value_of_an_option_is_worse_than_a_configuration_error_that_names_it(option: str) -> None:
+    """(`client/CFG-1`, `client/CFG-3`)"""
+    for value in JUNK:
+        try:
+            triokafka.Producer(**{option: value})
+        except ConfigurationError as refused:
+            assert option in str(refused), f"{option}={value!r}: {refused}"
+
+
 def test_heartbeats_must_come_within_the_session_timeout() -> None:
     with pytest.raises(ConfigurationError, match="must be less than"):
         ConsumerOptions.parse({"heartbeat_interval_ms": 50_000})
