@@ -180,9 +180,13 @@ class BrokerChannel:
 
     def _set_state(self, state: ChannelState) -> None:
         self.state = state
+        self.wake_waiters()
+        self._on_change()
+
+    def wake_waiters(self) -> None:
+        """Have everybody who waits for a change look again."""
         changed, self.changed = self.changed, trio.Event()
         changed.set()
-        self._on_change()
 
     def _connect_error(self, why: str) -> KafkaConnectionError:
         return KafkaConnectionError(f"could not connect to {self.name}: {why}")

@@ -116,6 +116,7 @@ class NetworkClient:
         for channel in self._directory.channels():
             if channel.connection is not None:
                 channel.connection.close(KafkaConnectionError(f"the client failed: {error}"))
+            channel.wake_waiters()
         self._announce()
         self._updater.wake_waiters()
 

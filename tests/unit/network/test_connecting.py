@@ -13,7 +13,7 @@ import trio.testing
 from tests.scripted_broker import CLOSE, SILENCE, ScriptedBroker, ScriptedCluster
 from tests.simulated import current_simulation, simulated
 from tests.unit.network.test_cluster import ASK, addresses, client_of
-from triokafka.errors import KafkaConnectionError, KafkaTimeoutError
+from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from triokafka.hooks import HookChain, Hooks, MetadataSummary
 from triokafka.network import transport
 from triokafka.network.cluster import NetworkClient
@@ -438,3 +438,35 @@ async def test_servers_that_could_not_be_reached_are_tried_last() -> None:
                 with pytest.raises(KafkaConnectionError):
                     await other.send(node_id, ASK)
             assert {other.least_loaded() for _ in range(20)} == {-3}
+
+
+@simulated
+async def test_everybody_who_waits_wakes_when_the_client_fails() -> None:
+    """For a connection, for a slot, for metadata, for an answer."""
+    simulation = current_simulation()
+    world = NamedWorld(simulation.host("client").world, gone=["10.0.0.1"])
+    woken: list[str] = []
+    async with client_of(max_in_flight_requests_per_connection=1) as (cluster, _):
+        config = NetworkConfig(
+            bootstrap_servers=[*addresses(cluster), ("gone", 1)], max_in_flight_requests_per_connection=1
+        )
+        async with NetworkClient(config, world=world) as client, trio.open_nursery() as nursery:
+            await client.send(-1, ASK)
+            cluster.brokers[1].script(MetadataRequest, SILENCE)
+
+            async def wait(name: str, call: Any) -> None:
+                with pytest.raises(KafkaError):
+                    await call
+                woken.append(name)
+
+            nursery.start_soon(wait, "answer", client.send(-1, ASK))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(wait, "slot", client.send(-1, ASK))
+            nursery.start_soon(wait, "connection", client.send(-2, ASK))
+            nursery.start_soon(wait, "metadata", client.metadata_for(["orders"]))
+            await trio.sleep(1)
+            started = trio.current_time()
+            client.fail(RuntimeError("a bug"))
+            await trio.testing.wait_all_tasks_blocked()
+            assert sorted(woken) == ["answer", "connection", "metadata", "slot"]
+            assert trio.current_time() == started
