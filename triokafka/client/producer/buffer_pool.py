@@ -57,15 +57,14 @@ class BufferPool:
         return self.total - self.available - self.pooled
 
     def try_allocate(self, size: int) -> bytearray | None:
-        """A buffer of ``size`` bytes if there is memory for it and nobody waits; None otherwise.
+        """A buffer of ``size`` bytes if there is memory for it; None otherwise, which is always while anybody waits:
+        what comes free is reserved for the first in line at once.
 
         Raises:
             MessageSizeTooLargeError: ``size`` is more than the pool will ever have.
         """
         if size > self.total:
             raise MessageSizeTooLargeError(f"a batch of {size} bytes can never fit into buffer_memory={self.total}")
-        if self._waiters:
-            return None  # also when it would fit: else waiters could starve
         if size == self.pooled_size and self._free:
             return self._free.pop()
         if size > self.available + self.pooled:

@@ -12,6 +12,7 @@ from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettin
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.sequences import ProducerIdentity
+from triokafka.client.producer.splitting import split_records
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
 from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata
@@ -240,7 +241,10 @@ def test_rotation_is_kept_per_node() -> None:
             bench.batch(p, size=80)
     first = bench.drain(5.0, 1)
     second = bench.drain(5.0, 2)
-    assert [batch.topic_partition.partition for batch in (*first[1], *second[2])] == [0, 2]
+    third = bench.drain(5.0, 1)
+    fourth = bench.drain(5.0, 2)
+    drained = (*first[1], *second[2], *third[1], *fourth[2])
+    assert [batch.topic_partition.partition for batch in drained] == [0, 2, 1, 3]
 
 
 def test_drained_batch_is_closed_and_retried_with_the_same_bytes() -> None:
@@ -318,6 +322,29 @@ def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
     bench.batch(0, now=0.0)
     assert bench.accumulator.take_expired(120.0) == []
     assert not young.done
+
+
+def test_pieces_of_a_split_batch_take_its_place_its_age_and_its_memory() -> None:
+    """(`client/MOD-5`, `client/ACC-29`, `client/BUF-5`)"""
+    bench = Bench(idempotent=True)
+    accumulator = bench.accumulator
+    whole = bench.batch(size=20)
+    for _ in range(2):
+        whole.append(0, None, b"y" * 20)
+    bench.drain(2.0)
+    later = bench.batch(now=3.0)
+    accumulator.off_wire(whole)
+    pieces, starts = split_records(whole, bench.settings)
+    accumulator.split(whole, pieces, starts)
+    assert accumulator.incomplete() == [*pieces, later]
+    assert list(accumulator.queue(TopicPartition("t", 0)).batches) == [*pieces, later]
+    assert [piece.created_at for piece in pieces] == [0.0, 0.0]
+    assert [(piece.count, piece.base_sequence, piece.attempts) for piece in pieces] == [(1, 0, 0), (2, 1, 0)]
+    assert [piece.reserved for piece in pieces] == [100, 100]
+    assert accumulator.pool.in_use == 400
+    accumulator.take_expired(1000.0)
+    assert bench.failed == [*pieces, later]
+    assert accumulator.pool.in_use == 0
 
 
 def test_batch_that_cannot_be_made_gives_its_memory_back() -> None:

@@ -87,6 +87,23 @@ async def test_waiters_are_served_in_order_and_small_ones_do_not_overtake(
         assert sorted(served) == ["large", "last", "small"]
 
 
+async def test_waiter_for_one_buffer_gets_the_one_that_is_given_back() -> None:
+    """(`client/BUF-7`, `client/BUF-5`)"""
+    pool = BufferPool(100, 10)
+    lent = [take(pool, 10) for _ in range(10)]
+    got: list[bytearray] = []
+
+    async def wait() -> None:
+        got.append(await pool.allocate(10, FOREVER))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        pool.release(lent[3], 10)
+    assert got[0] is lent[3]
+    assert (pool.available, pool.pooled, pool.in_use) == (0, 0, 100)
+
+
 async def test_waiting_ends_with_a_sentence_after_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
     """(`client/BUF-9`, `client/PRD-11`)"""
     pool = BufferPool(100, 10)
