@@ -80,6 +80,55 @@ async def test_what_cannot_be_sent_is_refused_at_the_call(
         assert memory_is_whole(producer)
 
 
+class Grumpy:
+    """Raises whatever is asked of it."""
+
+    def __len__(self) -> int:
+        raise ZeroDivisionError
+
+    __iter__ = __index__ = __hash__ = __len__  # type: ignore[assignment]
+
+
+JUNK: list[Any] = [
+    *[None, True, -1, 0, 1.5, float("nan"), 10**30, "", "x", "\ud800", b"", b"x", object(), int, Grumpy(), Exception()],
+    *[[], ["x"], [None], [()], [(1, 2)], [("a", b"b")], [("a", Grumpy())], {}, {"a": b"b"}, set(), range(2), iter([1])],
+]
+
+
+@pytest.mark.parametrize("argument", ["topic", "value", "key", "partition", "timestamp_ms", "headers", "on_delivery"])
+@simulated
+async def test_no_argument_does_harm(argument: str) -> None:
+    """Something is raised or the record is sent; nothing else is lost, and all memory comes back."""
+    async with scripted(orders=2) as s, s.producer(max_block_ms=200, linger_ms=1, batch_size=500) as producer:
+        stream = await producer.bind("orders", 0)
+        sent: list[triokafka.Delivery] = []
+        for junk in JUNK:
+            given = {"topic": "orders", "value": b"v", argument: junk}
+            columns = {"values" if name == "value" else name: value for name, value in given.items()}
+            columns |= {"keys": columns.pop("key")} if "key" in columns else {}
+            columns = {name: [b"v", b"v"] if value == b"v" else value for name, value in columns.items()}
+            bound = {name: value for name, value in given.items() if name not in ("topic", "partition")}
+            for call, arguments in (
+                (producer.send, given),
+                (producer.send_nowait, given),
+                (stream.send, bound),
+                (stream.send_nowait, bound),
+                (producer.send_many, columns),
+            ):
+                try:
+                    result: Any = call(**arguments)  # type: ignore[operator]
+                    if not isinstance(result, triokafka.Delivery):
+                        result = await result
+                except (KafkaError, TypeError, ValueError, ZeroDivisionError):
+                    continue
+                sent += [result] if isinstance(result, triokafka.Delivery) else list(result)
+        sent.append(await producer.send("orders", b"good", partition=1))
+        for delivery in sent:
+            assert (await delivery).offset >= 0
+        assert memory_is_whole(producer)
+        assert s.cluster.values("orders", 1)[-1] == b"good"
+
+
 @pytest.mark.parametrize(
     "headers",
     [
