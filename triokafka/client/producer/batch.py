@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import trio
 
@@ -16,12 +17,23 @@ from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+E = TypeVar("E", bound=Exception)
+
 NO_SEQUENCE = -1
 
 
 def _refuse(*_: object) -> int:
     """What ``append`` does once the memory is given back."""
     return -1
+
+
+def raisable_copy(error: E) -> E:
+    """The same error with a traceback of its own."""
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    if error.__cause__ is not None:
+        again.__cause__ = error.__cause__
+    return again
 
 
 class ProducerBatch:
@@ -270,11 +282,7 @@ class ProducerBatch:
         if error is None:
             return None
         self.note_observed(index)
-        again = type(error).__new__(type(error), *error.args)
-        again.__dict__.update(error.__dict__)
-        if error.__cause__ is not None:
-            again.__cause__ = error.__cause__
-        return again
+        return raisable_copy(error)
 
     async def wait(self) -> None:
         """Wait until it is settled or split."""

@@ -19,7 +19,7 @@ from triokafka.client.config import ProducerOptions
 from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, FilteredDelivery
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
-from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.batch import ProducerBatch, raisable_copy
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.health import ProducerHealth, take_health
@@ -31,6 +31,7 @@ from triokafka.client.producer.metrics import take_metrics
 from triokafka.client.producer.plugins import install_plugins
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.stream import PartitionStream
+from triokafka.client.producer.unseen import UnseenFailures
 from triokafka.errors import ClosedError, KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
@@ -42,7 +43,6 @@ from triokafka.world import RealWorld, World
 
 logger = logging.getLogger(__name__)
 
-_MOST_REMEMBERED_FAILURES: Final = 1_000
 _NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
 
 
@@ -77,8 +77,9 @@ class Producer:
             availability_timeout=opts.partitioner_availability_timeout_ms / 1000,
         )
         BatchBuilder(settings.batch_limit, compression=opts.compression_type, level=opts.compression_level)  # refuses
+        self._unseen = UnseenFailures()
         self._accumulator = Accumulator(
-            settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._note_failure
+            settings, BufferPool(opts.buffer_memory, settings.batch_limit), self._unseen.note
         )
         self._tasks = BackgroundTasks(self._fail)
         self._accumulator.on_escaped = lambda error: self._tasks.start(_raise, error, name="kafka escaped exception")
@@ -144,8 +145,6 @@ class Producer:
             self.send_nowait = self._short_way.send_nowait  # type: ignore[method-assign]
         self._state = "new"
         self._failure: Exception | None = None
-        self._failed_batches: list[ProducerBatch] = []
-        self._failures_beyond = 0
 
     # ---------------------------------------------------------------- entering and leaving
 
@@ -183,7 +182,7 @@ class Producer:
             finally:
                 await self._client.__aexit__(None, None, None)
                 self._plugins.close()
-        self._report_failures(error)
+        self._unseen.report(error)
 
     async def _drain(self) -> None:
         self._accumulator.closing = True
@@ -194,27 +193,6 @@ class Producer:
     def _forget_topics(self) -> None:
         self._topics.clear()
         self._accumulator.close_open_batches()
-
-    def _note_failure(self, batch: ProducerBatch) -> None:
-        if len(self._failed_batches) >= _MOST_REMEMBERED_FAILURES:
-            self._failed_batches = [known for known in self._failed_batches if known.unobserved_failures]
-        if len(self._failed_batches) < _MOST_REMEMBERED_FAILURES:
-            self._failed_batches.append(batch)
-        else:
-            self._failures_beyond += batch.count
-
-    def _report_failures(self, error: BaseException | None) -> None:
-        unseen = [batch for batch in self._failed_batches if batch.unobserved_failures]
-        self._failed_batches.clear()
-        if not unseen:
-            return
-        count = sum(batch.unobserved_failures for batch in unseen) + self._failures_beyond
-        text = f"{count} records were not delivered, and nobody awaited their deliveries"
-        errors = [batch.error for batch in unseen if batch.error is not None]
-        if error is None:
-            raise ExceptionGroup(text, errors)
-        error.add_note(f"{text}: {errors[0]}")
-        logger.error("%s: %s", text, errors[0])
 
     def _compressed(self, batch: ProducerBatch, error: Exception | None) -> None:
         self._accumulator.out_of_thread(batch, error)
@@ -235,7 +213,7 @@ class Producer:
     def _failed_error(self) -> KafkaError:
         failure = self._failure
         if isinstance(failure, KafkaError):
-            again = type(failure)(*failure.args)
+            again: KafkaError = raisable_copy(failure)
         else:
             again = KafkaError(f"a background task of the producer failed: {failure!r}")
         again.__cause__ = failure

@@ -19,6 +19,7 @@ from triokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    ProtocolError,
     SerializationError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -552,3 +553,23 @@ async def test_failure_of_the_network_client_is_raised_by_a_producer_that_has_no
                 await producer.send(topic, b"a")
         await trio.testing.wait_all_tasks_blocked()
         assert not producer.health().healthy
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [ProtocolError("no sense", path="A.b", offset=3), KafkaError("a reason"), TopicAuthorizationFailedError("secret")],
+    ids=lambda error: type(error).__name__,
+)
+@simulated
+async def test_every_call_after_a_failure_raises_an_error_of_its_own_with_the_same_words(failure: KafkaError) -> None:
+    """Tasks that raise one error object at once would mix up its traceback."""
+    async with scripted() as s, s.producer() as producer:
+        producer._fail(failure)
+        raised: list[KafkaError] = []
+        for _ in range(2):
+            with pytest.raises(type(failure)) as caught:
+                await producer.send("orders", b"v")
+            raised.append(caught.value)
+        assert [str(error) for error in raised] == [str(failure)] * 2
+        assert [error.__cause__ for error in raised] == [failure] * 2
+        assert raised[0] is not raised[1]

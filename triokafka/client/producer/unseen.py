@@ -1,0 +1,43 @@
+"""Failures that nobody has seen yet: they are raised when the producer's block is left."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from triokafka.client.producer.batch import ProducerBatch
+
+logger = logging.getLogger(__name__)
+
+_MOST_REMEMBERED: Final = 1_000
+
+
+class UnseenFailures:
+    """Remembers the batches that were given up, up to a bound, and how many records there were beyond it."""
+
+    def __init__(self) -> None:
+        self._batches: list[ProducerBatch] = []
+        self._beyond = 0
+
+    def note(self, batch: ProducerBatch) -> None:
+        """A batch was given up; whether somebody sees it will turn out later."""
+        if len(self._batches) >= _MOST_REMEMBERED:
+            self._batches = [known for known in self._batches if known.unobserved_failures]
+        if len(self._batches) < _MOST_REMEMBERED:
+            self._batches.append(batch)
+        else:
+            self._beyond += batch.count
+
+    def report(self, error: BaseException | None) -> None:
+        """Raise what nobody has seen, as an `ExceptionGroup`; or add a note to the ``error`` that ends the block."""
+        unseen = [batch for batch in self._batches if batch.unobserved_failures]
+        self._batches.clear()
+        if not unseen:
+            return
+        count = sum(batch.unobserved_failures for batch in unseen) + self._beyond
+        text = f"{count} records were not delivered, and nobody awaited their deliveries"
+        errors = [batch.error for batch in unseen if batch.error is not None]
+        if error is None:
+            raise ExceptionGroup(text, errors)
+        error.add_note(f"{text}: {errors[0]}")
+        logger.error("%s: %s", text, errors[0])
