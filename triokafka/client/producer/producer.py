@@ -355,14 +355,16 @@ class Producer:
             timestamp, key, value = intake.serialize(record)
             queue = intake.choose(known, record.partition, key, value)
             chosen = queue.topic_partition
-            index = -1
-            if (batch := queue.open) is not None:
-                index = batch.append(timestamp, key, value, record.headers)
-            if batch is None or index < 0:
-                queue.close_open()
-                queue = intake.choose(known, record.partition, key, value)
-                batch = intake.open_batch_nowait(queue, intake.record_bytes(queue, key, value, record.headers))
-                index = batch.append(timestamp, key, value, record.headers)
+            while True:
+                if (batch := queue.open) is not None:
+                    index = batch.append(timestamp, key, value, record.headers)
+                    if index >= 0:
+                        break
+                    queue.close_open()
+                    queue = intake.choose(known, record.partition, key, value)
+                    if queue.open is not None:
+                        continue  # another partition's turn, whose batch has room
+                intake.open_batch_nowait(queue, intake.record_bytes(queue, key, value, record.headers))
         except Exception as error:
             self._interceptors.on_send_error(record, error, chosen)
             raise
