@@ -166,7 +166,7 @@ def test_record_goes_to_its_partition_the_one_of_its_key_or_the_sticky_one(modul
         {"on_delivery": print},
         {"value": bytes(1000)},
     ],
-    ids=str,
+    ids=lambda given: str(given).partition(" at 0x")[0],
 )
 def test_what_is_not_the_usual_case_is_left_to_the_long_way(module: ModuleType, arguments: dict[str, Any]) -> None:
     way = Way(module)
