@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from benchmarks.produce import Findings, LatencyRow, MemoryRow, Row
 
 _COLOURS: Final = {"none": "#4c72b0", "lz4": "#dd8452", "zstd": "#55a868"}
+_RECORDS_A_SECOND: Final = (1e4, 2e7)
 _QUANTILES: Final = (("p50_ms", "#4c72b0"), ("p99_ms", "#dd8452"), ("p999_ms", "#c44e52"))
 
 
@@ -18,18 +19,21 @@ def draw(found: Findings) -> Any:
 
     brokers = list(dict.fromkeys(row.broker for row in found.rows)) or ["sink"]
     sizes = list(dict.fromkeys(row.size for row in found.rows))
-    below = bool(found.latency or found.memory)
-    figure = Figure(figsize=(7 * len(brokers), 4.6 * (len(sizes) + below)))
-    axes = figure.subplots(len(sizes) + below, len(brokers), squeeze=False)
+    lines = len(sizes) + bool(found.latency) + bool(found.memory)
+    figure = Figure(figsize=(7 * len(brokers), 4.6 * lines))
+    axes = figure.subplots(lines, len(brokers), squeeze=False)
     for line, size in enumerate(sizes):
         for column, broker in enumerate(brokers):
             chosen = [row for row in found.rows if (row.broker, row.size) == (broker, size)]
             _speed(axes[line][column], f"{broker}, {size} B", chosen)
-    if below:
+    if found.latency:
         for column, broker in enumerate(brokers):
-            _latency(axes[-1][column], broker, [row for row in found.latency if row.broker == broker])
-        if found.memory:
-            _memory(axes[-1][-1].inset_axes((0.45, 0.58, 0.53, 0.4)), found.memory)
+            chosen_latency = [row for row in found.latency if row.broker == broker]
+            _latency(axes[len(sizes)][column], broker, chosen_latency)
+    if found.memory:
+        _memory(axes[-1][0], found.memory)
+        for axis in axes[-1][1:]:
+            axis.set_visible(False)
     return figure
 
 
@@ -48,6 +52,7 @@ def _speed(axis: Any, title: str, rows: Sequence[Row]) -> None:
         )
     axis.set_yticks(range(len(clients)), clients, fontsize=8)
     axis.set_xscale("log")
+    axis.set_xlim(*_RECORDS_A_SECOND)
     axis.set_xlabel("records/s (log)")
     axis.set_title(title)
     axis.grid(axis="x", which="both", alpha=0.3)
@@ -78,5 +83,6 @@ def _memory(axis: Any, rows: Sequence[MemoryRow]) -> None:
     axis.barh(range(len(rows)), [row.peak_mib for row in rows], color="#c44e52")
     axis.barh(range(len(rows)), [row.before_mib for row in rows], color="#8c8c8c")
     axis.set_yticks(range(len(rows)), [row.client for row in rows])
-    axis.set_title("peak MiB: before and while the broker is silent", fontsize=8)
-    axis.tick_params(labelsize=7)
+    axis.set_title("peak memory before (grey) and while (red) the broker does not answer")
+    axis.set_xlabel("MiB")
+    axis.tick_params(axis="y", labelsize=8)
