@@ -61,7 +61,9 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "error", "message"), WRONG, ids=lambda given: repr(given)[:50])
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"), WRONG, ids=lambda given: repr(given).partition(" at 0x")[0][:50]
+)
 @simulated
 async def test_what_cannot_be_sent_is_refused_at_the_call(
     wrong: dict[str, Any], error: type[Exception], message: str
@@ -256,7 +258,7 @@ async def test_one_wrong_value_among_many_is_named_and_those_before_it_are_sent(
         ({"values": [b"a"], "timestamp_ms": -1}, ValueError, "timestamp_ms=-1"),
         ({"values": [b"a"], "timestamp_ms": [-1]}, ValueError, "timestamp_ms=-1"),
     ],
-    ids=lambda given: repr(given)[:50],
+    ids=lambda given: repr(given).partition(" at 0x")[0][:50],
 )
 @simulated
 async def test_columns_that_cannot_be_sent_are_refused(
