@@ -165,16 +165,10 @@ class BatchLedger:
             if batch.created_at + self.settings.delivery_timeout > now:
                 break
             expired.append(batch)
-        for batch in expired:
+        # All errors before any consequence: a batch may be late because of one that is given up with it.
+        for batch, error in [(batch, _expiry_error(batch, now, explain(batch))) for batch in expired]:
             if not batch.on_wire:
                 self._unqueue(batch)
-            waited = round((now - batch.created_at) * 1000)
-            tried = f"after {batch.attempts} attempts" if batch.attempts else "never sent"
-            error = KafkaTimeoutError(
-                f"{batch.count} records for {batch.topic_partition} were not acknowledged within {waited} ms"
-                f" (delivery_timeout_ms), {tried}{explain(batch)}"
-            )
-            error.__cause__ = batch.last_error
             self.fail(batch, error)
         return expired
 
@@ -186,10 +180,10 @@ class BatchLedger:
 
     def abort(self, make_error: Callable[[ProducerBatch], Exception]) -> None:
         """Fail everything that is not settled: the producer is closed, or broken."""
-        for batch in list(self.unsettled):
+        for batch, error in [(batch, make_error(batch)) for batch in self.unsettled]:
             if not batch.on_wire:
                 self._unqueue(batch)
-            self.fail(batch, make_error(batch))
+            self.fail(batch, error)
 
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self.unreleased[batch]
@@ -267,3 +261,14 @@ class BatchLedger:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def _expiry_error(batch: ProducerBatch, now: float, why: str) -> KafkaTimeoutError:
+    waited = round((now - batch.created_at) * 1000)
+    tried = f"after {batch.attempts} attempts" if batch.attempts else "never sent"
+    error = KafkaTimeoutError(
+        f"{batch.count} records for {batch.topic_partition} were not acknowledged within {waited} ms"
+        f" (delivery_timeout_ms), {tried}{why}"
+    )
+    error.__cause__ = batch.last_error
+    return error

@@ -169,10 +169,17 @@ class Sender:
 
     def why_unacknowledged(self, batch: ProducerBatch) -> str:
         """The end of the sentence about a batch that ran out of time: what went wrong last."""
+        queue = self._accumulator.queue(batch.topic_partition)
+        for ahead in (*queue.sequences.in_flight[:1], *list(queue.batches)[:1]):
+            if ahead.number < batch.number and ahead.attempts:
+                return "; an earlier batch of the partition goes first" + self._why_unsettled(ahead)
+        return self._why_unsettled(batch)
+
+    def _why_unsettled(self, batch: ProducerBatch) -> str:
         if batch.on_wire:
-            return "; the broker has not answered the last one"
+            return "; the broker has not answered the last attempt"
         if batch.last_error is not None:
-            return f"; the last one failed with {batch.last_error!r}"
+            return f"; the last attempt failed with {batch.last_error!r}"
         cluster = self._client.cluster
         topic, partition = batch.topic_partition
         if topic not in cluster.topics:

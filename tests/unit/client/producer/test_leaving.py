@@ -62,16 +62,17 @@ WHY = {
 ACCIDENTS = [_never_answers, _answers_late, _always_closes, _gives_no_id, _is_gone, _is_cut_off, _always_refuses]
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("body", ["ends", "raises", "is cancelled"])
 @pytest.mark.parametrize("accident", ACCIDENTS)
 @simulated
 async def test_close_timeout_holds_and_what_was_not_delivered_is_reported(
-    accident: Callable[[Setup], None], body: str
+    accident: Callable[[Setup], None], body: str, codec: str
 ) -> None:
     """(`client/PRD-18`, `client/PRD-19`, clients-today pain 4)"""
     told: list[Any] = []
     async with scripted(orders=3) as s:
-        producer = s.producer(close_timeout_ms=3000, linger_ms=100)
+        producer = s.producer(close_timeout_ms=3000, linger_ms=100, compression_type=codec)
         deliveries: list[triokafka.Delivery] = []
         left_at = 0.0
         with trio.CancelScope() as scope:
@@ -80,7 +81,7 @@ async def test_close_timeout_holds_and_what_was_not_delivered_is_reported(
                     await producer.partitions_for("orders")
                     accident(s)
                     for number in range(6):
-                        deliveries.append(await producer.send("orders", b"x", partition=number % 3))
+                        deliveries.append(await producer.send("orders", b"x" * 16_000, partition=number % 3))
                     await producer.send("orders", b"x", on_delivery=lambda *args: told.append(args))
                     left_at = trio.current_time()
                     if body == "raises":
