@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
+_SECURITY: Final = "only security_protocol='PLAINTEXT' is there yet; stream_factory= can bring a stream that is secured"
 _TRANSACTIONS: Final = "transactions are not there yet"
 _METRICS: Final = "metrics() gives totals and averages since the start, hooks= the events as they happen"
 
@@ -59,7 +60,9 @@ ABSENT: Final[Mapping[str, str]] = {
     "metrics_sample_window_ms": _METRICS,
     "statistics_interval_ms": _METRICS,
     "stats_cb": _METRICS,
+    "security_providers": _SECURITY,
     "transaction_timeout_ms": _TRANSACTIONS,
+    "transaction_two_phase_commit_enable": _TRANSACTIONS,
     "transactional_id": _TRANSACTIONS,
 }
 """Name in snake_case, and why there is no such option here."""
@@ -78,8 +81,8 @@ def unknown_option(kind: str, name: str, known: Collection[str]) -> str:
         hint = f"did you mean {asked!r}?"
     elif meant in known:
         hint = f"here it is {meant!r}"
-    elif asked in ABSENT:
-        hint = ABSENT[asked]
+    elif asked in ABSENT or asked.startswith(("sasl_", "ssl_")):
+        hint = ABSENT.get(asked, _SECURITY)
     elif near := difflib.get_close_matches(asked, known, n=1, cutoff=0.5):
         hint = f"did you mean {near[0]!r}? What is for a plug-in goes into plugin_options"
     else:

@@ -135,6 +135,35 @@ def test_kafkas_options_that_are_not_here_say_why(name: str, why: str) -> None:
         ProducerOptions.parse({name: "x"})
 
 
+KAFKA_4_PRODUCER = """
+    acks batch.size bootstrap.servers buffer.memory client.dns.lookup client.id compression.gzip.level
+    compression.lz4.level compression.type compression.zstd.level connections.max.idle.ms delivery.timeout.ms
+    enable.idempotence enable.metrics.push interceptor.classes key.serializer linger.ms max.block.ms
+    max.in.flight.requests.per.connection max.request.size metadata.max.age.ms metadata.max.idle.ms
+    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms partitioner.adaptive.partitioning.enable
+    partitioner.availability.timeout.ms partitioner.class partitioner.ignore.keys receive.buffer.bytes
+    reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms
+    sasl.client.callback.handler.class sasl.jaas.config sasl.mechanism sasl.oauthbearer.token.endpoint.url
+    security.protocol security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms
+    socket.connection.setup.timeout.ms ssl.cipher.suites ssl.keystore.location ssl.truststore.location
+    transaction.timeout.ms transaction.two.phase.commit.enable transactional.id value.serializer
+"""
+
+
+@pytest.mark.parametrize("name", KAFKA_4_PRODUCER.split())
+def test_every_producer_option_of_kafka_4_is_here_or_is_refused_with_a_reason(name: str) -> None:
+    """(`client/CFG-1`)"""
+    known = {option for option, _, _ in ProducerOptions.describe()}
+    with pytest.raises(ConfigurationError) as caught:
+        ProducerOptions.parse({name if "." in name else name.upper(): None})
+    reason = str(caught.value).partition(" is not an option of the producer: ")[2]
+    if name.replace(".", "_") in known:
+        assert reason == f"did you mean {name.replace('.', '_')!r}?"
+    else:
+        assert any(words in reason for words in ("here it is", "there yet", "not pushed", "hooks="))
+
+
 def test_every_renamed_option_leads_to_one_that_exists() -> None:
     known = {name for table in TABLES for name, _, _ in table.describe()}
     known |= {"send_buffer_bytes", "receive_buffer_bytes"}
