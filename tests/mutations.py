@@ -239,8 +239,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/ACC-29",
         _LEDGER,
-        "        for batch in expired:\n            if not",
-        "        for batch in reversed(expired):\n            if not",
+        "explain(batch))) for batch in expired]:\n",
+        "explain(batch))) for batch in reversed(expired)]:\n",
         _T_ACCUMULATOR + "test_expired_batches_fail_in_the_order_of_their_making_and_the_others_stay",
     ),
     Mutation(
@@ -316,6 +316,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         " or self.pool.waiting > 0\n",
         "\n",
         _T_ACCUMULATOR + "test_flush_closing_and_waiters_make_everything_ready",
+    ),
+    Mutation(
+        "memory in a thread",
+        _LEDGER,
+        "        if batch.in_thread:\n            return  #",
+        "        if False:\n            return  #",
+        _UNIT
+        + "test_compressor.py::test_memory_of_a_batch_that_expires_in_a_thread_comes_back_when_the_thread_is_done",
     ),
     Mutation(
         "split memory",
@@ -410,6 +418,41 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            return in_flight[0] is batch\n",
         "            return True\n",
         _T_SEQUENCES + "test_only_the_first_unanswered_batch_may_be_sent_again",
+    ),
+    Mutation(
+        "client/MOD-2: nothing behind the very first one",
+        _SEQUENCES,
+        "self.last_acked >= 0 and in_flight[0]",
+        "in_flight[0]",
+        _T_SEQUENCES + "test_nothing_follows_the_first_batch_until_the_broker_has_it",
+    ),
+    Mutation(
+        "client/MOD-2: nothing new behind one that is sent again",
+        _SEQUENCES,
+        "in_flight[0].attempts <= 1 and ",
+        "",
+        _T_SEQUENCES + "test_nothing_new_follows_a_batch_that_is_sent_again",
+    ),
+    Mutation(
+        "client/MOD-2: five in flight",
+        _SEQUENCES,
+        " and len(in_flight) < _REMEMBERED_BATCHES\n",
+        "\n",
+        _T_SEQUENCES + "test_five_batches_are_in_flight_at_most",
+    ),
+    Mutation(
+        "client/MOD-2: a refused batch may have been written before",
+        _ANSWERS,
+        "fate_known = answer is not None and batch.attempts == 1",
+        "fate_known = answer is not None",
+        _UNIT + "test_doubt.py::test_refusal_after_an_attempt_in_doubt_repeats_nothing_behind_it",
+    ),
+    Mutation(
+        "client/MOD-2: log start",
+        _SEQUENCES,
+        "            if log_start_offset >= 0 and not batch.renumbered:\n",
+        "            if not batch.renumbered:\n",
+        _T_SEQUENCES + "test_unknown_producer_without_a_log_start_is_asked_again_under_the_same_number",
     ),
     Mutation(
         "client/MOD-2: unknown fate",

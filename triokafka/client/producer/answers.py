@@ -117,7 +117,7 @@ class AnswerHandler:
     def impossible(self, batches: Iterable[ProducerBatch], error: KafkaError) -> None:
         """There is no request to this broker that could carry the batches; nothing was sent."""
         for batch in self._off_wire(batches):
-            self._give_up(batch, error, fate_known=True)
+            self._give_up(batch, error, fate_known=batch.attempts == 1)
         self._tell_fatal()
 
     def _off_wire(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
