@@ -128,7 +128,8 @@ class NetworkClient:
             raise ClosedError("the client is not open: use it inside its async with block")
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when a connection becomes ready or ends, and when metadata changes. It must not block."""
+        """Call ``listener`` when `ready` may answer otherwise than it did: a connection became ready, takes requests
+        again or ended, metadata is being asked for or has come. It must not block."""
         self._listeners.append(listener)
 
     def _announce(self) -> None:

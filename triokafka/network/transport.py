@@ -6,6 +6,7 @@ The one place where security protocols are put on top of a stream, and where wha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -23,6 +24,8 @@ StreamFactory = Callable[[str, int], Awaitable["Stream | trio.abc.Stream"]]
 unresolved. Whatever it raises counts as a failure to connect."""
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _AVAILABLE: Final = ("PLAINTEXT",)
 _LARGE: Final = 64 << 10
@@ -65,7 +68,10 @@ async def discard(stream: Stream) -> None:
     """Close a stream and wait until it is gone for good. Not interrupted by cancellation; does not wait for a peer."""
     stream.close()
     if isinstance(stream, TrioStream):
-        await trio.aclose_forcefully(stream.inner)
+        try:
+            await trio.aclose_forcefully(stream.inner)
+        except Exception:
+            logger.debug("a stream of the stream_factory could not be closed", exc_info=True)
 
 
 async def _made_by(factory: StreamFactory, host: str, port: int) -> Stream:

@@ -259,6 +259,19 @@ async def test_request_without_answer_is_never_done_before_submit_returns() -> N
 
 
 @simulated
+async def test_requests_with_and_without_answer_fail_newest_first_together() -> None:
+    """Whether they are written or not (`client/NET-23`)"""
+    async with connected(max_in_flight=5) as (_, connection):
+        Stuck(connection, 0)
+        failed: list[int] = []
+        for number, answered in enumerate((True, False, True, False)):
+            request = ASK if answered else ProduceRequest(acks=0, timeout_ms=1)
+            connection.submit(request, 9, lambda *_, n=number: failed.append(n), expect_response=answered)
+        connection.close(KafkaConnectionError("cut"))
+        assert failed == [3, 2, 1, 0]
+
+
+@simulated
 async def test_broken_stream_is_found_by_the_writer_and_not_by_who_submits() -> None:
     async with connected() as (_, connection):
         simulation = current_simulation()

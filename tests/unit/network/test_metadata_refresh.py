@@ -225,6 +225,8 @@ async def test_metadata_goes_before_data_and_does_not_hold_it_up_once_it_is_aske
         assert not client.ready(1)
         await broker.wait_for(MetadataRequest, 3)
         assert client.ready(1)
+        client.request_metadata_update()  # the next one waits for this one, and data for neither
+        assert client.ready(1)
         assert woken == [2]  # whoever was turned away heard of it when the request went out
         held.go.set()
 
