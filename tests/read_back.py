@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import confluent_kafka
 import kafka
 import trio
 
@@ -46,6 +47,32 @@ def _read_with_kafka_python(bootstrap: str, topics: Mapping[str, int]) -> Entrie
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
             for partition, records in consumer.poll(timeout_ms=500).items():
                 found[TopicPartition(*partition)] += [(record.offset, record.value) for record in records]
+        return found
+    finally:
+        consumer.close()
+
+
+async def read_all_with_confluent(bootstrap: str, topics: Mapping[str, int]) -> Entries:
+    """The same with librdkafka's consumer, in a thread."""
+    return await trio.to_thread.run_sync(_read_with_confluent, bootstrap, topics)
+
+
+def _read_with_confluent(bootstrap: str, topics: Mapping[str, int]) -> Entries:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
+    )
+    try:
+        partitions = [TopicPartition(name, number) for name, count in topics.items() for number in range(count)]
+        found: Entries = {partition: [] for partition in partitions}
+        ends = {
+            partition: consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), timeout=30)[1]
+            for partition in partitions
+        }
+        consumer.assign([confluent_kafka.TopicPartition(*partition, 0) for partition in partitions])
+        while any(end and (not found[p] or found[p][-1][0] < end - 1) for p, end in ends.items()):
+            for message in consumer.consume(10_000, 0.5):
+                assert message.error() is None, message.error()
+                found[TopicPartition(message.topic(), message.partition())].append((message.offset(), message.value()))
         return found
     finally:
         consumer.close()

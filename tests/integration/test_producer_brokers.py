@@ -1,0 +1,62 @@
+"""The producer's scenarios with our own broker, librdkafka's mock cluster and noida-db.
+
+Apache Kafka has the same in ``tests/interop``. What a stand-in cannot do is named in its row here, and the scenarios
+that need it are not asked for; `test_what_is_left_out_is_known` keeps the list.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests import foreign_brokers, producer_scenarios
+from tests.broker_process import broker_process
+from tests.producer_scenarios import DROPS_REPEATS, EVERYTHING, KNOWS_NO_TOPIC, Peer
+
+FEATURES = {
+    "ours": EVERYTHING,
+    # No CreateTopics, so no topic with a configuration of its own; sequence numbers are not looked at; and it is too
+    # little of a broker for kafka-python.
+    "librdkafka_mock": frozenset({KNOWS_NO_TOPIC}),
+    # A repeat is dropped, but answered with an offset that is not the record's.
+    "noida_db": EVERYTHING - {DROPS_REPEATS},
+}
+CASES = [(kind, name) for kind, features in FEATURES.items() for name in producer_scenarios.scenarios_for(features)]
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with broker_process(tmp_path_factory.mktemp("ours") / "data") as bootstrap:
+        yield Peer(bootstrap)
+
+
+@pytest.fixture(scope="module")
+def librdkafka_mock() -> Iterator[Peer]:
+    with foreign_brokers.librdkafka_mock() as bootstrap:
+        yield Peer(bootstrap, FEATURES["librdkafka_mock"])
+
+
+@pytest.fixture(scope="module")
+def noida_db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with foreign_brokers.noida_db(tmp_path_factory.mktemp("noida")) as bootstrap:
+        yield Peer(bootstrap, FEATURES["noida_db"])
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+async def test_producer(request: pytest.FixtureRequest, kind: str, name: str) -> None:
+    await producer_scenarios.run(name, request.getfixturevalue(kind), f"topic-{uuid.uuid4().hex[:12]}")
+
+
+def test_what_is_left_out_is_known() -> None:
+    left_out = {kind: set(producer_scenarios.lacking(features)) for kind, features in FEATURES.items()}
+    idempotence = {
+        "broken_connections_repeat_nothing_with_idempotence",
+        "broken_connections_repeat_nothing_with_one_request_in_flight",
+    }
+    configuration = {
+        "broker_stamps_records_of_a_log_append_time_topic",
+        "batch_that_is_too_large_is_split_and_a_record_that_is_fails",
+    }
+    assert left_out == {"ours": set(), "librdkafka_mock": idempotence | configuration, "noida_db": idempotence}
