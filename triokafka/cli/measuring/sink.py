@@ -195,9 +195,7 @@ class Sink:
                 raise OutOfOrderSequenceNumberError(f"sequence {batch.base_sequence}, but {expected} is next")
             self._next_sequences[key] = expected + batch.record_count
         if self._check_everything or seen.batches % _DECODE_EVERY == 0:
-            found = decode_records(view[batch.position : batch.end], check_crc=False)
-            if len(found) != batch.record_count:
-                raise CorruptRecordError(f"{len(found)} records, but the header says {batch.record_count}")
+            found = decode_records(view[batch.position : batch.end], check_crc=False)  # refuses a wrong count
             seen.decoded += 1
             if self._check_everything:
                 for record in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
@@ -64,6 +65,15 @@ def test_every_record_is_given_once_in_order_and_never_early(rate: float, steps:
         given_out += due
         assert all(schedule.intended(number) <= clock.now for number in due)
     assert given_out == list(range(len(given_out)))
+
+
+def test_rounding_makes_no_record_due_early() -> None:
+    clock = Clock(0.1)
+    schedule = Schedule(3.0, 1000, start=0.1, clock=clock)
+    clock.now = math.nextafter(schedule.intended(314), 0.0)
+    assert schedule.due() == range(314)
+    clock.now = schedule.intended(314)
+    assert list(schedule.due()) == [314]
 
 
 def test_a_rate_is_more_than_nothing() -> None:
