@@ -80,6 +80,8 @@ class InterceptorChain:
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """The record after all interceptors, or None when one dropped it."""
+        if self._interceptors and type(record.headers) is list:
+            record = replace(record, headers=tuple(record.headers))  # the caller's own list is not to be added to
         for interceptor in self._interceptors:
             try:
                 changed = interceptor.on_send(record)

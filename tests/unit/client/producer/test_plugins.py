@@ -286,6 +286,25 @@ async def test_an_interceptor_that_does_not_listen_keeps_no_failure_from_the_use
     assert len(failures) == raised
 
 
+class Tracing(triokafka.ProducerInterceptor):
+    def on_send(self, record: triokafka.ProducerRecord) -> triokafka.ProducerRecord:
+        assert isinstance(record.headers, tuple)
+        return dataclasses.replace(record, headers=[*record.headers, ("trace", b"1")])
+
+
+@simulated
+async def test_headers_that_an_interceptor_adds_are_sent_and_are_not_the_callers() -> None:
+    """(`client/INT-2`)"""
+    headers = [("mine", b"1")]
+    async with scripted() as s:
+        async with s.producer(interceptors=[Tracing]) as producer:
+            await producer.send("orders", b"v", headers=headers)
+            await producer.send_many("orders", [b"v"], headers=headers)
+        for record in s.cluster.log[TopicPartition("orders", 0)]:
+            assert record.headers == (("mine", b"1"), ("trace", b"1"))
+    assert headers == [("mine", b"1")]
+
+
 class Unexpected(BaseException):
     """As a test's own outcome is one."""
 
