@@ -28,6 +28,7 @@ def _producer(job: Job, how: str, **more: Any) -> Producer:
             "linger.ms": job.linger_ms,
             "batch.size": job.batch_bytes,
             "enable.idempotence": how.endswith(" idempotent"),
+            "socket.nagle.disable": True,
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": job.buffer_bytes // 1024 or _ROOMY_KIB,
             **more,
