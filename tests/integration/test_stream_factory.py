@@ -120,6 +120,13 @@ async def test_producer_and_consumer_work_through_a_proxy_that_resolves_the_name
             assert set(proxy.asked) == {("kafka.inside", 9092)}
 
 
+async def test_example_sends_through_the_proxy(capsys: pytest.CaptureFixture[str]) -> None:
+    with trio.fail_after(30):
+        async with proxied_broker() as (proxy, address, _):
+            await EXAMPLE["main"](address, "127.0.0.1", str(proxy.port), "examples")
+            assert capsys.readouterr().out == "examples, partition 0, offset 0\n"
+
+
 async def test_refusal_of_the_proxy_is_in_the_error() -> None:
     with trio.fail_after(30):
         async with proxied_broker() as (proxy, _, factory):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from triokafka.errors import BrokerResponseError, for_code
+from triokafka.network.backoff import Backoff
 from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata, can_be_reached
 from triokafka.protocol.api.metadata import MetadataResponse, MetadataResponseTopic
 from triokafka.structs import Node, TopicPartition
@@ -25,7 +26,7 @@ class Metadata:
     Topics that were not used for ``max_idle`` seconds are forgotten (KIP-526). Two attempts are at least a back-off
     apart, which grows with failures in a row. ``version`` grows with every successful update and only then. A picture
     with an older leader epoch never replaces a newer one. Durations are seconds; ``now`` is the world's monotonic
-    clock; ``jitter`` gives the factor for each back-off; ``on_due`` is called when somebody asks for a refresh.
+    clock; ``chance`` gives uniform random numbers in [0, 1); ``on_due`` is called when somebody asks for a refresh.
     """
 
     def __init__(
@@ -33,9 +34,8 @@ class Metadata:
         *,
         max_age: float,
         max_idle: float,
-        backoff: float,
-        backoff_max: float,
-        jitter: Callable[[], float],
+        backoff: Backoff,
+        chance: Callable[[], float],
         on_due: Callable[[], None] = lambda: None,
     ) -> None:
         self.cluster = Cluster()
@@ -46,8 +46,7 @@ class Metadata:
         self._max_age = max_age
         self._max_idle = max_idle
         self._backoff = backoff
-        self._backoff_max = backoff_max
-        self._jitter = jitter
+        self._chance = chance
         self._on_due = on_due
         self._interest: dict[str, float] = {}
         self._pinned: dict[str, None] = {}
@@ -141,9 +140,11 @@ class Metadata:
         """A refresh failed: the next one waits longer; flags and picture stay."""
         self.last_error = error
         self._need_update = True
-        delay = min(self._backoff_max, self._backoff * 2**self._failures)
-        self._failures = min(self._failures + 1, 30)
-        self._next_attempt_at = now + delay * self._jitter()
+        self._back_off(now, failed=True)
+
+    def _back_off(self, now: float, *, failed: bool) -> None:
+        self._failures = self._failures + 1 if failed else 0
+        self._next_attempt_at = now + self._backoff.delay(self._failures, self._chance())
 
     def update(self, response: MetadataResponse, requested: list[str] | None, now: float, *, version: int = 13) -> bool:
         """Take in a response to a request for ``requested``, in ``version`` of the protocol.
@@ -188,12 +189,7 @@ class Metadata:
         self.last_success = now
         self.last_error = None
         self.version += 1
-        self._failures = self._failures if incomplete else 0
-        delay = self._backoff
-        if incomplete:
-            delay = min(self._backoff_max, self._backoff * 2**self._failures)
-            self._failures = min(self._failures + 1, 30)
-        self._next_attempt_at = now + delay * self._jitter()
+        self._back_off(now, failed=incomplete)
         self._install(cluster)
         return True
 

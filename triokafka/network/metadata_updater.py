@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
+from triokafka.network.backoff import Backoff
 from triokafka.network.config import NetworkConfig
 from triokafka.network.metadata import Metadata
 from triokafka.network.snapshot import Cluster
@@ -44,9 +45,8 @@ class MetadataUpdater:
         self.metadata = Metadata(
             max_age=config.metadata_max_age_ms / 1000,
             max_idle=config.metadata_max_idle_ms / 1000,
-            backoff=config.retry_backoff_ms / 1000,
-            backoff_max=config.retry_backoff_max_ms / 1000,
-            jitter=lambda: world.random.uniform(0.8, 1.2),
+            backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
+            chance=world.random.random,
             on_due=lambda: self._due.set(),
         )
         self._config = config

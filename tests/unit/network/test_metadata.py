@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from triokafka.network.backoff import Backoff
 from triokafka.network.metadata import Cluster, Metadata
 from triokafka.protocol.api.metadata import (
     MetadataResponse,
@@ -22,7 +23,7 @@ TP = TopicPartition("t", 0)
 
 def holder(**more: Any) -> Metadata:
     return Metadata(
-        **{"max_age": 300.0, "max_idle": 100.0, "backoff": 1.0, "backoff_max": 8.0, "jitter": lambda: 1.0, **more}
+        **{"max_age": 300.0, "max_idle": 100.0, "backoff": Backoff(1.0, 8.0), "chance": lambda: 0.5, **more}
     )
 
 
