@@ -172,7 +172,9 @@ class Accumulator(BatchLedger):
             size = 0
             first = self._start_at.pop(node, None)
             start = next((i for i, queue in enumerate(queues) if queue.topic_partition == first), 0)
-            for queue in (*queues[start:], *queues[:start]):
+            queues = [*queues[start:], *queues[:start]]
+            self._line_up(queues, cluster, now)
+            for queue in queues:
                 head = queue.batches[0]
                 if not self._may_drain(queue, head, cluster, now):
                     continue
@@ -205,6 +207,23 @@ class Accumulator(BatchLedger):
         if self._back_off(head, cluster, now) > 0:
             return False
         return not self.settings.idempotent or queue.sequences.may_send(head)
+
+    def _line_up(self, queues: list[PartitionQueue], cluster: Cluster, now: float) -> None:
+        """Show the compressor all that is about to be sent, before it is asked for the first of them."""
+        compressor = self.queues.compressor
+        if compressor is None:
+            return
+        size = 0
+        for queue in queues:
+            head = queue.batches[0]
+            if head.compressed or not self._may_drain(queue, head, cluster, now):
+                continue
+            size += head.size
+            if size > self.settings.max_request_size:
+                return
+            if queue.open is head:
+                queue.close_open()
+            compressor.enqueue(head)
 
     def _is_compressed(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
         """Whether the batch can be sent now; compresses it, unless threads do that."""

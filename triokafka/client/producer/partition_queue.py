@@ -29,8 +29,12 @@ class CompressionRatio:
         return next((step for step in reversed(_RATIO_STEPS) if step >= self._observed), 1.0)
 
     def observe(self, ratio: float) -> None:
-        """Learn from a finished batch."""
-        self._observed = 0.9 * self._observed + 0.1 * min(max(ratio, 0.05), 1.0)
+        """Learn from a finished batch: at once that records compress worse, little by little that they do better.
+
+        Too large a batch may be refused, too small a one only costs a little.
+        """
+        seen = min(max(ratio, 0.05), 1.0)
+        self._observed = max(seen, 0.9 * self._observed + 0.1 * seen)
 
     def reset(self) -> None:
         """Count on nothing: a batch came out too large (`client/MOD-5`)."""

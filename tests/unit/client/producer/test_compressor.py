@@ -32,6 +32,7 @@ class Threads:
         self.running = 0
         self.most = 0
         self.calls = 0
+        self.sizes: list[int] = []
         self.failure: Exception | None = None
         self._gate = trio.Event()
         self._begun = trio.Event()
@@ -44,6 +45,7 @@ class Threads:
         if self.failure is not None:
             raise self.failure
         self.calls += 1
+        self.sizes.append(len(args[0]))
         self.running += 1
         self.most = max(self.most, self.running)
         self._begun.set()
@@ -137,6 +139,26 @@ async def test_memory_of_a_batch_that_expires_in_a_thread_comes_back_when_the_th
 
 
 @simulated
+async def test_batch_that_expires_in_the_line_leaves_it() -> None:
+    options = {"compression_type": "gzip", "linger_ms": 0, "delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
+    async with scripted() as s, s.producer(batch_size=2_000, **options) as producer:
+        threads = Threads(s.world, held=False)
+        await (await producer.send("orders", b"x"))
+        s.cluster.leaders[TopicPartition("orders", 0)] = -1
+        await producer._client.refresh_metadata(timeout_ms=1_000)
+        deliveries = [await producer.send("orders", b"y" * 1_500) for _ in range(3)]
+        compressor = producer._accumulator.queues.compressor
+        assert compressor is not None
+        assert compressor.waiting == 2
+        for delivery in deliveries:
+            with pytest.raises(KafkaTimeoutError):
+                await delivery
+        assert compressor.waiting == 0
+        assert threads.calls == 0
+        assert memory_is_whole(producer)
+
+
+@simulated
 async def test_leaving_waits_for_the_thread_and_gives_the_memory_back_once() -> None:
     async with scripted() as s:
         producer = s.producer(compression_type="gzip", linger_ms=0, close_timeout_ms=500)
@@ -217,6 +239,30 @@ async def test_batch_on_which_the_codec_fails_fails_alone(size: int, monkeypatch
         with pytest.raises(KafkaError, match=r"1 records for .* could not be compressed with gzip: .*codec is broken"):
             await poisoned
         assert ((await first).offset, (await last).offset) == (0, 1)
+        assert memory_is_whole(producer)
+
+
+@simulated
+async def test_batch_on_which_the_codec_fails_harms_none_of_its_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    compress = builder.compress
+
+    def failing(codec: int, data: Any, level: int | None) -> bytes:
+        if b"poison" in bytes(data):
+            raise RuntimeError("the codec is broken")
+        return compress(codec, data, level)
+
+    monkeypatch.setattr(builder, "compress", failing)
+    options = {"compression_type": "lz4", "linger_ms": 1, "batch_size": 60_000}
+    async with scripted(orders=3) as s, s.producer(**options) as producer:
+        threads = Threads(s.world, held=False)
+        values = [b"good" * 15_000, b"poison" * 9_900, b"fine" * 15_000]
+        deliveries = list(await producer.send_many("orders", values, partition=[0, 1, 2]))
+        await producer.flush()
+        assert threads.sizes == [3]
+        assert [delivery.done for delivery in deliveries] == [True] * 3
+        with pytest.raises(KafkaError, match="the codec is broken"):
+            deliveries[1].result()
+        assert [s.cluster.values("orders", partition) for partition in range(3)] == [values[:1], [], values[2:]]
         assert memory_is_whole(producer)
 
 

@@ -60,6 +60,18 @@ def test_ratio_comes_in_steps_and_errs_on_the_side_of_small_batches() -> None:
     assert ratio.expected == 1.0
 
 
+def test_records_that_compress_worse_are_counted_on_at_once() -> None:
+    """(`client/COMP-4`)"""
+    ratio = CompressionRatio()
+    for _ in range(60):
+        ratio.observe(0.2)
+    assert ratio.expected == 0.25
+    ratio.observe(0.6)
+    assert ratio.expected == 0.75
+    ratio.observe(0.2)
+    assert ratio.expected == 0.75
+
+
 def test_only_a_queue_that_was_counted_in_makes_a_new_epoch_necessary() -> None:
     """(`client/MOD-2`)"""
     register = QueueRegister()
