@@ -318,14 +318,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         _T_ACCUMULATOR + "test_flush_closing_and_waiters_make_everything_ready",
     ),
     Mutation(
-        "memory in a thread",
-        _LEDGER,
-        "        if batch.in_thread:\n            return  #",
-        "        if False:\n            return  #",
-        _UNIT
-        + "test_compressor.py::test_memory_of_a_batch_that_expires_in_a_thread_comes_back_when_the_thread_is_done",
-    ),
-    Mutation(
         "split memory",
         _LEDGER,
         "            piece.reserved = lent // len(pieces)\n        pieces[-1].reserved += lent % len(pieces)\n",

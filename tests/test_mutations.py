@@ -41,12 +41,23 @@ def _run(where: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(where), "TRIOKAFKA_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     shutil.rmtree(where / ".hypothesis", ignore_errors=True)
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "--timeout=60",
+            *tests,
+        ],
         cwd=where,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
     )
 
 
