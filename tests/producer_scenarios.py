@@ -61,7 +61,10 @@ class Peer:
             await admin.create_topics([triokafka.NewTopic(topic, PARTITIONS, self.replicas, configs)])
 
             async def is_led() -> bool:
-                described = (await admin.describe_topics([topic]))[topic]
+                try:
+                    described = (await admin.describe_topics([topic]))[topic]
+                except UnknownTopicOrPartitionError:
+                    return False  # this node has not heard of it yet
                 return len(described.partitions) == PARTITIONS and all(p.leader for p in described.partitions)
 
             await eventually(is_led)

@@ -47,6 +47,11 @@ class Workload:
         self._cancel = cancel
         self._sizes = sizes
         self._flushes = flushes
+        self._over: trio.Event | None = None
+
+    def go_on_until(self, over: trio.Event) -> None:
+        """Send more than was said, until ``over`` is set."""
+        self._over = over
 
     async def run(self, producer: triokafka.Producer, during: Callable[[], Any] | None = None) -> None:
         """Enter the producer's block, send everything, leave the block, and see that all of it is settled.
@@ -72,7 +77,7 @@ class Workload:
         chance = self._chance
         kinds = [self._send, self._send_nowait, self._send_many, self._stream, self._await_one, self._flush]
         weights = [10, 4, 3, 3, 2, 0.7 if self._flushes else 0]
-        while self._left > 0:
+        while self._left > 0 or (self._over is not None and not self._over.is_set()):
             (kind,) = chance.choices(kinds, weights)
             await kind(producer)
             if chance.random() < 0.25:

@@ -128,7 +128,7 @@ def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
             ["java", "-Xmx512m", "-cp", path, "kafka.Kafka", str(config)], stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        _wait_until_listening(process, broker_port, log)
+        wait_until_listening(process, broker_port, log)
         yield f"127.0.0.1:{broker_port}"
     finally:
         process.terminate()
@@ -139,7 +139,8 @@ def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
             process.wait()
 
 
-def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Wait until a JVM accepts connections; fails with the end of its log when it ends instead."""
     # Another program's start cannot be waited for with an event: ask until it answers, or it ends, or a minute is over.
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
