@@ -36,6 +36,7 @@ from triokafka.structs import Buffer, TopicPartition
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 10
 _ZSTD_SINCE: Final = 7
+_MAGIC: Final = 16
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
 _NO_LEADER: Final = LeaderIdAndEpoch()  # made once, never changed
 _NOT_LEADER: Final = errors.NotLeaderForPartitionError.code
@@ -153,7 +154,7 @@ def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, typ
 def _checked(records: Buffer | None, version: int) -> Buffer:
     if not records:
         raise errors.InvalidRecordError("a produce request needs exactly one record batch per partition, this has none")
-    if len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & TRANSACTIONAL:
+    if len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & TRANSACTIONAL and records[_MAGIC] == 2:
         raise errors.TransactionalIdAuthorizationFailedError("records of a transaction need a transactional id")
     if version < _ZSTD_SINCE and any(batch.compression == "zstd" for batch in iter_batches(records)):
         raise errors.UnsupportedCompressionTypeError(f"zstd needs Produce version {_ZSTD_SINCE}, this is {version}")
