@@ -175,8 +175,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/ACC-22",
         _ACCUMULATOR,
-        "            for queue in (*queues[start:], *queues[:start]):\n",
-        "            for queue in (*queues[start:], *queues[:start], *(q for q in queues if len(q.batches) > 1)):\n",
+        "            queues = [*queues[start:], *queues[:start]]\n",
+        "            queues = [*queues[start:], *queues[:start], *(q for q in queues if len(q.batches) > 1)]\n",
         _T_ACCUMULATOR + "test_drain_takes_one_batch_per_partition_in_order",
     ),
     Mutation(

@@ -14,6 +14,7 @@ import pytest
 from tests.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[1]
+_MOST_SECONDS = 200.0
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "data")
 
 
@@ -37,36 +38,26 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield where
 
 
-def _run(where: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+def _run(where: Path, *tests: str) -> tuple[int, str]:
+    """Exit status and output; a run that hangs has failed."""
     environment = {**os.environ, "PYTHONPATH": str(where), "TRIOKAFKA_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     shutil.rmtree(where / ".hypothesis", ignore_errors=True)
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            "--timeout=60",
-            *tests,
-        ],
-        cwd=where,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=60"]
+    try:
+        done = subprocess.run(
+            [*command, *tests], cwd=where, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return 1, "it hangs"
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_unbroken_the_tests_pass(copy: Path) -> None:
     """Else a failure would prove nothing."""
-    done = _run(copy, *dict.fromkeys(mutation.test for mutation in MUTATIONS))
-    assert done.returncode == 0, done.stdout[-3000:]
+    status, output = _run(copy, *dict.fromkeys(mutation.test for mutation in MUTATIONS))
+    assert status == 0, output[-3000:]
 
 
 @pytest.mark.long
@@ -77,7 +68,7 @@ def test_broken_rule_is_noticed(copy: Path, mutation: Mutation) -> None:
     text = file.read_text()
     file.write_text(text.replace(mutation.old, mutation.new))
     try:
-        done = _run(copy, mutation.test)
+        status, output = _run(copy, mutation.test)
     finally:
         file.write_text(text)
-    assert done.returncode == 1, f"{mutation.test} does not notice: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert status == 1, f"{mutation.test} does not notice: {output[-3000:]}"
