@@ -280,3 +280,55 @@ async def broken_connections_repeat_nothing_with_one_request_in_flight(peer: Pee
 async def broken_connections_lose_nothing_without_idempotence(peer: Peer, topic: str) -> None:
     repeats = await _through_broken_connections(peer, topic, Promise.AT_LEAST_ONCE, enable_idempotence=False)
     assert repeats, "nothing was repeated: the faults do not bite"
+
+
+# -------------------------------------------------------------------- brokers that end, start and move
+
+KINDS: Final[dict[str, tuple[Promise, dict[str, Any]]]] = {
+    "idempotent-5": (Promise.EXACTLY_ONCE, {}),
+    "idempotent-1": (Promise.EXACTLY_ONCE, {"max_in_flight_requests_per_connection": 1}),
+    "compressed": (Promise.EXACTLY_ONCE, {"compression_type": "lz4"}),
+    "plain-1": (Promise.IN_ORDER, {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}),
+    "plain-5": (Promise.AT_LEAST_ONCE, {"enable_idempotence": False}),
+    "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
+}
+"""Producers that go through trouble together, each with a topic of that name."""
+
+
+async def through_trouble(peer: Peer, trouble: Callable[[], object]) -> None:
+    """Producers of all `KINDS` go on until ``trouble``, which runs in a thread, is over.
+
+    Then all logs are as promised, by three readings of them.
+    """
+    workloads = {name: Workload(random.Random(name), {name: 3}, records=2_000, pause=0.05) for name in KINDS}
+    over = trio.Event()
+
+    async def produce(name: str) -> None:
+        workload = workloads[name]
+        producer = peer.producer(
+            batch_size=600,
+            linger_ms=2,
+            request_timeout_ms=4_000,
+            retry_backoff_ms=20,
+            reconnect_backoff_max_ms=200,
+            close_timeout_ms=120_000,
+            **KINDS[name][1],
+        )
+        await workload.run(producer, during=lambda: workload.go_on_until(over))
+
+    for name in KINDS:
+        await peer.prepare(name)
+    async with trio.open_nursery() as nursery:
+        for name in KINDS:
+            nursery.start_soon(produce, name)
+        await trio.to_thread.run_sync(trouble)
+        over.set()
+    for name, (promise, _) in KINDS.items():
+        ledger = workloads[name].ledger
+        if promise is not Promise.AT_MOST_ONCE:
+            assert not ledger.failed, f"{name}: {list(ledger.failed.items())[:3]}"
+        entries = await read_all(peer.bootstrap, {name: 3})
+        repeats = ledger.check(entries, promise, most_in_batch=200)
+        print(f"{name}: {len(ledger.acknowledged)} acknowledged, {repeats} repeated")
+        assert await read_all_with_kafka_python(peer.bootstrap, {name: 3}) == entries
+        assert await read_all_with_confluent(peer.bootstrap, {name: 3}) == entries

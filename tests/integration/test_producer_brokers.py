@@ -6,13 +6,17 @@ that need it are not asked for; `test_what_is_left_out_is_known` keeps the list.
 
 from __future__ import annotations
 
+import signal
+import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trio
 
 from tests import foreign_brokers, producer_scenarios
-from tests.broker_process import broker_process
+from tests.broker_process import BrokerProcess, broker_process
 from tests.producer_scenarios import DROPS_REPEATS, EVERYTHING, KNOWS_NO_TOPIC, Peer
 
 FEATURES = {
@@ -47,6 +51,24 @@ def noida_db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
 @pytest.mark.parametrize(("kind", "name"), CASES)
 async def test_producer(request: pytest.FixtureRequest, kind: str, name: str) -> None:
     await producer_scenarios.run(name, request.getfixturevalue(kind), f"topic-{uuid.uuid4().hex[:12]}")
+
+
+async def test_order_is_kept_through_kills_and_restarts_of_our_broker(tmp_path: Path) -> None:
+    """Its process is killed, and stopped in order, again and again, and started again on the same directory."""
+    broker = BrokerProcess(tmp_path / "data")
+
+    def trouble() -> None:
+        for signal_number in (signal.SIGKILL, signal.SIGTERM) * 2:
+            time.sleep(0.5)  # let some be written: an event of what other processes do there is not
+            broker.end(signal_number)
+            broker.start()
+
+    try:
+        peer = Peer(broker.start())
+        with trio.fail_after(120):
+            await producer_scenarios.through_trouble(peer, trouble)
+    finally:
+        broker.close()
 
 
 def test_what_is_left_out_is_known() -> None:

@@ -3,11 +3,9 @@ when nodes are stopped, killed and started again, leaders move, and the end of a
 
 from __future__ import annotations
 
-import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -15,10 +13,8 @@ import trio
 import triokafka
 from tests import producer_scenarios
 from tests.interop.kafka_cluster import KafkaCluster, KafkaNode, kafka_cluster
-from tests.producer_ledger import Promise
-from tests.producer_scenarios import Peer
-from tests.producer_workload import Workload
-from tests.read_back import read_all, read_all_with_confluent, read_all_with_kafka_python
+from tests.producer_scenarios import KINDS, Peer, through_trouble
+from tests.read_back import read_all
 
 pytestmark = pytest.mark.interop
 
@@ -32,59 +28,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 @pytest.mark.parametrize("name", producer_scenarios.scenarios_for())
 async def test_producer(cluster: KafkaCluster, name: str) -> None:
     await producer_scenarios.run(name, Peer(cluster.bootstrap, replicas=3), f"topic-{name.replace('_', '-')}")
-
-
-PRODUCERS: dict[str, tuple[Promise, dict[str, Any]]] = {
-    "idempotent-5": (Promise.EXACTLY_ONCE, {}),
-    "idempotent-1": (Promise.EXACTLY_ONCE, {"max_in_flight_requests_per_connection": 1}),
-    "compressed": (Promise.EXACTLY_ONCE, {"compression_type": "lz4"}),
-    "plain-1": (Promise.IN_ORDER, {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}),
-    "plain-5": (Promise.AT_LEAST_ONCE, {"enable_idempotence": False}),
-    "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
-}
-
-
-async def _produce_through(cluster: KafkaCluster, names: list[str], trouble: Any) -> None:
-    """Producers of several kinds go on, each to a topic of its own, until the trouble is over; then all logs are as
-    promised, by three readings of them."""
-    peer = Peer(cluster.bootstrap, replicas=3)
-    workloads: dict[str, Workload] = {}
-    over = trio.Event()
-
-    async def produce(name: str) -> None:
-        workload = workloads[name]
-        await workload.run(
-            peer.producer(
-                batch_size=600,
-                linger_ms=2,
-                request_timeout_ms=4_000,
-                delivery_timeout_ms=120_000,
-                retry_backoff_ms=20,
-                reconnect_backoff_max_ms=200,
-                **PRODUCERS[name][1],
-            ),
-            during=lambda: workload.go_on_until(over),
-        )
-
-    with trio.fail_after(180):
-        for name in names:
-            await peer.prepare(name)
-            workloads[name] = Workload(random.Random(name), {name: 3}, records=2_000, callers=3, pause=0.05)
-        async with trio.open_nursery() as nursery:
-            for name in names:
-                nursery.start_soon(produce, name)
-            await trio.to_thread.run_sync(trouble)
-            over.set()
-        for name in names:
-            promise = PRODUCERS[name][0]
-            ledger = workloads[name].ledger
-            entries = await read_all(cluster.bootstrap, {name: 3})
-            if promise is not Promise.AT_MOST_ONCE:
-                assert not ledger.failed, f"{name}: {list(ledger.failed.items())[:3]}"
-            repeats = ledger.check(entries, promise, most_in_batch=200)
-            print(f"{name}: {len(ledger.acknowledged)} acknowledged, {repeats} repeated")
-            assert await read_all_with_kafka_python(cluster.bootstrap, {name: 3}) == entries
-            assert await read_all_with_confluent(cluster.bootstrap, {name: 3}) == entries
 
 
 async def test_order_is_kept_through_restarts_and_moves_of_leaders(cluster: KafkaCluster) -> None:
@@ -104,10 +47,11 @@ async def test_order_is_kept_through_restarts_and_moves_of_leaders(cluster: Kafk
                 node.start()
                 node.wait_until_listening()
         cluster.wait_until_in_sync(topic)
-        for name in PRODUCERS:
+        for name in KINDS:
             cluster.elect_preferred_leaders(name)
 
-    await _produce_through(cluster, list(PRODUCERS), trouble)
+    with trio.fail_after(240):
+        await through_trouble(Peer(cluster.bootstrap, replicas=3), trouble)
 
 
 def _node_that_leads(cluster: KafkaCluster, topic: str) -> KafkaNode:
