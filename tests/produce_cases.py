@@ -123,7 +123,7 @@ def cases(now: int) -> list[Case]:
         Case("a malformed record", [Step(sealed(too_long), INVALID_RECORD)]),
         # Kafka has not foreseen these two: it logs a failure of its own.
         Case("compressed garbage", [Step(compressed_garbage(now), INVALID_RECORD, kafka=(UNKNOWN, -1))]),
-        Case("a codec that is none", [Step(changed(batch(now, b"a"), attributes, ">h", 5), CODEC, kafka=(UNKNOWN, -1))]),
+        Case("no such codec", [Step(changed(batch(now, b"a"), attributes, ">h", 5), CODEC, kafka=(UNKNOWN, -1))]),
         # Kafka looks at them in compressed batches only, and stores what no reader gets past.
         Case("offsets out of order", [Step(out_of_order, INVALID_RECORD, kafka=(OK, 0))]),
         Case("garbage behind the batch", [Step(bytes(a) + b"\xff" * 100, CORRUPT)]),
