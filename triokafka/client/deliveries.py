@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from triokafka.client.producer.kernel import Delivery
 from triokafka.structs import RecordMetadata, TopicPartition
@@ -12,8 +12,23 @@ from triokafka.structs import RecordMetadata, TopicPartition
 if TYPE_CHECKING:
     from triokafka.client.producer.batch import ProducerBatch
 
+E = TypeVar("E", bound=Exception)
+
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], None]
 """Called with the metadata and None, or None and the error."""
+
+
+def raisable_copy(error: E) -> E:
+    """The same error with a traceback of its own.
+
+    Tasks that raise one object at the same time would mix up its traceback, and it would keep their frames alive as
+    long as the batch that it belongs to.
+    """
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    if error.__cause__ is not None:
+        again.__cause__ = error.__cause__
+    return again
 
 
 class FilteredDelivery(Delivery):
@@ -159,7 +174,8 @@ class Deliveries:
             else:
                 _add_range(found, metadata.topic_partition, metadata.offset, metadata.offset)
         if errors:
-            raise errors[0] if len(errors) == 1 else ExceptionGroup("records were not delivered", errors)
+            raised = [raisable_copy(error) for error in errors]
+            raise raised[0] if len(raised) == 1 else ExceptionGroup("records were not delivered", raised)
         return found
 
     def __await__(self) -> Generator[Any, Any, dict[TopicPartition, OffsetRange]]:
@@ -175,7 +191,10 @@ def _pieces(span: _Span) -> Iterator[tuple[ProducerBatch, int, int]]:
 
 
 def _add_error(errors: list[Exception], error: Exception | None) -> None:
-    if error is not None and not any(known is error for known in errors):
+    # Deliveries raise copies, so that the same failure is not always the same object.
+    if error is not None and not any(
+        known is error or (type(known) is type(error) and known.args == error.args) for known in errors
+    ):
         errors.append(error)
 
 
@@ -186,4 +205,12 @@ def _add_range(found: dict[TopicPartition, OffsetRange], partition: TopicPartiti
     found[partition] = OffsetRange(low, high)
 
 
-__all__ = ["DeliveredColumns", "Deliveries", "Delivery", "DeliveryCallback", "FilteredDelivery", "OffsetRange"]
+__all__ = [
+    "DeliveredColumns",
+    "Deliveries",
+    "Delivery",
+    "DeliveryCallback",
+    "FilteredDelivery",
+    "OffsetRange",
+    "raisable_copy",
+]

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 import trio
 
-from triokafka.client.deliveries import Delivery, DeliveryCallback
+from triokafka.client.deliveries import Delivery, DeliveryCallback, raisable_copy
 from triokafka.records import BatchBuilder, set_producer_state
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-E = TypeVar("E", bound=Exception)
 
 NO_SEQUENCE = -1
 
@@ -25,15 +23,6 @@ NO_SEQUENCE = -1
 def _refuse(*_: object) -> int:
     """What ``append`` does once the memory is given back."""
     return -1
-
-
-def raisable_copy(error: E) -> E:
-    """The same error with a traceback of its own."""
-    again = type(error).__new__(type(error), *error.args)
-    again.__dict__.update(error.__dict__)
-    if error.__cause__ is not None:
-        again.__cause__ = error.__cause__
-    return again
 
 
 class ProducerBatch:
@@ -273,11 +262,7 @@ class ProducerBatch:
         return self.record_errors.get(index, self.error)
 
     def error_to_raise(self, index: int) -> Exception | None:
-        """As `error_for`, for one caller who raises it and so was told.
-
-        Each caller gets a copy: tasks that raise one error at once would mix up its traceback, which would also keep
-        their frames alive as long as the batch.
-        """
+        """As `error_for`, for one caller who raises it and so was told: a copy of its own."""
         error = self.error_for(index)
         if error is None:
             return None

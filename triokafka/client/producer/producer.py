@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 import trio
 
 from triokafka.client.config import ProducerOptions
-from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, FilteredDelivery
+from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, FilteredDelivery, raisable_copy
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
-from triokafka.client.producer.batch import ProducerBatch, raisable_copy
+from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.health import ProducerHealth, take_health

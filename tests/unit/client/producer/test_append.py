@@ -216,6 +216,16 @@ def test_time_is_the_systems_where_the_world_is_the_real_one(module: ModuleType)
 
 
 @both
+def test_latency_is_from_the_records_own_time_and_never_negative(module: ModuleType) -> None:
+    way = Way(module, system_clock=True)
+    [early, late] = [told(way.append("orders", b"v", partition=0)) for _ in range(2)]
+    assert 0.0 <= late.latency_ms <= early.latency_ms <= 1000.0
+    delivery = way.append("orders", b"v", partition=0)
+    settled_too_early = SimpleNamespace(**SETTLED | {"settled_at": SETTLED["created_at"] - 5})
+    assert delivery.metadata_in(settled_too_early, 0).latency_ms == 0.0
+
+
+@both
 async def test_delivery_is_awaited_by_several_tasks_and_as_often_as_one_likes(module: ModuleType) -> None:
     way = Way(module)
     delivery = way.append("orders", b"v", partition=0)

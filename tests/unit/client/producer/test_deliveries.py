@@ -1,0 +1,74 @@
+"""What deliveries report, and what they raise."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import triokafka
+from tests.scripted_producing import scripted
+from tests.simulated import simulated
+from triokafka.errors import RecordListTooLargeError
+from triokafka.protocol.api.produce import ProduceRequest
+
+
+@simulated
+async def test_delivery_counts_the_attempts_and_the_time_from_its_own_send() -> None:
+    """(`client/PRD-21`)"""
+    async with scripted() as s, s.producer(linger_ms=50, retry_backoff_ms=100, retry_backoff_max_ms=100) as producer:
+        await (await producer.send("orders", b"first of all"))
+        s.broker.script(ProduceRequest, s.broker.refuse(19))
+        early = await producer.send("orders", b"early")
+        await trio.sleep(0.020)
+        late = await producer.send("orders", b"late", timestamp_ms=5)
+        later = producer.send_nowait("orders", b"later")
+        told = [await delivery for delivery in (early, late, later)]
+        assert [metadata.attempts for metadata in told] == [2, 2, 2]
+        assert told[0].latency_ms - told[1].latency_ms == pytest.approx(20)
+        assert told[1].latency_ms == pytest.approx(told[2].latency_ms)
+        assert 30 + 80 < told[1].latency_ms < 30 + 120 + 20  # what was left of linger, back-off, two round trips
+        again = await (await producer.send("orders", b"again"))
+        assert again.attempts == 1
+        assert 50 <= again.latency_ms < 60
+
+
+@simulated
+async def test_callback_gets_the_same_report_as_who_awaits() -> None:
+    told: list[object] = []
+    async with scripted() as s, s.producer() as producer:
+        delivery = await producer.send("orders", b"v", key=b"k", on_delivery=lambda *args: told.append(args))
+        metadata = await delivery
+        assert told == [(metadata, None)]
+        assert metadata.latency_ms > 0
+
+
+@simulated
+async def test_failure_that_many_records_share_is_raised_as_one() -> None:
+    """Also when each was sent by itself, because an interceptor looks at them."""
+    for interceptors in ([], [triokafka.ProducerInterceptor()]):
+        async with scripted() as s, s.producer(linger_ms=10, interceptors=interceptors) as producer:
+            s.broker.script(ProduceRequest, s.broker.refuse(18))
+            deliveries = await producer.send_many("orders", [b"a", b"b", b"c"])
+            with pytest.raises(RecordListTooLargeError, match="3 records for orders-0"):
+                await deliveries
+
+
+@simulated
+async def test_each_task_that_awaits_a_failure_has_an_error_of_its_own() -> None:
+    errors: list[Exception] = []
+    async with scripted() as s, s.producer(linger_ms=10) as producer:
+        s.broker.script(ProduceRequest, s.broker.refuse(18))
+        one = await producer.send("orders", b"a")
+        many = await producer.send_many("orders", [b"b", b"c"])
+
+        async def wait(delivery: triokafka.Delivery | triokafka.Deliveries) -> None:
+            try:
+                await delivery
+            except RecordListTooLargeError as error:
+                errors.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for delivery in (one, one, many, many):
+                nursery.start_soon(wait, delivery)
+    assert len({id(error) for error in errors}) == 4
+    assert len({str(error) for error in errors}) == 1
