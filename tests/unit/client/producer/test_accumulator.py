@@ -66,7 +66,7 @@ class Bench:
 
 
 def test_open_batch_is_ready_after_linger_and_says_when() -> None:
-    """(`client/ACC-12`, `client/ACC-19`)"""
+    """(`client/ACC-9`, `client/ACC-12`, `client/ACC-19`)"""
     bench = Bench()
     bench.batch(now=10.0)
     ready = bench.accumulator.ready(bench.cluster, 10.4)
@@ -325,7 +325,7 @@ def test_expiry_stops_at_the_first_batch_that_is_young() -> None:
 
 
 def test_pieces_of_a_split_batch_take_its_place_its_age_and_its_memory() -> None:
-    """(`client/MOD-5`, `client/ACC-29`, `client/BUF-5`)"""
+    """(`client/MOD-5` in place of `client/ACC-30`, `client/ACC-29`, `client/BUF-5`)"""
     bench = Bench(idempotent=True)
     accumulator = bench.accumulator
     whole = bench.batch(size=20)

@@ -42,7 +42,7 @@ def test_grown_buffer_is_credited_with_what_was_lent() -> None:
 
 
 def test_memory_of_pooled_buffers_is_used_for_larger_ones() -> None:
-    """(`client/BUF-4`, `client/BUF-5`)"""
+    """(`client/BUF-4`, `client/BUF-5`, `client/ERR-3`)"""
     pool = BufferPool(100, 10)
     for buffer in [take(pool, 10) for _ in range(10)]:
         pool.release(buffer, 10)

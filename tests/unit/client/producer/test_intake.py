@@ -70,7 +70,7 @@ async def test_memory_that_came_too_late_goes_back(autojump_clock: trio.testing.
 
 
 async def test_new_batch_wakes_the_sender_for_its_linger() -> None:
-    """(`client/PRD-15`, `client/ERR-12`)"""
+    """(`client/PRD-15`, `client/ACC-7`, `client/ERR-12`)"""
     setup = Setup()
     await setup.open_batch()
     before = setup.wakes

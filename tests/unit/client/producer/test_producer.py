@@ -680,7 +680,7 @@ async def test_two_tasks_that_wait_for_memory_share_one_batch_and_give_back_the_
 
 @simulated
 async def test_large_record_that_waited_for_memory_does_not_wait_again_behind_small_ones() -> None:
-    """What they have opened meanwhile is closed, and the memory opens the next (`client/ACC-2`, `client/BUF-7`)."""
+    """What they have opened meanwhile is closed, and the memory opens the next (`client/ACC-2`, `client/ERR-7`)."""
     async with (
         scripted(orders=2) as s,
         s.producer(batch_size=400, buffer_memory=800, linger_ms=0, enable_idempotence=False) as producer,

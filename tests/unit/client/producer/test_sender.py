@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ import trio.testing
 from tests.scripted_broker import CLOSE, SILENCE
 from tests.scripted_producing import memory_is_whole, scripted
 from tests.simulated import current_simulation, simulated
+from tests.unit.client.producer.test_accumulator import Bench
 from triokafka.client.producer.counters import COUNTERS
+from triokafka.client.producer.sender import Sender
 from triokafka.errors import (
     BrokerResponseError,
     ClosedError,
@@ -182,6 +185,139 @@ async def test_records_that_share_a_batch_with_a_bad_one_are_told_so() -> None:
             ):
                 await innocent
         assert (await (await producer.send("orders", b"a"))).offset == 0
+
+
+# ---------------------------------------------------------------- requests
+
+
+@simulated
+async def test_each_node_gets_one_request_with_all_that_is_for_it() -> None:
+    """(`client/SND-3`, `client/SND-5`, `client/ACC-21`)"""
+    async with (
+        scripted(nodes=2, orders=4, other=2) as s,
+        s.producer(linger_ms=50, request_timeout_ms=7000) as producer,
+    ):
+        for topic, partition in (("orders", 1), ("orders", 3), ("other", 1)):
+            s.cluster.move(topic, partition, 2)
+        await producer.partitions_for("orders")
+        await producer.partitions_for("other")
+        for topic, partition in (
+            ("orders", 0),
+            ("orders", 1),
+            ("orders", 2),
+            ("orders", 3),
+            ("other", 0),
+            ("other", 1),
+        ):
+            await producer.send(topic, b"x", partition=partition)
+        await producer.flush()
+        for node, partitions in ((1, [0, 2]), (2, [1, 3])):
+            [request] = s.cluster.brokers[node].seen(ProduceRequest)
+            assert (request.acks, request.timeout_ms) == (-1, 7000)
+            assert [p.index for p in request.topic_data[0].partition_data] == partitions
+            assert len(request.topic_data) == 2
+
+
+@simulated
+async def test_many_tasks_share_a_producer_and_its_sticky_partition() -> None:
+    """No lock is needed, since nothing yields between finding a batch and appending to it (`client/PART-5`,
+    `client/TRI-3`, `client/PRD-5`)."""
+    async with scripted(orders=3) as s:
+        async with s.producer(linger_ms=1, batch_size=500, buffer_memory=3000) as producer:
+
+            async def work(name: int) -> None:
+                for number in range(30):
+                    await producer.send("orders", b"%d %d " % (name, number) + b"x" * 50)
+
+            async with trio.open_nursery() as nursery:
+                for name in range(20):
+                    nursery.start_soon(work, name)
+            await producer.flush()
+            assert memory_is_whole(producer)
+        found = [value for partition in range(3) for value in s.cluster.values("orders", partition)]
+        assert len(found) == len(set(found)) == 600
+        assert all(len(s.cluster.values("orders", partition)) > 50 for partition in range(3))
+
+
+class _Node:
+    """A network client with one broker that takes requests, or not."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.config = SimpleNamespace(request_timeout_ms=1000)
+        self.metadata = SimpleNamespace(use_topic=lambda *args: self.calls.append("use topic"))
+        self.cluster = cluster
+        self.is_ready = True
+        self.calls: list[Any] = []
+
+    def ready(self, node: int) -> bool:
+        self.calls.append("ready?")
+        return self.is_ready
+
+    def ready_delay(self, node: int) -> float:
+        return 0.7
+
+    def channel_error(self, node: int) -> None:
+        return None
+
+    def request_metadata_update(self) -> None:
+        self.calls.append("update")
+
+    def version_for(self, *_: Any, **__: Any) -> int:
+        return 9
+
+    def submit(self, *args: Any, **_: Any) -> None:
+        self.calls.append("submit")
+
+
+def _sender_over(bench: Bench) -> tuple[Sender, _Node]:
+    node = _Node(bench.cluster)
+    sender = Sender(
+        bench.accumulator,
+        node,  # type: ignore[arg-type]
+        world=SimpleNamespace(now=lambda: 0.0),  # type: ignore[arg-type]
+        acks=-1,
+        retries=5,
+        idempotence_required=False,
+        start_identity_task=lambda: None,
+        on_fatal=lambda error: None,
+    )
+    return sender, node
+
+
+def test_batch_stays_queued_while_its_node_takes_nothing_and_the_sender_looks_again_in_time() -> None:
+    """Asking is what starts the connection (`client/SND-2`, `client/SND-4`)."""
+    bench = Bench()
+    batch = bench.batch()
+    bench.close()
+    sender, node = _sender_over(bench)
+    node.is_ready = False
+    assert sender.step(0.0) == 0.7
+    assert node.calls == ["ready?"]
+    assert not batch.on_wire
+    node.is_ready = True
+    assert sender.step(0.7) > 1
+    assert batch.on_wire
+    assert node.calls[:3] == ["ready?", "ready?", "submit"]
+
+
+def test_what_has_expired_is_not_sent() -> None:
+    """(`client/SND-1`, `client/MOD-4` in place of `client/BAT-6`)"""
+    bench = Bench()
+    batch = bench.batch()
+    bench.close()
+    sender, node = _sender_over(bench)
+    sender.step(200.0)
+    assert batch.failed
+    assert "submit" not in node.calls
+
+
+def test_unknown_leader_has_the_metadata_refreshed_and_keeps_the_topic_known() -> None:
+    """(`client/SND-1`, `client/META-28`)"""
+    bench = Bench([-1])
+    bench.batch()
+    sender, node = _sender_over(bench)
+    sender.step(0.0)
+    assert node.calls == ["use topic", "update"]
 
 
 # ---------------------------------------------------------------- acks=0
@@ -405,7 +541,7 @@ async def test_batches_expire_in_the_order_of_their_making_also_those_that_were_
 
 @simulated
 async def test_throttled_node_is_left_alone_and_the_others_are_not() -> None:
-    """KIP-219 (`client/MOD-25`)"""
+    """KIP-219 (`client/MOD-25` in place of `client/SND-16`)"""
     async with scripted(nodes=2, orders=2) as s, s.producer(linger_ms=0) as producer:
         s.cluster.move("orders", 1, 2)
         await producer._client.metadata_for(["orders"])
