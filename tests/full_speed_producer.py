@@ -15,14 +15,18 @@ from typing import Any
 import trio
 
 import triokafka
+from triokafka.world import RealWorld
 
 _COLUMN = 500
+_NOISE = 1 << 20
 
 
 async def main(job: dict[str, Any]) -> None:
     """Produce until standard input is closed."""
     topic, partitions = job["topic"], job["partitions"]
-    padding = b"x" * job["size"]
+    size = job["size"]
+    # Bytes that do not compress, or the memory of a stall would hold more records than its size says.
+    noise = RealWorld().random_bytes(_NOISE)
     sent = [0] * partitions
     settled = {"acknowledged": 0, "failed": 0}
     stop = trio.Event()
@@ -41,7 +45,10 @@ async def main(job: dict[str, Any]) -> None:
             while not stop.is_set():
                 for partition in range(partitions):
                     first = sent[partition]
-                    values = [b"%d|%b" % (number, padding) for number in range(first, first + _COLUMN)]
+                    values = [
+                        b"%d|%b" % (number, noise[(at := number * 7_919 % (_NOISE - size)) : at + size])
+                        for number in range(first, first + _COLUMN)
+                    ]
                     if job["many"]:
                         await producer.send_many(topic, values, partition=partition)
                     else:
