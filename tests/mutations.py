@@ -463,8 +463,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/MOD-23: lost numbers",
         _SENDER,
-        "        if self._accumulator.queues.take_lost_numbers() and self.identity.known:\n",
-        "        if False:\n",
+        "        if lost and self.identity.known and not",
+        "        if False and not",
         _T_SENDER + "test_topic_used_again_after_it_was_forgotten_counts_on_under_a_new_epoch",
     ),
     Mutation(

@@ -283,7 +283,8 @@ class Sender:
     # ---------------------------------------------------------------- idempotence
 
     def _restart_partitions(self) -> None:
-        if self._accumulator.queues.take_lost_numbers() and self.identity.known:
+        lost = self._accumulator.queues.take_lost_numbers()
+        if lost and self.identity.known and not self._accumulator.closing:  # then no queue is made any more
             self._bump_epoch()
         for queue in self._accumulator.take_restarts():
             numbered_by = queue.sequences.identity

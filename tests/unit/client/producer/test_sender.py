@@ -726,6 +726,18 @@ async def test_bound_stream_keeps_its_partition_known() -> None:
 
 
 @simulated
+async def test_leaving_needs_no_new_epoch() -> None:
+    """Although the queues of topics that are forgotten then were counted in (`client/MOD-2`)."""
+    async with scripted(orders=1, other=1) as s:
+        async with s.producer(linger_ms=5000) as producer:
+            await producer.send("other", b"x")
+            await producer.flush()
+            await producer.send("orders", b"a")
+        assert producer.metrics()["epoch_bump_total"] == 0
+        assert epochs(s.produced) == [0, 0]
+
+
+@simulated
 async def test_sends_that_wait_for_memory_are_refused_when_the_producer_is_closed() -> None:
     """(`client/PRD-19`, `client/PRD-18`)"""
     async with scripted() as s:
