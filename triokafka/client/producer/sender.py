@@ -190,7 +190,12 @@ class Sender:
         if leader < 0:
             return f"; partition {partition} has no leader"
         error = self._client.channel_error(leader)
-        return f"; broker {leader}: {error}" if error is not None else f"; broker {leader} takes no more requests"
+        if error is not None:
+            return f"; {error}"
+        delay = self._client.ready_delay(leader)
+        if 0 < delay < _NEVER:
+            return f"; broker {leader} wants nothing for another {delay:.0f} s, because of a quota"
+        return f"; broker {leader} takes no more requests"
 
     def _ask_for_leaders(self, now: float) -> None:
         for topic in self._accumulator.waiting_topics():

@@ -575,3 +575,15 @@ async def test_every_call_after_a_failure_raises_an_error_of_its_own_with_the_sa
         assert [str(error) for error in raised] == [str(failure)] * 2
         assert [error.__cause__ for error in raised] == [failure] * 2
         assert raised[0] is not raised[1]
+
+
+@simulated
+async def test_record_that_never_left_says_that_its_broker_asks_to_wait() -> None:
+    """KIP-219 (`client/MOD-25`)"""
+    async with scripted() as s, s.producer(delivery_timeout_ms=3000, request_timeout_ms=1000) as producer:
+        s.broker.throttle_time_ms = 60_000
+        await (await producer.send("orders", b"a"))
+        with pytest.raises(KafkaTimeoutError, match=r"never sent; broker 1 wants nothing for another 57 s"):
+            await (await producer.send("orders", b"b"))
+        [broker] = [broker for broker in producer.health().brokers if broker.connected]
+        assert broker.throttled_for == pytest.approx(57, abs=0.1)
