@@ -10,7 +10,7 @@ from triokafka.network.backoff import Backoff
 from triokafka.structs import Buffer
 
 BATCH_HEADER: Final = 61
-_RECORD_OVERHEAD: Final = 26  # the most that lengths, deltas and attributes of a record without headers take
+_RECORD_OVERHEAD: Final = 36  # the most that lengths, deltas and attributes of a record without headers take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
