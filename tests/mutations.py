@@ -468,6 +468,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         _T_SENDER + "test_topic_used_again_after_it_was_forgotten_counts_on_under_a_new_epoch",
     ),
     Mutation(
+        "client/MOD-23: not when leaving",
+        _SENDER,
+        " and not self._accumulator.closing:  # then",
+        ":  # then",
+        _T_SENDER + "test_leaving_needs_no_new_epoch",
+    ),
+    Mutation(
         "client/MOD-23: forgotten at all",
         _QUEUE,
         "_QueueReference(queue, self._forget)",

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
@@ -16,6 +18,7 @@ from triokafka.client.producer.splitting import split_records
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.network.backoff import Backoff
 from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata
+from triokafka.records import BatchBuilder
 from triokafka.structs import Node, TopicPartition
 
 IDENTITY = ProducerIdentity(1, 0)
@@ -286,6 +289,27 @@ def test_memory_is_held_until_the_batch_is_settled() -> None:
     bench.accumulator.acknowledge(batch, 7, -1)
     assert pool.in_use == 0
     assert not bench.accumulator.has_incomplete
+
+
+_texts = st.text(max_size=20)
+_bytes = st.none() | st.binary(max_size=70)
+
+
+@given(
+    key=_bytes,
+    value=_bytes,
+    headers=st.lists(st.tuples(_texts, _bytes), max_size=70),
+    timestamps=st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)),
+)
+def test_no_record_takes_more_than_its_bound(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamps: tuple[int, int]
+) -> None:
+    """Who has borrowed memory for it can rely on that (`client/ACC-5`, `client/MEM-3`)."""
+    builder = BatchBuilder(1 << 20)
+    builder.append(timestamps[0], None, None)
+    before = builder.size
+    builder.append(timestamps[1], key, value, headers)
+    assert builder.size - before <= AccumulatorSettings.record_bound(key, value, headers)
 
 
 def test_settled_batch_keeps_nothing_of_its_memory() -> None:
