@@ -43,6 +43,7 @@ from benchmarks.produce_plan import (
 from benchmarks.report import RESULTS, save
 from triokafka.cli.measuring.brokers import Broker, sink_broker
 from triokafka.cli.measuring.clients import PRODUCERS
+from triokafka.cli.measuring.comparison import turns
 from triokafka.cli.measuring.job import Job, Latency, Stall, Throughput
 from triokafka.cli.measuring.meter import cpu_seconds
 from triokafka.cli.measuring.process import SENDING, MeasurementError, finish, measure, start
@@ -151,7 +152,7 @@ class Run:
         measured: dict[str, list[tuple[Throughput, float]]] = {client: [] for client in clients}
         with BROKERS[scenario.broker]() as broker:
             for round_number in range(self.plan.rounds_against(scenario.broker)):
-                for client in clients:
+                for client in turns(clients, round_number):
                     _say(f"{scenario.label}, round {round_number + 1}: {client}")
                     job = self._job(broker, scenario, self.plan.records_for(client, scenario))
                     before = cpu_seconds(broker.pid)
@@ -175,7 +176,7 @@ class Run:
         measured: dict[str, list[Latency]] = {client: [] for client in clients}
         with BROKERS[broker_name]() as broker:
             for round_number in range(self.plan.rounds_against(broker_name)):
-                for client in clients:
+                for client in turns(clients, round_number):
                     _say(f"latency, {broker_name}, round {round_number + 1}: {client}")
                     job = self._job(broker, scenario, int(LATENCY_RATE * self.plan.latency_seconds))
                     result = self._measure("latency", client, broker, job._replace(linger_ms=0, rate=LATENCY_RATE))

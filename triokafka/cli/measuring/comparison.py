@@ -43,7 +43,7 @@ def compare(
     kind = "latency" if job.rate else "throughput"
     measured: dict[str, list[Any]] = {client: [] for client in clients}
     for round_number in range(rounds):
-        for client in clients:
+        for client in turns(clients, round_number):
             say(f"round {round_number + 1} of {rounds}: {client}")
             records = job.records if job.rate else max(_LEAST_RECORDS, int(job.records * min(1.0, _share(client))))
             before = broker.received(job.topic, job.partition)
@@ -53,6 +53,12 @@ def compare(
     rows = {client: _medians(results) for client, results in measured.items()}
     first = rows[clients[0]]
     return [Compared(client, row, *_times(first, row)) for client, row in rows.items()]
+
+
+def turns(clients: Sequence[str], round_number: int) -> list[str]:
+    """The order of one round: each begins with another client, so that nobody always follows the same one."""
+    first = round_number % max(1, len(clients))
+    return [*clients[first:], *clients[:first]]
 
 
 def _medians(results: Sequence[Any]) -> Any:
