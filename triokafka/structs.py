@@ -52,8 +52,8 @@ class RecordMetadata(NamedTuple):
     ``offset`` is -1 with ``acks=0``, and when the broker had the batch already and forgot where; ``timestamp`` is
     milliseconds since the epoch: the record's own, or the broker's when the topic stamps on append. Serialized sizes
     are bytes, -1 for null. ``attempts`` counts the requests that carried the record, so that 1 means no retry;
-    ``latency_ms`` is from ``send`` to the acknowledgement, linger included. A record that an interceptor dropped has 0
-    and -1.
+    ``latency_ms`` is from the record's entry into its batch to its acknowledgement, linger included (if the system's
+    clock was set meanwhile, from the beginning of the batch, or 0). A record that an interceptor dropped has 0 and -1.
     """
 
     topic: str
