@@ -90,8 +90,7 @@ def produce(
     rounds: int,
     as_json: bool,
 ) -> int:
-    """Send records as fast as possible, or at a rate, and say how fast that was, how long acknowledgements took, and
-    what it cost.
+    """Send records, and say how fast that was, how long acknowledgements took, and what it cost.
 
     Without --bootstrap-server it starts a broker that checks and acknowledges what it gets but keeps nothing: what is
     measured is the client. With --throughput, latency counts from when a record was meant to be sent. Ctrl-C ends the
