@@ -105,8 +105,8 @@ class Ledger:
     ) -> None:
         """Every record must be acknowledged or reported by now, and the numbers must add up.
 
-        ``metrics`` are the producer's, ``complaint`` is what leaving its block raised. ``all_are_told``: an interceptor
-        or a callback of the producer has heard of every failure.
+        ``metrics`` are the producer's, ``complaint`` is what leaving its block raised. ``all_are_told``: a callback
+        of the producer has heard of every failure.
         """
         unseen = 0
         for call in self.calls:

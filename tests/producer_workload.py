@@ -70,7 +70,7 @@ class Workload:
             if not group.message.endswith("nobody awaited their deliveries"):
                 raise
             complaint = group
-        told = bool(producer.options.interceptors or producer.options.on_delivery)
+        told = producer.options.on_delivery is not None
         self.ledger.settle(producer.metrics(), complaint, all_are_told=told)
 
     async def _call_again_and_again(self, producer: triokafka.Producer) -> None:
