@@ -259,5 +259,8 @@ def _record_errors(batch: ProducerBatch, error: Exception, answer: ProduceAnswer
         f" {batch.topic_partition} were refused; send it again. The broker says: {answer.message or error}"
     )
     errors: dict[int, Exception] = dict.fromkeys(range(batch.count), innocent)
-    errors.update((index, InvalidRecordError(message or str(error))) for index, message in bad.items())
+    # The code is the batch's: with several bad records nobody knows which of them it is about.
+    kind = type(error) if len(bad) == 1 else InvalidRecordError
+    where = f"a record for {batch.topic_partition} was refused"
+    errors.update((index, kind(f"{where}: {message or error}")) for index, message in bad.items())
     return errors
