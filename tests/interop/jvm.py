@@ -115,7 +115,8 @@ def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     path = f"{jars()}/*"
     if not (directory / "data" / "meta.properties").exists():
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # One that began with a hyphen would be taken for an option.
+        cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         subprocess.run(
             ["java", "-cp", path, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
             capture_output=True,
