@@ -145,7 +145,8 @@ def kafka_cluster(directory: Path, nodes: int = NODES) -> Iterator[KafkaCluster]
     ports = jvm.free_ports(2 * nodes)
     pairs = list(zip(ports[::2], ports[1::2], strict=True))
     members = [KafkaNode(number, directory / f"node-{number}", pairs) for number in range(1, nodes + 1)]
-    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # One that began with a hyphen would be taken for an option.
+    cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
     for process in [node.format(cluster_id) for node in members]:
         assert process.wait(120) == 0
     try:
