@@ -11,9 +11,17 @@ from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from triokafka.client.deliveries import Delivery
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
@@ -110,8 +118,10 @@ class FakeClient:
 class SenderMachine(RuleBasedStateMachine):
     """Sends, answers and accidents in any order."""
 
-    @initialize(in_flight=st.sampled_from([1, 2, 5]), near_the_end=st.booleans())
-    def start(self, in_flight: int, near_the_end: bool) -> None:
+    @initialize(
+        in_flight=st.sampled_from([1, 2, 5]), near_the_end=st.booleans(), codec=st.sampled_from(["none", "gzip"])
+    )
+    def start(self, in_flight: int, near_the_end: bool, codec: str) -> None:
         """One producer and one broker; the numbers may be about to start again from 0."""
         self.now = 100.0
         self.logs = [ModelLog() for _ in range(PARTITIONS)]
@@ -122,6 +132,7 @@ class SenderMachine(RuleBasedStateMachine):
             delivery_timeout=50.0,
             retry_backoff=Backoff(1.0, 4.0),
             max_request_size=REQUEST,
+            compression_type=codec,
             idempotent=True,
             one_in_flight=in_flight == 1,
         )
@@ -170,7 +181,7 @@ class SenderMachine(RuleBasedStateMachine):
             index = -1 if queue.open is None else queue.open.append(0, None, value)
             if index < 0:
                 queue.close_open()
-                buffer = self.accumulator.pool.try_allocate(BATCH)
+                buffer = self.accumulator.pool.try_allocate(self.accumulator.buffer_size_for("t", len(value) + 10))
                 if buffer is None:
                     return
                 batch = self.accumulator.open_batch(queue, buffer, self.now)
@@ -321,7 +332,8 @@ class SenderMachine(RuleBasedStateMachine):
         for request, _ in self.client.wire:
             parts = request.topic_data[0].partition_data
             assert len({p.index for p in parts}) == len(parts)
-            assert len(parts) == 1 or sum(len(p.records or b"") for p in parts) <= REQUEST
+            if self.accumulator.settings.compression_type == "none":  # else sizes are estimates
+                assert len(parts) == 1 or sum(len(p.records or b"") for p in parts) <= REQUEST
 
     @invariant()
     def queues_and_numbers_are_in_order(self) -> None:
@@ -368,3 +380,11 @@ class SenderMachine(RuleBasedStateMachine):
 
 SenderMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 TestSenderModel = SenderMachine.TestCase
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_sender_model_for_long() -> None:
+    """More examples, and longer ones."""
+    longer = settings(max_examples=3_000, stateful_step_count=60, deadline=None)
+    run_state_machine_as_test(SenderMachine, settings=longer)  # type: ignore[no-untyped-call]

@@ -36,6 +36,7 @@ from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
+_UNKNOWN_SERVER_ERROR: Final = -1
 FATAL: Final = (
     ClusterAuthorizationFailedError,
     InvalidProducerIdMappingError,
@@ -168,9 +169,9 @@ class AnswerHandler:
             accumulator.retry(batch, self._world.now(), chance=self._world.random.random())
             self._tell_retried(batch, error)
         else:
-            # Refused now, it may still have been written by an attempt before, and so may what was sent behind it: to
-            # number that anew would repeat it.
-            fate_known = answer is not None and batch.attempts == 1
+            # Refused now, it may still have been written by an attempt before (or by a broker that then failed in a way
+            # it has no name for), and so may what was sent behind it: to number that anew would repeat it.
+            fate_known = answer is not None and batch.attempts == 1 and answer.error_code != _UNKNOWN_SERVER_ERROR
             self._give_up(batch, error, fate_known=fate_known, record_errors=_record_errors(batch, error, answer))
 
     def _attempts_left(self, batch: ProducerBatch) -> bool:

@@ -116,6 +116,21 @@ def test_every_error_code_ends_or_queues_its_batch_and_gives_back_what_it_should
         assert desk.refreshes == 1
 
 
+@pytest.mark.parametrize(("code", "attempts", "known"), [(18, 1, True), (18, 2, False), (-1, 1, False)])
+def test_fate_of_a_refused_batch_is_known_only_if_nothing_else_can_have_written_it(
+    code: int, attempts: int, known: bool
+) -> None:
+    """Else what was sent behind it is not numbered anew before it is answered (`client/MOD-2`)."""
+    desk = Desk(idempotent=True)
+    queue = desk.bench.accumulator.queue(TopicPartition("t", 0))
+    batch = desk.sent()
+    batch.attempts = attempts
+    desk.refuse(batch, code)
+    assert batch.failed
+    assert queue.sequences.bump_wanted == known
+    assert queue.sequences.unresolved == (not known)
+
+
 def test_duplicate_is_success_without_an_offset() -> None:
     """The broker has it, and forgot where (`client/MOD-2`)."""
     desk = Desk(idempotent=True)
