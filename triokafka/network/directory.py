@@ -135,9 +135,9 @@ class BrokerDirectory:
     def why_unreachable(self) -> str:
         """A sentence about the last connection failures, for who has waited in vain."""
         failures = [
-            str(channel.error)
+            str(channel.error) if channel.error is not None else f"{channel.name} has not answered yet"
             for (_, purpose), channel in self._channels.items()
-            if channel.error is not None and not purpose
+            if (channel.error is not None or channel.state is ChannelState.CONNECTING) and not purpose
         ]
         return "no broker can be reached: " + ("; ".join(failures) or "no connection was made in time")
 

@@ -24,6 +24,7 @@ from triokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.structs import TopicPartition
 
@@ -587,3 +588,12 @@ async def test_record_that_never_left_says_that_its_broker_asks_to_wait() -> Non
             await (await producer.send("orders", b"b"))
         [broker] = [broker for broker in producer.health().brokers if broker.connected]
         assert broker.throttled_for == pytest.approx(57, abs=0.1)
+
+
+@simulated
+async def test_broker_that_takes_the_connection_and_says_nothing_is_named() -> None:
+    """(clients-today pain 13)"""
+    async with scripted() as s, s.producer(max_block_ms=500) as producer:
+        s.broker.script(ApiVersionsRequest, SILENCE)
+        with pytest.raises(KafkaTimeoutError, match=f"bootstrap server {s.address} has not answered yet"):
+            await producer.send("orders", b"a")
