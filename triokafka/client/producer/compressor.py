@@ -14,10 +14,12 @@ from triokafka.client.producer.batch import ProducerBatch
 from triokafka.records import BatchBuilder
 from triokafka.world import World
 
-_HOP_SECONDS: Final = 0.0001
-"""What a hand-over to a thread costs: work that takes less is done at once."""
+_WORTH_A_THREAD_SECONDS: Final = 0.0002
+"""Less work is done at once: handing it over and back takes 0.1 ms, and the data must go from one core to another."""
 _LONGEST_HAND_OVER_SECONDS: Final = 0.001
 """How much work a thread gets at once, if one batch is not more: what is ready early waits for the rest of it."""
+_ANOTHER_THREAD_SECONDS: Final = 0.004
+"""When so much work waits, one more thread joins in; before, it would only take the caches from the others."""
 MOST_THREADS: Final = 2
 """Threads of one producer that compress at the same time."""
 
@@ -58,8 +60,9 @@ class Compressor:
         on_done: Callable[[ProducerBatch, Exception | None], None],
     ) -> None:
         speed = bytes_per_second(codec, level)
-        self._worth_it = speed * _HOP_SECONDS
+        self._worth_it = speed * _WORTH_A_THREAD_SECONDS
         self._at_once = speed * _LONGEST_HAND_OVER_SECONDS
+        self._worth_another = speed * _ANOTHER_THREAD_SECONDS
         self._world = world
         self._start_task = start_task
         self._on_done = on_done
@@ -86,7 +89,7 @@ class Compressor:
         """Have threads compress the line, if that pays. False when it does not, and whoever needs a batch does it."""
         if self._bytes < self._worth_it:
             return False
-        while self._tasks < MOST_THREADS and self._bytes > self._tasks * self._at_once:
+        if not self._tasks or (self._tasks < MOST_THREADS and self._bytes > self._worth_another):
             self._tasks += 1
             self._start_task(self._work)
         return True

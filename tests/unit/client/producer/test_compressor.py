@@ -22,7 +22,7 @@ from triokafka.records import BatchBuilder, builder
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
 
-LARGE = b"0123456789" * 1_000  # takes gzip longer than a hand-over to a thread
+LARGE = b"0123456789" * 2_000  # takes gzip longer than a hand-over to a thread
 
 
 class Threads:
@@ -141,12 +141,12 @@ async def test_memory_of_a_batch_that_expires_in_a_thread_comes_back_when_the_th
 @simulated
 async def test_batch_that_expires_in_the_line_leaves_it() -> None:
     options = {"compression_type": "gzip", "linger_ms": 0, "delivery_timeout_ms": 2_000, "request_timeout_ms": 1_000}
-    async with scripted() as s, s.producer(batch_size=2_000, **options) as producer:
+    async with scripted() as s, s.producer(batch_size=5_000, **options) as producer:
         threads = Threads(s.world, held=False)
         await (await producer.send("orders", b"x"))
         s.cluster.leaders[TopicPartition("orders", 0)] = -1
         await producer._client.refresh_metadata(timeout_ms=1_000)
-        deliveries = [await producer.send("orders", b"y" * 1_500) for _ in range(3)]
+        deliveries = [await producer.send("orders", b"y" * 4_000) for _ in range(3)]
         compressor = producer._accumulator.queues.compressor
         assert compressor is not None
         assert compressor.waiting == 2
@@ -217,7 +217,7 @@ async def test_producer_that_fails_waits_for_its_threads_memory_too() -> None:
         assert memory_is_whole(producer)
 
 
-@pytest.mark.parametrize("size", [20, 10_000])
+@pytest.mark.parametrize("size", [20, 20_000])
 @simulated
 async def test_batch_on_which_the_codec_fails_fails_alone(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the event loop, and in a thread."""
@@ -255,7 +255,7 @@ async def test_batch_on_which_the_codec_fails_harms_none_of_its_hand_over(monkey
     options = {"compression_type": "lz4", "linger_ms": 1, "batch_size": 60_000}
     async with scripted(orders=3) as s, s.producer(**options) as producer:
         threads = Threads(s.world, held=False)
-        values = [b"good" * 15_000, b"poison" * 9_900, b"fine" * 15_000]
+        values = [b"good" * 14_900, b"poison" * 9_900, b"fine" * 14_900]
         deliveries = list(await producer.send_many("orders", values, partition=[0, 1, 2]))
         await producer.flush()
         assert threads.sizes == [3]
@@ -281,15 +281,15 @@ async def test_without_a_thread_to_be_had_the_batches_say_so() -> None:
 
 @simulated
 async def test_threads_are_few_and_take_several_batches_at_once() -> None:
-    async with scripted(orders=20) as s, s.producer(compression_type="lz4", linger_ms=1) as producer:
+    async with scripted(orders=20) as s, s.producer(compression_type="gzip", linger_ms=1) as producer:
         threads = Threads(s.world)
         values = [bytes([65 + number % 7]) * 15_000 for number in range(200)]
         deliveries = await producer.send_many("orders", values, partition=[number % 20 for number in range(200)])
         await threads.begun()
         threads.release()
         await deliveries
-        assert threads.most <= MOST_THREADS
-        assert 0 < threads.calls < 30
+        assert threads.most == MOST_THREADS
+        assert 0 < threads.calls < 80
         for partition in range(20):
             assert s.cluster.values("orders", partition) == values[partition::20]
 
@@ -328,20 +328,21 @@ def closed_batch(size: int) -> ProducerBatch:
 
 def test_line_is_handed_over_when_all_of_it_is_worth_a_thread() -> None:
     compressor, started = line()
-    batches = [closed_batch(1_500) for _ in range(5)]
+    batches = [closed_batch(3_000) for _ in range(5)]
     for batch in batches[:3]:
         compressor.enqueue(batch)
         compressor.enqueue(batch)
     assert not compressor.hand_over()
     compressor.enqueue(batches[3])
     assert compressor.hand_over()
-    assert (compressor.waiting, len(started)) == (4, 1)
+    assert compressor.hand_over()
+    assert (compressor.waiting, len(started)) == (4, 1), "one thread is enough for that"
     compressor.withdraw(batches[0])
     compressor.withdraw(batches[0])
     assert not compressor.hand_over()
 
 
-sizes = st.sampled_from([10, 100, 2_000, 9_000])
+sizes = st.sampled_from([10, 100, 5_000, 20_000])
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(0, 2), sizes),
@@ -366,8 +367,8 @@ def test_order_and_memory_are_the_same_however_long_threads_take(
             world=simulation.host("client").world,
             compression_type=codec,
             linger_ms=linger,
-            batch_size=12_000,
-            buffer_memory=60_000,
+            batch_size=30_000,
+            buffer_memory=150_000,
             enable_idempotence=idempotent,
             max_in_flight_requests_per_connection=5 if idempotent else 1,
         )
