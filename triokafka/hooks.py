@@ -57,7 +57,8 @@ class Hooks:
         """The answer to a request has come, or never will.
 
         ``seconds`` is the time since `on_request`; ``size`` the bytes of the answer, 0 when there is none. ``error`` is
-        None, or why there is no answer; error codes inside of an answer are not told here.
+        None, or why there is no answer; error codes inside of an answer are not told here. A request that gets no
+        answer by design (``acks=0``) is told of only when its connection ends before it is written.
         """
 
     def on_throttle(self, node: Node, seconds: float) -> None:
