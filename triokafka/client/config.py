@@ -210,7 +210,7 @@ class ProducerOptions(ClientOptions):
         True, flag(), "Records without key go less often to partitions with long queues (KIP-794)."
     )
     partitioner_availability_timeout_ms: float = option(
-        0, number(0), "Records without key avoid a broker that took no batches for this long (KIP-794); 0 is for ever."
+        0, number(0), "Records without key avoid a broker that took no batches for this long (KIP-794); 0 avoids none."
     )
     partitioner_ignore_keys: bool = option(False, flag(), "Spread records with keys like those without (KIP-794).")
     interceptors: tuple[Any, ...] = option(
