@@ -13,6 +13,7 @@ from triokafka.errors import ProtocolError
 from triokafka.world import Stream
 
 _BUFFER_BYTES: Final = 4096
+_LARGER_BUFFER_BYTES: Final = 16_384  # of a peer that has sent more than the small one holds
 _PREFIX_BYTES: Final = 4
 _PRODUCE: Final = b"\0\0"  # the API key, with which a frame begins
 
@@ -69,7 +70,7 @@ class FrameReader:
         buffers: where buffers for large Produce frames come from; none are used again when left out.
     """
 
-    __slots__ = ("_borrowed", "_buffer", "_buffers", "_end", "_max_bytes", "_start", "_stream")
+    __slots__ = ("_borrowed", "_buffer", "_buffers", "_end", "_filled", "_max_bytes", "_start", "_stream")
 
     def __init__(self, stream: Stream, *, max_bytes: int, buffers: FrameBuffers | None = None) -> None:
         self._stream = stream
@@ -79,6 +80,7 @@ class FrameReader:
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._start = 0
         self._end = 0
+        self._filled = False  # the last read filled the buffer
 
     async def read(self) -> bytearray | memoryview | None:
         """Wait for the next frame and return it without its size prefix; None when the peer closed between two frames.
@@ -131,10 +133,15 @@ class FrameReader:
 
     async def _fill(self) -> bool:
         buffer = self._buffer
-        if self._start:  # a few bytes of the next size prefix
-            rest = bytes(buffer[self._start : self._end])
+        grows = self._filled and len(buffer) < _LARGER_BUFFER_BYTES
+        if self._start or grows:
+            rest = bytes(buffer[self._start : self._end])  # a few bytes of the next size prefix, if any
+            if grows:
+                buffer = self._buffer = memoryview(bytearray(_LARGER_BUFFER_BYTES))
             buffer[: len(rest)] = rest
             self._start, self._end = 0, len(rest)
-        received = await self._stream.receive_into(buffer[self._end :])
+        room = buffer[self._end :]
+        received = await self._stream.receive_into(room)
+        self._filled = received == len(room)
         self._end += received
         return received > 0
