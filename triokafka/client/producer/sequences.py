@@ -110,6 +110,9 @@ class PartitionSequences:
         """The broker has the batch."""
         self._forget(batch)
         self.last_acked = add_sequence(batch.base_sequence, batch.count - 1)
+        if batch.renumbered:
+            for behind in self.in_flight:
+                behind.renumbered = False  # the new epoch is good; what gets out of order from now on is another loss
 
     def failed(self, batch: ProducerBatch, *, fate_known: bool) -> None:
         """The batch is given up. ``fate_known``: the broker refused it, so that its numbers leave a gap.

@@ -166,6 +166,20 @@ def test_batch_numbered_anew_does_not_spend_an_epoch_per_attempt(error: type) ->
     assert not sequences.bump_wanted
 
 
+def test_second_loss_begins_another_epoch_once_the_first_one_was_good() -> None:
+    """Else a batch that was numbered anew, and then lost its predecessor again, would wait in vain until it expires."""
+    sequences = PartitionSequences()
+    first, second = batch(1), batch(2)
+    sent(sequences, first, second)
+    refused(first)
+    refused(second)
+    assert sequences.should_retry(first, OutOfOrderSequenceNumberError())
+    sequences.restart(IDENTITY.bumped())
+    sequences.acknowledged(first)
+    assert sequences.should_retry(second, OutOfOrderSequenceNumberError())
+    assert sequences.bump_wanted
+
+
 def test_batch_refused_for_good_leaves_a_gap_that_needs_a_new_epoch() -> None:
     sequences = PartitionSequences()
     first, second = batch(1), batch(2)
