@@ -23,6 +23,7 @@ from cython.cimports.cpython.unicode import PyUnicode_CheckExact
 from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
 from cython.cimports.triokafka.client.producer._coroutine import PYGEN_NEXT, PYGEN_RETURN, PyIter_Send, set_resume
 from cython.cimports.triokafka.records._appender import append_record
+from cython.cimports.triokafka.records._murmur2 import murmur2
 
 from triokafka.errors import IllegalStateError
 from triokafka.records.kernel import RecordAppender
@@ -30,7 +31,6 @@ from triokafka.structs import RecordMetadata
 
 CHEAP_TO_AWAIT = sys.version_info < (3, 12)
 
-_M = cython.declare(cython.uint, 0x5BD1E995)
 _NO_HEADERS = cython.declare(tuple, ())  # the only empty tuple that there is
 
 
@@ -42,41 +42,6 @@ def _wall_ns() -> cython.longlong:
     time = cython.declare(timespec)
     clock_gettime(CLOCK_REALTIME, cython.address(time))
     return cython.cast(cython.longlong, time.tv_sec) * 1_000_000_000 + time.tv_nsec
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _murmur2(data: cython.p_const_uchar, length: cython.Py_ssize_t) -> cython.uint:
-    h: cython.uint = cython.cast(cython.uint, 0x9747B28C) ^ cython.cast(cython.uint, length)
-    k: cython.uint
-    while length >= 4:
-        k = (
-            data[0]
-            | (cython.cast(cython.uint, data[1]) << 8)
-            | (cython.cast(cython.uint, data[2]) << 16)
-            | (cython.cast(cython.uint, data[3]) << 24)
-        )
-        k *= _M
-        k ^= k >> 24
-        h = (h * _M) ^ (k * _M)
-        data += 4
-        length -= 4
-    if length:
-        if length == 3:
-            h ^= cython.cast(cython.uint, data[2]) << 16
-        if length >= 2:
-            h ^= cython.cast(cython.uint, data[1]) << 8
-        h = (h ^ data[0]) * _M
-    h ^= h >> 13
-    h *= _M
-    return h ^ (h >> 15)
-
-
-def murmur2(data):
-    """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
-    held: bytes = data if type(data) is bytes else bytes(data)
-    return _murmur2(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(held)), PyBytes_GET_SIZE(held))
 
 
 @cython.no_gc
@@ -299,7 +264,7 @@ class ShortWay:
             number = known.sticky
         elif PyBytes_CheckExact(key) and count:
             number = (
-                _murmur2(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(key)), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
+                murmur2(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(key)), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
             ) % count
         else:
             return None

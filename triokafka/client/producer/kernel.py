@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         QueueEnd,
         QueueEnds,
         ShortWay,
-        murmur2,
     )
 else:
     _append = kernels.load("triokafka.client.producer._append")
@@ -24,6 +23,5 @@ else:
     QueueEnd = _append.QueueEnd
     QueueEnds = _append.QueueEnds
     ShortWay = _append.ShortWay
-    murmur2 = _append.murmur2
 
-__all__ = ["CHEAP_TO_AWAIT", "BoundWay", "Delivery", "QueueEnd", "QueueEnds", "ShortWay", "murmur2"]
+__all__ = ["CHEAP_TO_AWAIT", "BoundWay", "Delivery", "QueueEnd", "QueueEnds", "ShortWay"]

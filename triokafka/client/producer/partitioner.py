@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from triokafka.client.producer.kernel import murmur2
+from triokafka.records.kernel import murmur2
 from triokafka.structs import Buffer
 
 _LARGEST_CACHED_KEY: Final = 64

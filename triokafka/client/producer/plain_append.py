@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import IllegalStateError
-from triokafka.structs import Buffer, RecordMetadata
+from triokafka.records.plain_from_columns import murmur2
+from triokafka.structs import RecordMetadata
 
 if TYPE_CHECKING:
     from triokafka.client.deliveries import DeliveryCallback
@@ -25,30 +26,8 @@ The compiled ones are in CPython 3.11, which asks what it awaits for the result;
 """
 
 _CREATE_TIME: Final = -1
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
 _LARGEST_REMEMBERED_KEY: Final = 64
 _BUFFERS: Final = frozenset({bytes, bytearray, memoryview})
-
-
-def murmur2(data: Buffer) -> int:
-    """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
-    if not isinstance(data, bytes):
-        data = bytes(data)
-    length = len(data)
-    h = _SEED ^ (length & _MASK)
-    whole = length & ~3
-    for position in range(0, whole, 4):
-        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
-        k ^= k >> 24
-        h = (h * _M & _MASK) ^ (k * _M & _MASK)
-    if length & 3:
-        h ^= int.from_bytes(data[whole:], "little")
-        h = h * _M & _MASK
-    h ^= h >> 13
-    h = h * _M & _MASK
-    return h ^ (h >> 15)
 
 
 _remembered_hash = lru_cache(maxsize=16_384)(murmur2)  # real streams repeat their keys
