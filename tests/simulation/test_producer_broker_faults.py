@@ -181,12 +181,16 @@ async def _power_cuts(simulation: Simulation) -> tuple[int, int]:
         close_timeout_ms=120_000,
     )
 
+    over = trio.Event()
+
     async def cut_the_power() -> None:
         for _ in range(3):
             await trio.sleep(chance.uniform(0.05, 0.2))
             await machine.restart(chance.uniform(0, 0.3), power_cut=True)
+        over.set()
 
     await workload.run(producer, during=lambda: simulation.nursery.start_soon(cut_the_power))
+    await over.wait()
     ledger = workload.ledger
     assert not ledger.failed
     entries = await read_all(BOOTSTRAP, TOPICS, world=simulation.host("auditor").world)
