@@ -323,6 +323,9 @@ async def test_a_consumer_over_its_quota_gets_an_empty_answer_and_loses_nothing(
             more.session_epoch += 1
         assert isinstance(answer, FetchResponse)
         assert (answer.throttle_time_ms > 0, answer.responses, answer.error_code) == (True, [], 0)
+        for _ in range(3):  # what was not answered does not count
+            more.session_epoch += 1
+            assert 0 < (await node.call(more, 11)).throttle_time_ms <= answer.throttle_time_ms
         await alter(node, entity(user="test"), consumer_byte_rate=None)
         more.session_epoch += 1
         again = await node.call(more, 11)
@@ -338,6 +341,26 @@ async def test_a_fetch_is_cut_to_what_its_quota_lets_through() -> None:
         await alter(node, entity(user="test"), consumer_byte_rate=300.0)
         (partition,) = await node.fetch("t", 0)
         assert 1000 < len(partition.records or b"") <= 3000
+
+
+async def test_time_that_requests_take_is_counted_and_time_that_they_wait_is_not() -> None:
+    """KIP-124: ``request_percentage``."""
+    async with running_node() as node:
+        await node.create("t")
+        await alter(node, entity(user="test"), request_percentage=0.000_01)
+        assert 0 < (await node.call(ListGroupsRequest(), 3)).throttle_time_ms <= 1000
+        await alter(node, entity(user="test"), request_percentage=5.0)
+        waiting = node.fetch_request("t", [0], version=11, max_wait_ms=600, min_bytes=1)
+        assert (await node.call(waiting, 11)).throttle_time_ms == 0
+
+
+async def test_a_quota_that_is_so_already_writes_no_record() -> None:
+    """Nor does the removal of one that is not there."""
+    async with running_node() as node:
+        await alter(node, entity(user="u"), producer_byte_rate=5.0)
+        before = node.broker.image.offset
+        await alter(node, entity(user="u"), producer_byte_rate=5.0, consumer_byte_rate=None)
+        assert node.broker.image.offset == before
 
 
 async def test_quotas_are_known_after_a_restart() -> None:
