@@ -454,6 +454,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         _T_SEQUENCES + "test_unknown_fate_of_the_last_batch_needs_a_new_epoch",
     ),
     Mutation(
+        "client/MOD-2: doubt before a refusal",
+        _SEQUENCES,
+        "if fate_known and not (self.in_flight and self.in_flight[0].number < batch.number):",
+        "if fate_known:",
+        _T_SEQUENCES + "test_batch_before_a_refused_one_keeps_its_numbers",
+    ),
+    Mutation(
+        "client/MOD-2: second loss",
+        _SEQUENCES,
+        "                behind.renumbered = False",
+        "                pass",
+        _T_SEQUENCES + "test_second_loss_begins_another_epoch_once_the_first_one_was_good",
+    ),
+    Mutation(
         "client/MOD-2: no new numbers while old ones are on the wire",
         _SEQUENCES,
         "return self.bump_wanted and not any(batch.on_wire for batch in self.in_flight)",
