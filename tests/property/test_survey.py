@@ -28,6 +28,7 @@ def survey(stack: Stack, data: bytes) -> Any:
         return re.findall(r"record \d+|bytes follow", str(error))
 
 
+@settings(deadline=None)
 @given(rows=records)
 def test_a_survey_is_what_the_decoded_records_say(rows: list[tuple]) -> None:
     data = bytes(encode_batch(rows))
@@ -42,7 +43,7 @@ def test_a_survey_is_what_the_decoded_records_say(rows: list[tuple]) -> None:
         assert survey(stack, data) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_twins_agree_on_broken_records(seed: int) -> None:
     source = random.Random(seed)
