@@ -1,0 +1,90 @@
+"""The proxy that the other tests trust: it does the harm that it says, and none otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import trio
+
+from tests.fault_proxy import FaultProxy
+
+
+@asynccontextmanager
+async def echo_through_a_proxy() -> AsyncIterator[tuple[FaultProxy, trio.SocketStream]]:
+    """A proxy in front of a server that sends back what it gets, and a connection through it."""
+
+    async def echo(stream: trio.SocketStream) -> None:
+        async with stream:
+            with suppress(trio.BrokenResourceError):
+                async for data in stream:
+                    await stream.send_all(data)
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, echo, [listener])
+            proxy = FaultProxy(listener.socket.getsockname()[:2])
+            async with await trio.open_tcp_stream(*await proxy.start(nursery)) as stream:
+                yield proxy, stream
+            nursery.cancel_scope.cancel()
+
+
+async def receive_exactly(stream: trio.SocketStream, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += await stream.receive_some(size - len(data)) or pytest.fail("the stream has ended")
+    return data
+
+
+async def test_bytes_pass_while_it_is_well() -> None:
+    async with echo_through_a_proxy() as (proxy, stream):
+        await stream.send_all(b"hello")
+        assert await receive_exactly(stream, 5) == b"hello"
+        await stream.send_eof()
+        assert await stream.receive_some() == b""
+        assert (proxy.count, proxy.to_broker.bytes_passed, proxy.to_client.bytes_passed) == (1, 5, 5)
+
+
+async def test_connection_is_reset_after_so_many_bytes() -> None:
+    async with echo_through_a_proxy() as (proxy, stream):
+        await stream.send_all(b"first")
+        await receive_exactly(stream, 5)
+        proxy.to_broker.cut_after = 3
+        await stream.send_all(b"second")
+        with pytest.raises(trio.BrokenResourceError):
+            while await stream.receive_some():
+                pass
+        async with await trio.open_tcp_stream(*proxy.address) as another:
+            await another.send_all(b"third")
+            assert await receive_exactly(another, 5) == b"third"
+
+
+async def test_one_direction_ends_after_so_many_bytes() -> None:
+    async with echo_through_a_proxy() as (proxy, stream):
+        proxy.to_client.end_after = 3
+        await stream.send_all(b"hello")
+        assert await receive_exactly(stream, 3) == b"hel"
+        assert await stream.receive_some() == b""
+
+
+async def test_what_is_held_comes_with_the_release() -> None:
+    async with echo_through_a_proxy() as (proxy, stream):
+        proxy.to_client.hold()
+        await stream.send_all(b"hello")
+        with trio.move_on_after(0.05) as nothing_comes:
+            await stream.receive_some()
+        assert nothing_comes.cancelled_caught
+        proxy.to_client.release()
+        assert await receive_exactly(stream, 5) == b"hello"
+
+
+async def test_what_is_swallowed_never_comes() -> None:
+    async with echo_through_a_proxy() as (proxy, stream):
+        proxy.to_client.swallows = True
+        await stream.send_all(b"hello")
+        await stream.send_eof()
+        assert await stream.receive_some() == b""
+        assert proxy.to_broker.bytes_passed == 5
+        assert proxy.to_client.bytes_passed == 0
