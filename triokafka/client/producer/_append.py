@@ -149,6 +149,15 @@ class Delivery:
         return f"<Delivery {self.topic}-{self.partition} {'settled' if self.done else 'on its way'}>"
 
 
+@cython.cfunc
+@cython.inline
+def _told(delivery, on_delivery):
+    """The delivery, of which the callback will be told, if there are both."""
+    if on_delivery is not None and delivery is not None:
+        delivery.add_callback(on_delivery)
+    return delivery
+
+
 @cython.cclass
 class QueueEnd:
     """The end of a partition's queue: the batch that is ``open`` for records, None when there is none."""
@@ -210,7 +219,7 @@ class ShortWay:
         """The delivery, or None when the record must go the long way; nothing has happened then."""
         if not self._takes(timestamp_ms, headers, on_delivery):
             return None
-        return self._append(topic, value, key, partition)
+        return _told(self._append(topic, value, key, partition), on_delivery)
 
     def send(self, topic, value=None, *, key=None, partition=None, timestamp_ms=None, headers=(), on_delivery=None):
         """As `Producer.send`, where it is described."""
@@ -222,6 +231,7 @@ class ShortWay:
         sending._value = value
         sending._key = key
         sending._partition = partition
+        sending._on_delivery = on_delivery
         return sending
 
     def send_nowait(
@@ -231,7 +241,7 @@ class ShortWay:
         if self._takes(timestamp_ms, headers, on_delivery):
             delivery = self._append(topic, value, key, partition)
             if delivery is not None:
-                return delivery
+                return _told(delivery, on_delivery)
         return self._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     @cython.cfunc
@@ -239,7 +249,7 @@ class ShortWay:
     @cython.exceptval(-1)
     def _takes(self, timestamp_ms, headers, on_delivery) -> cython.int:
         """Whether a record with these goes the short way."""
-        if not self._enabled or timestamp_ms is not None or on_delivery is not None:
+        if not self._enabled or timestamp_ms is not None or (on_delivery is not None and not callable(on_delivery)):
             return 0
         return 1 if headers is _NO_HEADERS or not headers else 0
 
@@ -343,7 +353,7 @@ class BoundWay:
         """As `ShortWay.append`."""
         if not self._way._takes(timestamp_ms, headers, on_delivery):
             return None
-        return self._way._put(self._end, value, key)
+        return _told(self._way._put(self._end, value, key), on_delivery)
 
     def send(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
         """As `Producer.send` to the bound partition."""
@@ -355,6 +365,7 @@ class BoundWay:
         sending._end = self._end
         sending._value = value
         sending._key = key
+        sending._on_delivery = on_delivery
         return sending
 
     def send_nowait(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
@@ -362,7 +373,7 @@ class BoundWay:
         if self._way._takes(timestamp_ms, headers, on_delivery):
             delivery = self._way._put(self._end, value, key)
             if delivery is not None:
-                return delivery
+                return _told(delivery, on_delivery)
         topic, partition = self._end.topic_partition
         return self._way._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
@@ -389,6 +400,7 @@ class _Sending:
     _value = cython.declare(object)
     _key = cython.declare(object)
     _partition = cython.declare(object)
+    _on_delivery = cython.declare(object)
     _rest = cython.declare(object)
     _state = cython.declare(cython.int)
 
@@ -473,10 +485,10 @@ class _Sending:
             delivery = self._way._append(self._topic, self._value, self._key, self._partition)
         if delivery is None:
             self._rest = self._way._long_way(
-                self._topic, self._value, self._key, self._partition, None, _NO_HEADERS, None
+                self._topic, self._value, self._key, self._partition, None, _NO_HEADERS, self._on_delivery
             )
             self._state = _WAITING
-        return delivery
+        return _told(delivery, self._on_delivery)
 
 
 @cython.cfunc

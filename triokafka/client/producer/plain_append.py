@@ -122,6 +122,13 @@ class Delivery:
         return f"<Delivery {self.topic}-{self.partition} {'settled' if self.done else 'on its way'}>"
 
 
+def _told(delivery: Delivery | None, on_delivery: Any) -> Delivery | None:
+    """The delivery, of which the callback will be told, if there are both."""
+    if on_delivery is not None and delivery is not None:
+        delivery.add_callback(on_delivery)
+    return delivery
+
+
 class QueueEnd:
     """The end of a partition's queue: the batch that is ``open`` for records, None when there is none."""
 
@@ -178,7 +185,7 @@ class ShortWay:
         self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any, headers: Any, on_delivery: Any
     ) -> Delivery | None:
         """The delivery, or None when the record must go the long way; nothing has happened then."""
-        if not self._enabled or timestamp_ms is not None or on_delivery is not None or headers:
+        if not self._takes(timestamp_ms, headers, on_delivery):
             return None
         known = self._topics.get(topic) if type(topic) is str else None
         if known is None:
@@ -196,7 +203,13 @@ class ShortWay:
             return None
         if not 0 <= number < len(known.queues):
             return None
-        return self._put(known.queues[number], value, key)
+        return _told(self._put(known.queues[number], value, key), on_delivery)
+
+    def _takes(self, timestamp_ms: Any, headers: Any, on_delivery: Any) -> bool:
+        """Whether a record with these goes the short way."""
+        if not self._enabled or timestamp_ms is not None or headers:
+            return False
+        return on_delivery is None or callable(on_delivery)
 
     async def send(
         self,
@@ -266,9 +279,9 @@ class BoundWay:
 
     def append(self, value: Any, key: Any, timestamp_ms: Any, headers: Any, on_delivery: Any) -> Delivery | None:
         """As `ShortWay.append`."""
-        if not self._way._enabled or timestamp_ms is not None or on_delivery is not None or headers:
+        if not self._way._takes(timestamp_ms, headers, on_delivery):
             return None
-        return self._way._put(self._end, value, key)
+        return _told(self._way._put(self._end, value, key), on_delivery)
 
     async def send(
         self,

@@ -163,7 +163,7 @@ def test_record_goes_to_its_partition_the_one_of_its_key_or_the_sticky_one(modul
         {"value": memoryview(b"abcd")[::2]},
         {"headers": [("h", b"v")]},
         {"timestamp_ms": 5},
-        {"on_delivery": print},
+        {"on_delivery": "no function"},
         {"value": bytes(1000)},
     ],
     ids=lambda given: str(given).partition(" at 0x")[0],
@@ -311,7 +311,7 @@ async def test_send_takes_the_short_way_where_it_can_and_else_the_long_one(modul
         await bound.send(b"v", timestamp_ms=5, headers=[("h", b"")]),
         way.way.send_nowait("others", b"v"),
         bound.send_nowait(b"v", timestamp_ms=6),
-        await bound.send(b"v", on_delivery=print),
+        await bound.send(bytes(1000), on_delivery=print),
     ):
         assert answer == "long"
     assert way.long == [
@@ -321,9 +321,31 @@ async def test_send_takes_the_short_way_where_it_can_and_else_the_long_one(modul
         ("orders", b"v", None, 1, 5, [("h", b"")], None),
         ("others", b"v", None, None, None, (), None),
         ("orders", b"v", None, 1, 6, (), None),
-        ("orders", b"v", None, 1, None, (), print),
+        ("orders", bytes(1000), None, 1, None, (), print),
     ]
     assert way.counts() == [0, 4, 0]
+
+
+@both
+async def test_delivery_callbacks_are_told_of_what_went_the_short_way(module: ModuleType) -> None:
+    """Each once, in the order of the records (`client/PRD-8`, `client/PRD-9`)."""
+    way = Way(module)
+    bound = module.BoundWay(way.way, way.ends[1])
+    told: list[tuple[str, int]] = []
+
+    def on_delivery(name: str) -> Any:
+        return lambda metadata, error: told.append((name, metadata.offset))
+
+    way.way.append("orders", b"v", None, 1, None, (), on_delivery("append"))
+    bound.append(b"v", None, None, (), on_delivery("bound append"))
+    await way.way.send("orders", b"v", partition=1, on_delivery=on_delivery("send"))
+    way.way.send_nowait("orders", b"v", partition=1, on_delivery=on_delivery("send_nowait"))
+    await bound.send(b"v", on_delivery=on_delivery("bound send"))
+    bound.send_nowait(b"v", on_delivery=on_delivery("bound send_nowait"))
+    assert (way.counts(), way.long, told) == ([0, 6, 0], [], [])
+    way.ends[1].open.settle(40)
+    names = ["append", "bound append", "send", "send_nowait", "bound send", "bound send_nowait"]
+    assert told == [(name, 40 + number) for number, name in enumerate(names)]
 
 
 @both
