@@ -112,7 +112,7 @@ class Delivery:
         return self._wait().__await__()
 
     def add_callback(self, callback: DeliveryCallback) -> None:
-        """Call ``callback`` once the record is settled: in the sender's task, or at once when it is settled already.
+        """Call ``callback`` once the record is settled, in a background task of the producer; or at once, if it is.
 
         It must not block; what it raises is logged. Callbacks of one partition run in the order of their records.
         """
