@@ -23,10 +23,12 @@ _FIRST_RELIABLE_EPOCHS: Final = 9
 class Metadata:
     """The current `cluster` snapshot, the topics of interest, and when the next refresh is due.
 
-    Topics that were not used for ``max_idle`` seconds are forgotten (KIP-526). Two attempts are at least a back-off
-    apart, which grows with failures in a row. ``version`` grows with every successful update and only then. A picture
-    with an older leader epoch never replaces a newer one. Durations are seconds; ``now`` is the world's monotonic
-    clock; ``chance`` gives uniform random numbers in [0, 1); ``on_due`` is called when somebody asks for a refresh.
+    Topics that were not used for ``max_idle`` seconds are forgotten, and new ones are asked for alone, so that many
+    topics cost one description each and not one of all the others every time (KIP-526). Two attempts are at least a
+    back-off apart, which grows with failures in a row. ``version`` grows with every successful update and only then. A
+    picture with an older leader epoch never replaces a newer one. Durations are seconds; ``now`` is the world's
+    monotonic clock; ``chance`` gives uniform random numbers in [0, 1); ``on_due`` is called when somebody asks for a
+    refresh.
     """
 
     def __init__(
@@ -51,7 +53,10 @@ class Metadata:
         self._interest: dict[str, float] = {}
         self._pinned: dict[str, None] = {}
         self._need_update = False
+        self._new_topics: dict[str, None] = {}
         self._asked_for: list[str] | None = []
+        self._only_new = False  # in the request that was made last
+        self._refreshed_at: float | None = None  # when all topics of interest were described
         self._next_attempt_at = -_NEVER
         self._failures = 0
         self._listeners: list[Callable[[Cluster], None]] = []
@@ -64,7 +69,7 @@ class Metadata:
     @property
     def update_requested(self) -> bool:
         """Whether somebody asked for a refresh that has not succeeded yet."""
-        return self._need_update
+        return self._need_update or bool(self._new_topics)
 
     def add_listener(self, listener: Callable[[Cluster], None]) -> None:
         """Call ``listener`` with every new snapshot, before those who wait for it wake (`client/META-16`)."""
@@ -77,9 +82,22 @@ class Metadata:
         if not known and topic not in self._pinned:
             if not self._failures:
                 self._next_attempt_at = -_NEVER  # its user waits, and the cluster is well
-            self.request_update()
+            self.request_topics([topic])
             return True
         return False
+
+    def request_topics(self, topics: Iterable[str]) -> None:
+        """Ask for topics of which nothing is known, without the others, as soon as the back-off allows."""
+        self._new_topics.update(dict.fromkeys(topics))
+        self._on_due()
+
+    def forget_errors(self, topics: Iterable[str]) -> None:
+        """What the cluster once said about these topics does not count for who asks now."""
+        errors = self.cluster.topic_errors
+        old = [topic for topic in topics if topic in errors]
+        if old:
+            kept = {topic: code for topic, code in errors.items() if topic not in old}
+            self.cluster = replace(self.cluster, topic_errors=kept)
 
     def set_topics(self, topics: Iterable[str]) -> None:
         """Replace the topics that never expire (a consumer's). Asks for a refresh when one of them is new."""
@@ -97,6 +115,7 @@ class Metadata:
     def forget_topic(self, topic: str) -> None:
         """Drop a topic from the interest and the picture."""
         self._interest.pop(topic, None)
+        self._new_topics.pop(topic, None)
         if topic in self.cluster.topics:
             topics = {name: known for name, known in self.cluster.topics.items() if name != topic}
             self.cluster = replace(self.cluster, topics=topics)
@@ -112,6 +131,12 @@ class Metadata:
 
         Who asks for a refresh from now on wants one that is later still.
         """
+        new = [topic for topic in self._new_topics if topic in self._interest or topic in self._pinned]
+        self._only_new = bool(new) and not (self._need_update or self.all_topics or self._is_old(now))
+        self._new_topics.clear()
+        if self._only_new:
+            self._asked_for = new
+            return new
         self._need_update = False
         if self.all_topics:
             self._asked_for = None
@@ -128,13 +153,16 @@ class Metadata:
 
     def time_to_next_update(self, now: float) -> float:
         """Seconds until a refresh should start; 0 when due, infinity when there is nothing to refresh."""
-        if self._need_update:
+        if self.update_requested:
             due = now
-        elif self.last_success is not None:
-            due = self.last_success + self._max_age
+        elif self._refreshed_at is not None:
+            due = self._refreshed_at + self._max_age
         else:
             return _NEVER
         return max(0.0, max(due, self._next_attempt_at) - now)
+
+    def _is_old(self, now: float) -> bool:
+        return self._refreshed_at is None or now >= self._refreshed_at + self._max_age
 
     def failed_update(self, now: float, error: Exception | None = None) -> None:
         """A refresh failed: the next one waits longer; flags and picture stay."""
@@ -182,10 +210,21 @@ class Metadata:
                 topics[name] = known
                 incomplete = incomplete or name in requested
         incomplete = incomplete or any(name not in topics and name not in errors for name in requested or ())
+        if requested is not None:
+            asked = set(requested)
+            errors.update(
+                (name, code) for name, code in self.cluster.topic_errors.items() if self._is_kept(name, asked)
+            )
         cluster = Cluster(nodes, topics, errors, response.controller_id, response.cluster_id or self.cluster.cluster_id)
-        wanted = (*self._pinned, *self._interest)
-        asked = set(requested) if requested is not None else None
-        self._need_update |= incomplete or (asked is not None and any(topic not in asked for topic in wanted))
+        if self._only_new and requested is not None:
+            if incomplete:
+                self._new_topics.update(dict.fromkeys(requested))
+        else:
+            self._need_update |= incomplete
+            self._refreshed_at = now
+            if requested is not None:
+                wanted = (*self._pinned, *self._interest)
+                self._new_topics.update((topic, None) for topic in wanted if topic not in asked)
         self.last_success = now
         self.last_error = None
         self.version += 1
@@ -193,11 +232,15 @@ class Metadata:
         self._install(cluster)
         return True
 
+    def _is_kept(self, topic: str, asked: set[str]) -> bool:
+        """Whether what was said of a topic stands after an answer about those that were ``asked`` for."""
+        return topic not in asked and (topic in self._interest or topic in self._pinned)
+
     def _topic_of(self, described: MetadataResponseTopic, *, reliable_epochs: bool) -> TopicMetadata | None:
         """The topic as it is to be known from now on; None when the description cannot be true."""
         name = described.name or ""
         numbers = sorted(p.partition_index for p in described.partitions)
-        if numbers != list(range(len(numbers))):
+        if not numbers or numbers != list(range(len(numbers))):
             logger.warning("topic %r is described with partitions %s; asking again", name, numbers)
             return None
         before = self.cluster.topics.get(name)

@@ -148,11 +148,12 @@ class MetadataUpdater:
         for topic in wanted:
             metadata.use_topic(topic, now)
         missing = [topic for topic in wanted if topic not in metadata.topics]
+        metadata.forget_errors(missing)
         version = metadata.version
         with trio.move_on_after(limit_ms / 1000):
             while missing:
                 if not (self._asking and all(metadata.is_asked_for(topic) for topic in missing)):
-                    metadata.request_update()
+                    metadata.request_topics(missing)
                 await self._attempted.wait()
                 self._check_usable()
                 if metadata.version > version:

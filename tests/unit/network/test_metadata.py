@@ -197,6 +197,67 @@ def test_unused_topic_is_forgotten() -> None:
     assert "t" not in metadata.topics
 
 
+def test_new_topic_is_asked_for_alone() -> None:
+    """Many topics, one after the other, cost one description each (KIP-526)"""
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
+    metadata.use_topic("u", 100.0)
+    assert metadata.begin_update(100.0) == ["u"]
+    metadata.update(answer(2, name="u"), ["u"], 100.0)
+    assert list(metadata.topics) == ["u", "t"]
+    assert not metadata.update_requested
+    assert metadata.time_to_next_update(100.0) == pytest.approx(200.0)  # of both, whatever was asked for meanwhile
+    for topic in ("t", "u"):
+        metadata.use_topic(topic, 290.0)
+    assert metadata.begin_update(300.0) == ["t", "u"]
+
+
+def test_new_topic_is_asked_for_with_the_others_when_all_are_due() -> None:
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
+    metadata.use_topic("u", 1.0)
+    metadata.request_update()
+    assert metadata.begin_update(1.0) == ["t", "u"]
+    metadata.failed_update(1.0)
+    metadata.use_topic("v", 2.0)
+    assert metadata.begin_update(9.0) == ["t", "u", "v"]
+    metadata.update(answer(1, name="t"), ["t", "u", "v"], 9.0)
+    assert metadata.begin_update(20.0) == ["t", "u", "v"]
+
+
+def test_new_topic_without_answer_yet_is_asked_for_again_alone() -> None:
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
+    metadata.use_topic("u", 1.0)
+    for now in (1.0, 9.0):
+        assert metadata.begin_update(now) == ["u"]
+        metadata.update(answer(name="u", error=3), ["u"], now)
+        assert metadata.update_requested
+    assert list(metadata.topics) == ["t"]
+
+
+def test_what_was_said_of_one_topic_stands_while_another_is_asked_for() -> None:
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.update(answer(name="t", error=29), metadata.begin_update(0.0), 0.0)
+    metadata.use_topic("u", 1.0)
+    metadata.update(answer(1, name="u"), metadata.begin_update(1.0), 1.0)
+    assert type(metadata.error_for("t")).__name__ == "TopicAuthorizationFailedError"
+    metadata.forget_errors(["t"])
+    assert metadata.error_for("t") is None
+
+
+def test_topic_without_partitions_cannot_be() -> None:
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.update(answer(name="t"), metadata.begin_update(0.0), 0.0)
+    assert "t" not in metadata.topics
+    assert metadata.update_requested
+
+
 def test_topic_named_while_a_request_is_on_its_way_is_asked_for_next() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)

@@ -27,6 +27,7 @@ class TopicState(QueueEnds):
         "_chance",
         "_filled_before",
         "_leaders",
+        "_seen",
         "_surplus",
         "available",
         "name",
@@ -43,12 +44,16 @@ class TopicState(QueueEnds):
         self._accumulator = accumulator
         self._chance = chance
         self._filled_before = 0
+        self._seen: TopicMetadata | None = None
         self._leaders: list[int] = []
         self._surplus: list[int] = []
         self.update(topic)
 
     def update(self, topic: TopicMetadata) -> None:
         """Take in new metadata: more partitions, other leaders."""
+        if topic is self._seen:
+            return  # most are, of many topics, at most refreshes
+        self._seen = topic
         self.partitions = range(len(topic.partitions))
         self.available = topic.available
         self._leaders = [partition.leader for partition in topic.partitions.values()]
