@@ -405,7 +405,8 @@ class LogManager:
             KafkaStorageError: a disk failed.
         """
         for directory in self._directories:
-            here = {tp: offset for tp, offset in high_watermarks.items() if tp in self._logs_in(directory)}
+            hosted = self._logs_in(directory)
+            here = {tp: offset for tp, offset in high_watermarks.items() if tp in hosted}
             directory.write_offsets(HIGH_WATERMARK_CHECKPOINT, here)
 
     # -- background work
