@@ -122,6 +122,8 @@ class Intake:
     def _metadata_changed(self, cluster: Cluster) -> None:
         for name, known in list(self.topics.items()):
             topic = cluster.topics.get(name)
+            if topic is known.described:
+                continue  # so are most, of many topics, at most refreshes
             if topic is None or len(topic.partitions) < len(known.partitions):
                 del self.topics[name]  # deleted, made anew, or forgotten: the next send asks again
             else:

@@ -20,6 +20,7 @@ class TopicState(QueueEnds):
     decides when a batch is to be opened, never per record. What that is too late or too early by is made up for when
     the partition has its next turn, so that a turn is ``batch_size`` bytes in the long run, and partitions whose broker
     is slow, and whose batches therefore fill up, get no more than the others. ``chance`` gives uniform random numbers.
+    ``described`` is the metadata that was taken in last.
     """
 
     __slots__ = (
@@ -27,9 +28,9 @@ class TopicState(QueueEnds):
         "_chance",
         "_filled_before",
         "_leaders",
-        "_seen",
         "_surplus",
         "available",
+        "described",
         "name",
         "partitions",
     )
@@ -44,16 +45,13 @@ class TopicState(QueueEnds):
         self._accumulator = accumulator
         self._chance = chance
         self._filled_before = 0
-        self._seen: TopicMetadata | None = None
         self._leaders: list[int] = []
         self._surplus: list[int] = []
         self.update(topic)
 
     def update(self, topic: TopicMetadata) -> None:
         """Take in new metadata: more partitions, other leaders."""
-        if topic is self._seen:
-            return  # most are, of many topics, at most refreshes
-        self._seen = topic
+        self.described = topic
         self.partitions = range(len(topic.partitions))
         self.available = topic.available
         self._leaders = [partition.leader for partition in topic.partitions.values()]
