@@ -90,8 +90,10 @@ class Intake:
             known = self._state_of(cluster.topics[topic])
         if partition is not None and partition not in known.partitions:
             left = max(0.0, give_up_at - self._world.now())
-            await self._client.refresh_metadata(timeout_ms=left * 1000)
+            cluster = await self._client.refresh_metadata(timeout_ms=left * 1000)
             self._check_usable()
+            if topic not in cluster.topics:
+                return await self.learn(topic, partition, give_up_at)  # deleted; it may be made anew
             known = self.known_now(topic, partition)
         return known
 
@@ -103,7 +105,7 @@ class Intake:
             found = self._client.cluster.topics.get(topic)
             if found is None:
                 self._client.metadata.use_topic(topic, self._world.now())
-                self._client.request_metadata_update()
+                self._client.metadata.request_topics([topic])
                 raise MetadataNotReadyError(f"the partitions of {topic!r} are not known yet; they are being asked for")
             known = self._state_of(found)
         if partition is not None and partition not in known.partitions:

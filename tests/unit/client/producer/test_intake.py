@@ -14,7 +14,7 @@ from tests.simulated import current_simulation, simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka.client.config import ProducerOptions
 from triokafka.client.producer.intake import Intake
-from triokafka.errors import ClosedError
+from triokafka.errors import ClosedError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 
 RECORD = 100
@@ -145,3 +145,26 @@ async def test_record_that_fits_the_open_batch_waits_for_nobody() -> None:
             await s.broker.start(current_simulation().nursery, port)
         await producer.flush()
         assert s.cluster.values("orders", 0) == [b"first", b"second", b"third"]
+
+
+@simulated
+async def test_topic_that_is_gone_when_a_new_partition_is_asked_for_does_not_exist() -> None:
+    """(`client/PART-1`, `client/META-13`)"""
+    async with scripted(orders=1) as s, s.producer(max_block_ms=3000) as producer:
+        await (await producer.send("orders", b"1"))
+        del s.cluster.topics["orders"]
+        started = trio.current_time()
+        with pytest.raises(UnknownTopicOrPartitionError, match=r"'orders' does not exist \(waited \d+ ms\)"):
+            await producer.send("orders", b"2", partition=7)
+        assert trio.current_time() - started == pytest.approx(3, abs=0.1)
+
+
+@simulated
+async def test_topic_without_partitions_is_one_that_is_not_there_yet() -> None:
+    """No broker should say so; a sender that divided by the number of partitions would end for good."""
+    async with scripted(orders=0, bills=1) as s, s.producer(max_block_ms=3000) as producer:
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await producer.send("orders", b"1", key=b"k")
+        assert (await (await producer.send("bills", b"1"))).offset == 0
+        s.cluster.topics["orders"] = 2
+        assert (await (await producer.send("orders", b"1"))).offset == 0
