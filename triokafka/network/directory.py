@@ -133,11 +133,18 @@ class BrokerDirectory:
         return min(self.channel(node_id).delay(now) for node_id in self.candidates())
 
     def why_unreachable(self) -> str:
-        """A sentence about the last connection failures, for who has waited in vain."""
+        """A sentence for who has waited in vain: which broker owes an answer, or the last connection failures."""
+        asked = self.candidates()
+        main = [channel for (_, purpose), channel in self._channels.items() if not purpose]
+        connected = [c.name for c in main if c.state is ChannelState.READY and c.node.node_id in asked]
+        if connected:
+            return ", ".join(connected) + " has not answered yet"
         failures = [
             str(channel.error) if channel.error is not None else f"{channel.name} has not answered yet"
-            for (_, purpose), channel in self._channels.items()
-            if (channel.error is not None or channel.state is ChannelState.CONNECTING) and not purpose
+            for channel in main
+            # One to a bootstrap server that merely was not needed any more is no failure.
+            if channel.state is ChannelState.CONNECTING
+            or (channel.error is not None and (channel.failed_connects or channel.node.node_id in asked))
         ]
         return "no broker can be reached: " + ("; ".join(failures) or "no connection was made in time")
 

@@ -398,3 +398,19 @@ async def test_every_wait_for_metadata_ends_in_its_own_time() -> None:
             client.metadata_for(["b"], timeout_ms=0),
         )
         assert waits == pytest.approx([0, 0.1, 1, 3])
+
+
+@simulated
+async def test_who_waits_too_short_is_not_told_that_brokers_cannot_be_reached() -> None:
+    async with client_of() as (cluster, client):
+        await client.metadata_for(["orders"])
+        await client.refresh_metadata()  # by the broker; the bootstrap server is not needed any more
+        cluster.topics["bills"] = 1
+        broker = f"broker 1 at {cluster.brokers[1].address}"
+        with pytest.raises(KafkaTimeoutError, match=f"within 0 ms: {broker} has not answered yet"):
+            await client.metadata_for(["bills"], timeout_ms=0)
+        cluster.brokers[1].stop()
+        await trio.sleep(1)
+        with pytest.raises(KafkaTimeoutError) as raised:
+            await client.metadata_for(["others"], timeout_ms=200)
+        assert "not needed any more" not in str(raised.value)
