@@ -108,7 +108,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "client/ACC-6",
-        _PRODUCER + "producer.py",
+        _PRODUCER + "long_way.py",
         "                        break\n                    queue.close_open()\n"
         "                    queue = intake.choose(known, record.partition, key, value)\n"
         "                    if queue.open is not None:\n                        continue\n",

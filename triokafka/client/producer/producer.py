@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from triokafka.client.config import ProducerOptions
-from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, FilteredDelivery, raisable_copy
+from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, raisable_copy
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
@@ -24,8 +24,9 @@ from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.health import ProducerHealth, take_health
 from triokafka.client.producer.intake import Headers, Intake
-from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
+from triokafka.client.producer.interceptors import InterceptorChain
 from triokafka.client.producer.kernel import CHEAP_TO_AWAIT, BoundWay, ShortWay
+from triokafka.client.producer.long_way import LongWay
 from triokafka.client.producer.many import send_many
 from triokafka.client.producer.metrics import take_metrics
 from triokafka.client.producer.plugins import install_plugins
@@ -38,7 +39,6 @@ from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import PartitionMetadata
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.records import BatchBuilder
-from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import RealWorld, World
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,13 @@ class Producer:
             wake=self._sender.wake,
         )
         self._client.add_listener(self._sender.wake)
-        self._interceptors = InterceptorChain(opts.interceptors)
+        self._long_way = LongWay(
+            self._intake,
+            InterceptorChain(opts.interceptors),
+            now=self._world.now,
+            check_usable=self._check_usable,
+            on_delivery=opts.on_delivery,
+        )
         # What only some producers have is asked once, not per record.
         self._plain = not (
             opts.interceptors
@@ -134,8 +140,8 @@ class Producer:
             self._world.now,
             type(self._world) is RealWorld,
             self._plain,
-            self._send_the_long_way,
-            self._send_the_long_way_now,
+            self._long_way.send,
+            self._long_way.send_now,
         )
         self._append = self._short_way.append
         # The same as the methods of these names, and found sooner. Subclasses that override them are let be.
@@ -267,47 +273,7 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
-        return await self._send_the_long_way(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-
-    async def _send_the_long_way(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: Headers,
-        on_delivery: DeliveryCallback | None,
-    ) -> Delivery:
-        self._check_usable()
-        _check_callback(on_delivery)
-        record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
-        if record is None:
-            return FilteredDelivery(topic)
-        chosen: TopicPartition | None = None
-        try:
-            intake = self._intake
-            give_up_at = intake.give_up_at()
-            known = await intake.learn(record.topic, record.partition, give_up_at)
-            record = intake.prepared(record)
-            timestamp, key, value = intake.serialize(record)
-            queue = intake.choose(known, record.partition, key, value)
-            chosen = queue.topic_partition
-            while True:
-                if (batch := queue.open) is not None:
-                    index = batch.append(timestamp, key, value, record.headers)
-                    if index >= 0:
-                        break
-                    queue.close_open()
-                    queue = intake.choose(known, record.partition, key, value)
-                    if queue.open is not None:
-                        continue
-                size = intake.record_bytes(queue, key, value, record.headers)
-                await intake.open_batch(queue, size, give_up_at)
-        except Exception as error:
-            self._interceptors.on_send_error(record, error, chosen)
-            raise
-        return self._new_delivery(batch, index, timestamp, key, value, on_delivery)
+        return await self._long_way.send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     def send_nowait(
         self,
@@ -330,69 +296,7 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is not None:
             return delivery
-        return self._send_the_long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-
-    def _send_the_long_way_now(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: Headers,
-        on_delivery: DeliveryCallback | None,
-    ) -> Delivery:
-        self._check_usable()
-        _check_callback(on_delivery)
-        record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
-        if record is None:
-            return FilteredDelivery(topic)
-        chosen: TopicPartition | None = None
-        try:
-            intake = self._intake
-            known = intake.known_now(record.topic, record.partition)
-            record = intake.prepared(record)
-            timestamp, key, value = intake.serialize(record)
-            queue = intake.choose(known, record.partition, key, value)
-            chosen = queue.topic_partition
-            while True:
-                if (batch := queue.open) is not None:
-                    index = batch.append(timestamp, key, value, record.headers)
-                    if index >= 0:
-                        break
-                    queue.close_open()
-                    queue = intake.choose(known, record.partition, key, value)
-                    if queue.open is not None:
-                        continue  # another partition's turn, whose batch has room
-                intake.open_batch_nowait(queue, intake.record_bytes(queue, key, value, record.headers))
-        except Exception as error:
-            self._interceptors.on_send_error(record, error, chosen)
-            raise
-        return self._new_delivery(batch, index, timestamp, key, value, on_delivery)
-
-    def _new_delivery(
-        self,
-        batch: ProducerBatch,
-        index: int,
-        timestamp: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        on_delivery: DeliveryCallback | None,
-    ) -> Delivery:
-        delivery = Delivery(
-            batch,
-            index,
-            timestamp,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-            self._world.now() - batch.created_at,
-        )
-        if self._interceptors.listens:
-            batch.add_callback(delivery, index, self._interceptors.acknowledgement_for(batch.topic_partition))
-        callback = on_delivery if on_delivery is not None else self.options.on_delivery
-        if callback is not None:
-            batch.add_callback(delivery, index, callback)
-        return delivery
+        return self._long_way.send_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
     async def send_many(
         self,
@@ -485,11 +389,6 @@ class Producer:
 async def _raise(error: BaseException) -> None:
     """As a task of its own: out of a callback it would end the sender, and nothing could be delivered any more."""
     raise error
-
-
-def _check_callback(callback: object) -> None:
-    if callback is not None and not callable(callback):
-        raise TypeError(f"on_delivery={callback!r} is not a function")
 
 
 _SEND: Final = Producer.send
