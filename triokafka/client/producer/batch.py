@@ -32,6 +32,7 @@ class ProducerBatch:
     number. ``reserved`` is what the buffer pool lent for it, in bytes. ``attempts`` counts requests that carried it,
     ``last_error`` is why the last failed; ``escaped`` is what a callback raised that must not be swallowed.
     ``leader_epoch`` is the partition's as known at the last. ``renumbered``: it got another sequence number after one.
+    ``on_observed`` is called once for each failed record of which somebody is told.
     Settled exactly once (`client/BAT-3`), as a whole; when it was split, its pieces are settled instead and
     `piece_for` leads to them.
     """
@@ -56,6 +57,7 @@ class ProducerBatch:
         "leader_epoch",
         "log_append_time",
         "number",
+        "on_observed",
         "on_wire",
         "pieces",
         "producer_epoch",
@@ -106,6 +108,7 @@ class ProducerBatch:
         self._callbacks: list[tuple[int, Delivery, DeliveryCallback]] = []
         self._event: trio.Event | None = None
         self._observed: set[int] | None = None
+        self.on_observed: Callable[[], None] | None = None
 
     # ---------------------------------------------------------------- filling
 
@@ -303,7 +306,10 @@ class ProducerBatch:
         """Remember that somebody was told of this record's failure."""
         if self._observed is None:
             self._observed = set()
-        self._observed.add(index)
+        if index not in self._observed:
+            self._observed.add(index)
+            if self.on_observed is not None:
+                self.on_observed()
 
     @property
     def unobserved_failures(self) -> int:
