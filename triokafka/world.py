@@ -204,11 +204,13 @@ class Storage(ABC):
 class World(ABC):
     """Clocks, randomness, network, storage and threads, as one node sees them.
 
-    ``random`` is the node's only source of randomness; ``storage`` its file system.
+    ``random`` is the node's only source of randomness; ``storage`` its file system; ``cpus`` the number of processors
+    that its threads may run on.
     """
 
     random: random.Random
     storage: Storage
+    cpus: int = 4
 
     @abstractmethod
     def now(self) -> float:
@@ -468,6 +470,7 @@ class RealWorld(World):
     def __init__(self) -> None:
         self.random = random.Random()
         self.storage = OsStorage()
+        self.cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def now(self) -> float:
         return trio.current_time()

@@ -23,6 +23,11 @@ _ANOTHER_THREAD_SECONDS: Final = 0.004
 MOST_THREADS: Final = 2
 """Threads of one producer that compress at the same time."""
 
+_FAST: Final = 200e6
+_CPUS_FOR_FAST_CODECS: Final = 4
+"""With fewer processors threads do not help codecs that compress more than `_FAST` bytes a second: measured with two,
+which event loop and broker keep busy, records a second stay the same, and cost a third more."""
+
 _BYTES_PER_SECOND: Final = {"gzip": 60e6, "lz4": 800e6, "zstd": 450e6}
 """What the codecs compress at their default levels, about. Snappy is not here: its package needs the interpreter for
 each 32 KiB, for which a thread must wait for the event loop every time."""
@@ -60,6 +65,8 @@ class Compressor:
         on_done: Callable[[ProducerBatch, Exception | None], None],
     ) -> None:
         speed = bytes_per_second(codec, level)
+        if speed > _FAST and world.cpus < _CPUS_FOR_FAST_CODECS:
+            speed = float("inf")
         self._worth_it = speed * _WORTH_A_THREAD_SECONDS
         self._at_once = speed * _LONGEST_HAND_OVER_SECONDS
         self._worth_another = speed * _ANOTHER_THREAD_SECONDS

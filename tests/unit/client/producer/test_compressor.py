@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -313,9 +314,20 @@ def test_speed_depends_on_codec_and_level() -> None:
     assert bytes_per_second("snappy", None) == float("inf")
 
 
-def line(codec: str = "gzip") -> tuple[Compressor, list[Callable[[], Awaitable[None]]]]:
+@pytest.mark.parametrize(
+    ("codec", "cpus", "pays"), [("gzip", 2, True), ("lz4", 2, False), ("zstd", 2, False), ("lz4", 4, True)]
+)
+def test_fast_codecs_go_to_threads_only_where_there_are_processors_for_them(codec: str, cpus: int, pays: bool) -> None:
+    compressor, started = line(codec, cpus)
+    compressor.enqueue(closed_batch(1_000_000))
+    assert compressor.hand_over() is pays
+    assert len(started) == pays
+
+
+def line(codec: str = "gzip", cpus: int = 4) -> tuple[Compressor, list[Callable[[], Awaitable[None]]]]:
     started: list[Callable[[], Awaitable[None]]] = []
-    return Compressor(codec, None, world=None, start_task=started.append, on_done=lambda *_: None), started  # type: ignore[arg-type]
+    world = SimpleNamespace(cpus=cpus)
+    return Compressor(codec, None, world=world, start_task=started.append, on_done=lambda *_: None), started  # type: ignore[arg-type]
 
 
 def closed_batch(size: int) -> ProducerBatch:
