@@ -109,10 +109,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/ACC-6",
         _PRODUCER + "long_way.py",
-        "                        break\n                    queue.close_open()\n"
-        "                    queue = intake.choose(known, record.partition, key, value)\n"
-        "                    if queue.open is not None:\n                        continue\n",
-        "                        break\n",
+        "            queue.close_open()\n"
+        "            queue = self._intake.choose(known, record.partition, key, value)\n",
+        "            return queue, None\n",
         _T_INTAKE + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
     ),
     Mutation(

@@ -13,6 +13,8 @@ from triokafka.client.deliveries import Delivery, DeliveryCallback, FilteredDeli
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.intake import Headers, Intake
 from triokafka.client.producer.interceptors import InterceptorChain, ProducerRecord
+from triokafka.client.producer.partition_queue import PartitionQueue
+from triokafka.client.producer.topic_state import TopicState
 from triokafka.structs import Buffer, TopicPartition
 
 
@@ -49,9 +51,7 @@ class LongWay:
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
         """`Producer.send`."""
-        self._check_usable()
-        _check_callback(on_delivery)
-        record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
+        record = self._begin(ProducerRecord(topic, value, key, partition, timestamp_ms, headers), on_delivery)
         if record is None:
             return FilteredDelivery(topic)
         chosen: TopicPartition | None = None
@@ -63,21 +63,15 @@ class LongWay:
             timestamp, key, value = intake.serialize(record)
             queue = intake.choose(known, record.partition, key, value)
             chosen = queue.topic_partition
-            while True:
-                if (batch := queue.open) is not None:
-                    index = batch.append(timestamp, key, value, record.headers)
-                    if index >= 0:
-                        break
-                    queue.close_open()
-                    queue = intake.choose(known, record.partition, key, value)
-                    if queue.open is not None:
-                        continue
+            queue, place = self._append(known, queue, record, timestamp, key, value)
+            while place is None:
                 size = intake.record_bytes(queue, key, value, record.headers)
                 await intake.open_batch(queue, size, give_up_at)
+                queue, place = self._append(known, queue, record, timestamp, key, value)
         except Exception as error:
             self._interceptors.on_send_error(record, error, chosen)
             raise
-        return self._new_delivery(batch, index, timestamp, key, value, on_delivery)
+        return self._new_delivery(*place, timestamp, key, value, on_delivery)
 
     def send_now(
         self,
@@ -90,9 +84,7 @@ class LongWay:
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
         """`Producer.send_nowait`."""
-        self._check_usable()
-        _check_callback(on_delivery)
-        record = self._interceptors.on_send(ProducerRecord(topic, value, key, partition, timestamp_ms, headers))
+        record = self._begin(ProducerRecord(topic, value, key, partition, timestamp_ms, headers), on_delivery)
         if record is None:
             return FilteredDelivery(topic)
         chosen: TopicPartition | None = None
@@ -103,20 +95,41 @@ class LongWay:
             timestamp, key, value = intake.serialize(record)
             queue = intake.choose(known, record.partition, key, value)
             chosen = queue.topic_partition
-            while True:
-                if (batch := queue.open) is not None:
-                    index = batch.append(timestamp, key, value, record.headers)
-                    if index >= 0:
-                        break
-                    queue.close_open()
-                    queue = intake.choose(known, record.partition, key, value)
-                    if queue.open is not None:
-                        continue  # another partition's turn, whose batch has room
+            queue, place = self._append(known, queue, record, timestamp, key, value)
+            while place is None:
                 intake.open_batch_nowait(queue, intake.record_bytes(queue, key, value, record.headers))
+                queue, place = self._append(known, queue, record, timestamp, key, value)
         except Exception as error:
             self._interceptors.on_send_error(record, error, chosen)
             raise
-        return self._new_delivery(batch, index, timestamp, key, value, on_delivery)
+        return self._new_delivery(*place, timestamp, key, value, on_delivery)
+
+    def _begin(self, record: ProducerRecord, on_delivery: DeliveryCallback | None) -> ProducerRecord | None:
+        """The record after all interceptors, or None when one dropped it."""
+        self._check_usable()
+        _check_callback(on_delivery)
+        return self._interceptors.on_send(record)
+
+    def _append(
+        self,
+        known: TopicState,
+        queue: PartitionQueue,
+        record: ProducerRecord,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+    ) -> tuple[PartitionQueue, tuple[ProducerBatch, int] | None]:
+        """Put the record into the queue's open batch, or into that of the partition whose turn comes when it is full.
+
+        Returns the queue and the record's place: None when the queue has no open batch.
+        """
+        while (batch := queue.open) is not None:
+            index = batch.append(timestamp, key, value, record.headers)
+            if index >= 0:
+                return queue, (batch, index)
+            queue.close_open()
+            queue = self._intake.choose(known, record.partition, key, value)
+        return queue, None
 
     def _new_delivery(
         self,
