@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import Any
 
@@ -15,6 +15,22 @@ _current: ContextVar[Simulation] = ContextVar("simulation")
 def current_simulation() -> Simulation:
     """The simulation that the test runs in."""
     return _current.get()
+
+
+def run_seeds(name: str, seeds: Iterable[int], run: Callable[[int], object]) -> None:
+    """Run all seeds of a long run, print what fails and how far it is, and fail at the end with all of them."""
+    findings: list[int] = []
+    number = 0
+    for number, seed in enumerate(seeds, start=1):
+        try:
+            run(seed)
+        except Exception as error:
+            findings.append(seed)
+            print(f"{name}, seed {seed}: {error!r}", flush=True)
+        if number % 100 == 0:
+            print(f"{name}: {number} seeds run, {len(findings)} findings", flush=True)
+    print(f"{name}: {number} seeds run, {len(findings)} findings", flush=True)
+    assert not findings, f"{name}: seeds with findings: {findings}"
 
 
 def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

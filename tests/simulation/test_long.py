@@ -6,10 +6,12 @@ reason and the run goes on; the test fails at the end, with all of them.
 
 from __future__ import annotations
 
+import functools
 import os
 
 import pytest
 
+from tests.simulated import run_seeds
 from tests.simulation.test_group_through_faults import scenario
 from triokafka.testing import run_simulation
 
@@ -19,13 +21,4 @@ from triokafka.testing import run_simulation
 def test_thousands_of_seeds() -> None:
     first = int(os.environ.get("TRIOKAFKA_LONG_FIRST", "1000"))
     count = int(os.environ.get("TRIOKAFKA_LONG_SEEDS", "2000"))
-    findings = []
-    for number, seed in enumerate(range(first, first + count), start=1):
-        try:
-            run_simulation(scenario, seed)
-        except Exception as error:
-            findings.append(seed)
-            print(f"seed {seed}: {error!r}", flush=True)
-        if number % 100 == 0:
-            print(f"{number} seeds run, {len(findings)} findings", flush=True)
-    assert not findings, f"seeds with findings: {findings}"
+    run_seeds("group through faults", range(first, first + count), functools.partial(run_simulation, scenario))

@@ -16,6 +16,7 @@ import triokafka
 from tests.producer_ledger import Ledger, Promise
 from tests.producer_workload import Workload
 from tests.read_back import read_all
+from tests.simulated import run_seeds
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults import Fault, RequestFault
@@ -258,12 +259,4 @@ def test_minute_of_silence_under_full_load_loses_and_repeats_nothing(in_flight: 
 @pytest.mark.parametrize("name", PROMISES)
 def test_thousands_of_schedules_of_a_whole_broker(name: str) -> None:
     """As above, with other seeds; findings are printed, and the run goes on."""
-    findings = []
-    for seed in range(SEEDS, SEEDS + LONG_SEEDS):
-        try:
-            replay(name, seed)
-        except Exception as error:
-            findings.append(seed)
-            print(f"{name}, seed {seed}: {error!r}", flush=True)
-    print(f"{name}: {LONG_SEEDS} schedules, {len(findings)} findings", flush=True)
-    assert not findings, f"{name}: seeds with findings: {findings}"
+    run_seeds(name, range(SEEDS, SEEDS + LONG_SEEDS), functools.partial(replay, name))

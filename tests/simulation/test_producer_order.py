@@ -19,6 +19,7 @@ import triokafka
 from tests.producer_ledger import Ledger, Promise
 from tests.producer_workload import Workload
 from tests.replicated_cluster import ReplicatedCluster, Trouble
+from tests.simulated import run_seeds
 from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
 from triokafka.testing import Simulation, run_simulation
 
@@ -140,12 +141,4 @@ def test_log_is_as_promised_through_faults(name: str) -> None:
 @pytest.mark.parametrize("name", PROMISES)
 def test_thousands_of_schedules(name: str) -> None:
     """As above, with other seeds; findings are printed, and the run goes on."""
-    findings = []
-    for seed in range(SEEDS, SEEDS + LONG_SEEDS):
-        try:
-            replay(name, seed)
-        except Exception as error:
-            findings.append(seed)
-            print(f"{name}, seed {seed}: {error!r}", flush=True)
-    print(f"{name}: {LONG_SEEDS} schedules, {len(findings)} findings", flush=True)
-    assert not findings, f"{name}: seeds with findings: {findings}"
+    run_seeds(name, range(SEEDS, SEEDS + LONG_SEEDS), functools.partial(replay, name))
