@@ -119,8 +119,7 @@ def test_every_declared_message_is_one_of_kafka() -> None:
     assert sorted(BY_NAME) == sorted(DEFINITIONS)
 
 
-def test_wave_one_is_complete() -> None:
-    assert len(api.API_NAMES) == 33
+def test_every_declared_api_is_found_by_its_key() -> None:
     for key, name in api.API_NAMES.items():
         assert api.request_type(key).__name__ == f"{name}Request"
         assert api.request_type(key).response_type is api.response_type(key)

@@ -1,0 +1,99 @@
+"""AlterPartitionReassignments (API key 45): move partitions to other brokers (KIP-455).
+
+Versions 0–1; flexible. v1: the number of replicas can be held (KIP-860).
+"""
+
+from __future__ import annotations
+
+from triokafka.protocol.message import Request, Response, Struct, field
+from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String
+
+
+class ReassignablePartition(Struct):
+    """One partition and where it shall be."""
+
+    partition_index: int = field(Int32, doc="The partition's number.")
+    replicas: list[int] | None = field(
+        Array(Int32),
+        nullable="0+",
+        default=None,
+        doc="The brokers that shall hold the partition, the preferred leader first; null to cancel.",
+    )
+
+
+class ReassignableTopic(Struct):
+    """A topic and its partitions to move."""
+
+    name: str = field(String, doc="The topic's name.")
+    partitions: list[ReassignablePartition] = field(Array(ReassignablePartition), doc="The partitions.")
+
+
+class AlterPartitionReassignmentsRequest(
+    Request["AlterPartitionReassignmentsResponse"], api_key=45, versions="0-1", flexible="0+"
+):
+    """Begin or cancel reassignments."""
+
+    timeout_ms: int = field(
+        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
+    )
+    allow_replication_factor_change: bool = field(
+        Boolean, versions="1+", default=True, doc="Whether a partition may get another number of replicas."
+    )
+    topics: list[ReassignableTopic] = field(Array(ReassignableTopic), doc="The topics.")
+
+
+class ReassignablePartitionResponse(Struct):
+    """The outcome for one partition."""
+
+    partition_index: int = field(Int32, doc="The partition's number.")
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "UnknownTopicOrPartitionError",
+            "InvalidReplicationAssignmentError",
+            "NoReassignmentInProgressError",
+            "InvalidReplicationFactorError",
+            "InvalidTopicError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+
+
+class ReassignableTopicResponse(Struct):
+    """The outcome for one topic."""
+
+    name: str = field(String, doc="The topic's name.")
+    partitions: list[ReassignablePartitionResponse] = field(
+        Array(ReassignablePartitionResponse), doc="The results by partition."
+    )
+
+
+class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", flexible="0+"):
+    """One result per partition."""
+
+    throttle_time_ms: int = field(
+        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
+    )
+    allow_replication_factor_change: bool = field(
+        Boolean,
+        versions="1+",
+        ignorable=True,
+        default=True,
+        doc="Whether a partition may get another number of replicas.",
+    )
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "ClusterAuthorizationFailedError",
+            "NotControllerError",
+            "RequestTimedOutError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+    responses: list[ReassignableTopicResponse] = field(Array(ReassignableTopicResponse), doc="The results by topic.")

@@ -1,0 +1,60 @@
+"""CreateAcls (API key 30): add access rules.
+
+Versions 1–3; flexible from 2. v3: rules about users.
+"""
+
+from __future__ import annotations
+
+from triokafka.protocol.message import Request, Response, Struct, field
+from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+
+
+class AclCreation(Struct):
+    """One rule to add."""
+
+    resource_type: int = field(
+        Int8, doc="What the rule is about: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
+    )
+    resource_name: str = field(String, doc="Name of the resource, or its prefix.")
+    resource_pattern_type: int = field(
+        Int8, versions="1+", default=3, doc="How the rule names resources: 3 literally, 4 by prefix."
+    )
+    principal: str = field(String, doc="Whom the rule is about, such as ``User:alice``.")
+    host: str = field(String, doc="The client's address that the rule is about; ``*`` for every one.")
+    operation: int = field(
+        Int8, doc="What is done to the resource, by Kafka's number; 1 in a filter matches everything."
+    )
+    permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")
+
+
+class CreateAclsRequest(Request["CreateAclsResponse"], api_key=30, versions="1-3", flexible="2+"):
+    """Add rules."""
+
+    creations: list[AclCreation] = field(Array(AclCreation), doc="The rules to add.")
+
+
+class AclCreationResult(Struct):
+    """The outcome for one rule."""
+
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "SecurityDisabledError",
+            "ClusterAuthorizationFailedError",
+            "InvalidRequestError",
+            "UnsupportedVersionError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+
+
+class CreateAclsResponse(Response, api_key=30, versions="1-3", flexible="2+"):
+    """One result per rule, in the order of the request."""
+
+    throttle_time_ms: int = field(
+        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
+    )
+    results: list[AclCreationResult] = field(Array(AclCreationResult), doc="The results.")

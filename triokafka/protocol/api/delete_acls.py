@@ -1,0 +1,97 @@
+"""DeleteAcls (API key 31): remove access rules.
+
+Versions 1–3; flexible from 2. v3: rules about users.
+"""
+
+from __future__ import annotations
+
+from triokafka.protocol.message import Request, Response, Struct, field
+from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+
+
+class DeleteAclsFilter(Struct):
+    """Which rules to remove."""
+
+    resource_type_filter: int = field(Int8, doc="What the rules are about; 1 matches every kind of resource.")
+    resource_name_filter: str | None = field(
+        String, nullable="0+", doc="Name of the resource; null matches every name."
+    )
+    pattern_type_filter: int = field(
+        Int8,
+        versions="1+",
+        default=3,
+        doc="How the rule names resources: 3 literally, 4 by prefix, 1 any, 2 whatever applies to the name.",
+    )
+    principal_filter: str | None = field(String, nullable="0+", doc="Whom the rule is about; null matches everybody.")
+    host_filter: str | None = field(String, nullable="0+", doc="From where; null matches every address.")
+    operation: int = field(
+        Int8, doc="What is done to the resource, by Kafka's number; 1 in a filter matches everything."
+    )
+    permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")
+
+
+class DeleteAclsRequest(Request["DeleteAclsResponse"], api_key=31, versions="1-3", flexible="2+"):
+    """Remove the rules that match any of some filters."""
+
+    filters: list[DeleteAclsFilter] = field(Array(DeleteAclsFilter), doc="The filters.")
+
+
+class DeleteAclsMatchingAcl(Struct):
+    """A rule that matched."""
+
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "SecurityDisabledError",
+            "ClusterAuthorizationFailedError",
+            "InvalidRequestError",
+            "UnsupportedVersionError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+    resource_type: int = field(
+        Int8, doc="What the rule is about: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
+    )
+    resource_name: str = field(String, doc="Name of the resource, or its prefix.")
+    pattern_type: int = field(
+        Int8, versions="1+", default=3, doc="How the rule names resources: 3 literally, 4 by prefix."
+    )
+    principal: str = field(String, doc="Whom the rule is about, such as ``User:alice``.")
+    host: str = field(String, doc="The client's address that the rule is about; ``*`` for every one.")
+    operation: int = field(
+        Int8, doc="What is done to the resource, by Kafka's number; 1 in a filter matches everything."
+    )
+    permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")
+
+
+class DeleteAclsFilterResult(Struct):
+    """What one filter has removed."""
+
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "SecurityDisabledError",
+            "ClusterAuthorizationFailedError",
+            "InvalidRequestError",
+            "UnsupportedVersionError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+    matching_acls: list[DeleteAclsMatchingAcl] = field(
+        Array(DeleteAclsMatchingAcl), doc="The rules that matched the filter."
+    )
+
+
+class DeleteAclsResponse(Response, api_key=31, versions="1-3", flexible="2+"):
+    """One result per filter, in the order of the request."""
+
+    throttle_time_ms: int = field(
+        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
+    )
+    filter_results: list[DeleteAclsFilterResult] = field(Array(DeleteAclsFilterResult), doc="The results.")

@@ -1,0 +1,76 @@
+"""DescribeAcls (API key 29): which access rules exist.
+
+Versions 1–3; flexible from 2. v3: rules about users.
+"""
+
+from __future__ import annotations
+
+from triokafka.protocol.message import Request, Response, Struct, field
+from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+
+
+class DescribeAclsRequest(Request["DescribeAclsResponse"], api_key=29, versions="1-3", flexible="2+"):
+    """Ask for the rules that match a filter."""
+
+    resource_type_filter: int = field(Int8, doc="What the rules are about; 1 matches every kind of resource.")
+    resource_name_filter: str | None = field(
+        String, nullable="0+", doc="Name of the resource; null matches every name."
+    )
+    pattern_type_filter: int = field(
+        Int8,
+        versions="1+",
+        default=3,
+        doc="How the rule names resources: 3 literally, 4 by prefix, 1 any, 2 whatever applies to the name.",
+    )
+    principal_filter: str | None = field(String, nullable="0+", doc="Whom the rule is about; null matches everybody.")
+    host_filter: str | None = field(String, nullable="0+", doc="From where; null matches every address.")
+    operation: int = field(
+        Int8, doc="What is done to the resource, by Kafka's number; 1 in a filter matches everything."
+    )
+    permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")
+
+
+class AclDescription(Struct):
+    """One rule."""
+
+    principal: str = field(String, doc="Whom the rule is about, such as ``User:alice``.")
+    host: str = field(String, doc="The client's address that the rule is about; ``*`` for every one.")
+    operation: int = field(
+        Int8, doc="What is done to the resource, by Kafka's number; 1 in a filter matches everything."
+    )
+    permission_type: int = field(Int8, doc="Whether the rule denies (2) or allows (3); 1 in a filter matches both.")
+
+
+class DescribeAclsResource(Struct):
+    """A resource with rules."""
+
+    resource_type: int = field(
+        Int8, doc="What the rule is about: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
+    )
+    resource_name: str = field(String, doc="Name of the resource, or its prefix.")
+    pattern_type: int = field(
+        Int8, versions="1+", default=3, doc="How the rule names resources: 3 literally, 4 by prefix."
+    )
+    acls: list[AclDescription] = field(Array(AclDescription), doc="The rules about the resource.")
+
+
+class DescribeAclsResponse(Response, api_key=29, versions="1-3", flexible="2+"):
+    """The rules, by the resource that they are about."""
+
+    throttle_time_ms: int = field(
+        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
+    )
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "SecurityDisabledError",
+            "ClusterAuthorizationFailedError",
+            "InvalidRequestError",
+            "UnsupportedVersionError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+    resources: list[DescribeAclsResource] = field(Array(DescribeAclsResource), doc="The resources.")

@@ -1,0 +1,80 @@
+"""ElectLeaders (API key 43): have partitions led by their first replica, or by any that is left (KIP-183, KIP-460).
+
+Versions 0–2; flexible from 2. v1: elections of any replica, and an error of the whole request.
+"""
+
+from __future__ import annotations
+
+from triokafka.protocol.message import Request, Response, Struct, field
+from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+
+
+class TopicPartitions(Struct):
+    """A topic and some of its partitions."""
+
+    topic: str = field(String, doc="The topic's name.")
+    partitions: list[int] = field(Array(Int32), doc="Numbers of the partitions.")
+
+
+class ElectLeadersRequest(Request["ElectLeadersResponse"], api_key=43, versions="0-2", flexible="2+"):
+    """Elect leaders."""
+
+    election_type: int = field(
+        Int8,
+        versions="1+",
+        doc="What to elect: 0 the preferred replica, the first of the partition; 1 the first replica that is alive, "
+        "where none in sync is left.",
+    )
+    topic_partitions: list[TopicPartitions] | None = field(
+        Array(TopicPartitions), nullable="0+", doc="The partitions; null for all."
+    )
+    timeout_ms: int = field(
+        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
+    )
+
+
+class PartitionResult(Struct):
+    """The outcome for one partition."""
+
+    partition_id: int = field(Int32, doc="The partition's number.")
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "ElectionNotNeededError",
+            "PreferredLeaderNotAvailableError",
+            "EligibleLeadersNotAvailableError",
+            "UnknownTopicOrPartitionError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+
+
+class ReplicaElectionResult(Struct):
+    """The outcome for one topic."""
+
+    topic: str = field(String, doc="The topic's name.")
+    partition_result: list[PartitionResult] = field(Array(PartitionResult), doc="The results by partition.")
+
+
+class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
+    """One result per partition that the request names, or whose leader has changed."""
+
+    throttle_time_ms: int = field(
+        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
+    )
+    error_code: int = field(
+        Int16,
+        versions="1+",
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "ClusterAuthorizationFailedError",
+            "InvalidRequestError",
+            "NotControllerError",
+        ),
+    )
+    replica_election_results: list[ReplicaElectionResult] = field(
+        Array(ReplicaElectionResult), doc="The results by topic."
+    )

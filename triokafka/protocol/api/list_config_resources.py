@@ -1,0 +1,45 @@
+"""ListConfigResources (API key 74): what has a configuration (KIP-714, KIP-1142).
+
+Versions 0–1; flexible. v0: client metrics only. v1: any type.
+"""
+
+from __future__ import annotations
+
+from triokafka.protocol.message import Request, Response, Struct, field
+from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+
+
+class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"], api_key=74, versions="0-1", flexible="0+"):
+    """Ask for resources that have a configuration."""
+
+    resource_types: list[int] = field(Array(Int8), versions="1+", doc="The types to list; empty for all.")
+
+
+class ConfigResource(Struct):
+    """A resource that has a configuration."""
+
+    resource_name: str = field(String, doc="The resource's name.")
+    resource_type: int = field(
+        Int8,
+        versions="1+",
+        ignorable=True,
+        default=16,
+        doc="Its type: 2 topic, 4 broker, 8 a broker's loggers, 16 client metrics, 32 group.",
+    )
+
+
+class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):
+    """The resources."""
+
+    throttle_time_ms: int = field(
+        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
+    )
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "UnsupportedVersionError",
+            "ClusterAuthorizationFailedError",
+        ),
+    )
+    config_resources: list[ConfigResource] = field(Array(ConfigResource), doc="The resources.")

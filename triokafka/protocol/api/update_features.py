@@ -1,0 +1,78 @@
+"""UpdateFeatures (API key 57): raise, lower or remove the level of features (KIP-584).
+
+Versions 0–2; flexible. v1: kinds of upgrades, and checking only (KIP-778). v2: no results by feature.
+"""
+
+from __future__ import annotations
+
+from triokafka.protocol.message import Request, Response, Struct, field
+from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
+
+
+class FeatureUpdateKey(Struct):
+    """One feature and the level that it shall have."""
+
+    feature: str = field(String, doc="The feature's name.")
+    max_version_level: int = field(Int16, doc="The level that it shall have; 0 removes it.")
+    allow_downgrade: bool = field(Boolean, versions="0", doc="Whether the level may be lowered, in version 0.")
+    upgrade_type: int = field(
+        Int8,
+        versions="1+",
+        default=1,
+        doc="What the change may be: 1 an upgrade, 2 a downgrade without a loss, 3 a downgrade with one.",
+    )
+
+
+class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"], api_key=57, versions="0-2", flexible="0+"):
+    """Change levels of features."""
+
+    timeout_ms: int = field(
+        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
+    )
+    feature_updates: list[FeatureUpdateKey] = field(Array(FeatureUpdateKey), doc="The features.")
+    validate_only: bool = field(Boolean, versions="1+", default=False, doc="Whether only to check, and change nothing.")
+
+
+class UpdatableFeatureResult(Struct):
+    """The outcome for one feature."""
+
+    feature: str = field(String, doc="The feature's name.")
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "InvalidUpdateVersionError",
+            "FeatureUpdateFailedError",
+            "InvalidRequestError",
+            "ClusterAuthorizationFailedError",
+            "NotControllerError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+
+
+class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
+    """The outcome."""
+
+    throttle_time_ms: int = field(
+        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
+    )
+    error_code: int = field(
+        Int16,
+        doc="Why it failed; 0 when it did not.",
+        errors=(
+            "InvalidUpdateVersionError",
+            "FeatureUpdateFailedError",
+            "InvalidRequestError",
+            "ClusterAuthorizationFailedError",
+            "NotControllerError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", doc="The error in words; null when there was none or the broker has nothing to add."
+    )
+    results: list[UpdatableFeatureResult] = field(
+        Array(UpdatableFeatureResult), versions="0-1", ignorable=True, doc="The results by feature."
+    )
