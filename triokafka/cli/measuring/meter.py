@@ -57,16 +57,23 @@ def peak_mib(pid: int | None = None) -> float:
 def cpu_seconds(pid: int) -> float:
     """Processor time of a process and of all that it started and that still run; 0 where there is no ``/proc``."""
     ticks = os.sysconf("SC_CLK_TCK")
-    times: dict[int, float] = {}
-    parents: dict[int, int] = {}
+    return sum((int(fields[11]) + int(fields[12])) / ticks for fields in _family(pid))
+
+
+def resident_mib(pid: int) -> float:
+    """Memory that a process and all that it started hold now; 0 where there is no ``/proc``."""
+    return sum(int(fields[21]) for fields in _family(pid)) * os.sysconf("SC_PAGE_SIZE") / _KIB_PER_MIB**2
+
+
+def _family(pid: int) -> list[list[str]]:
+    """What ``/proc/PID/stat`` says behind the name, of a process and of all that it started and that still run."""
+    found: dict[int, list[str]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            found[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has just ended
-        parents[int(entry.name)] = int(fields[1])
-        times[int(entry.name)] = (int(fields[11]) + int(fields[12])) / ticks
     family = {pid}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
+    while more := {child for child, fields in found.items() if int(fields[1]) in family} - family:
         family |= more
-    return sum(times.get(member, 0.0) for member in family)
+    return [found[member] for member in family if member in found]
