@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import platform
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Final
 
 import click
@@ -44,6 +42,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
             hint = f" Did you mean {near[0]}?" if near else " See triokafka --help."
             ctx.fail(f"There is no command {args[0]!r}.{hint}")
@@ -58,6 +58,8 @@ class _Commands(click.Group):
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
+    from importlib.metadata import version  # takes as long as half the other imports
+
     from triokafka.kernels import implementation
 
     python = f"{platform.python_implementation()} {platform.python_version()}"
