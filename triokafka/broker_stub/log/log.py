@@ -9,7 +9,7 @@ moved ``recovery_point`` past them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
@@ -314,6 +314,11 @@ class PartitionLog:
         replace_unsynced(self._storage, path, self.producers.encode())
         self._snapshot_offset = self.log_end_offset
 
+    def _remove_snapshot(self, offset: int) -> None:
+        path = f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
+        if self._storage.exists(path):
+            self._storage.remove(path)
+
     # -- durability
 
     def flush(self) -> None:
@@ -548,13 +553,61 @@ class PartitionLog:
             remove_at_ms = now_ms + self.config.file_delete_delay_ms
             try:
                 for base_offset in self._segments.drop_oldest(count, remove_at_ms=remove_at_ms):
-                    snapshot = f"{self.directory}/{offset_file_name(base_offset, SNAPSHOT_SUFFIX)}"
-                    if self._storage.exists(snapshot):
-                        self._storage.remove(snapshot)
+                    self._remove_snapshot(base_offset)
             finally:  # it may have come only a part of the way
                 self.advance_log_start_offset(self._segments[0].base_offset)
             self._segments.remove_doomed(now_ms)
         return count
+
+    # -- compacting
+
+    def new_cleaned_segment(self, base_offset: int, files: OpenFiles, *, now_ms: int) -> LogSegment:
+        """An empty segment beside the log, to be filled and then given to `replace_segments`.
+
+        Args:
+            files: of the thread that fills it. It may be another one than the log's, as long as it alone does.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._check_open()
+        with self._disk("compaction"):
+            return self._segments.new_cleaned(base_offset, files, now_ms)
+
+    def replace_segments(self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, now_ms: int) -> None:
+        """`replacing`, from its beginning to its end."""
+        steps = self.replacing(old, new, now_ms=now_ms)
+        for sync in steps:
+            try:
+                sync()
+            except BaseException as error:
+                steps.throw(error)
+
+    def replacing(
+        self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, now_ms: int
+    ) -> Generator[Callable[[], None], None, None]:
+        """Let ``new`` take the place of ``old``, whose files are removed ``file.delete.delay.ms`` later (F25).
+
+        Yields functions to be called one after the other, in a thread when the log is to go on meanwhile; when one of
+        them fails, throw its `OSError` into the iterator. The log has the old records or the new ones at any time, and
+        after a crash. Closing the iterator early leaves it with one or the other.
+
+        Args:
+            old: neighbours in `segments`, without the active one.
+            new: ascending, from `new_cleaned_segment`, the first with the base offset of the first of ``old``. They
+                belong to the log afterwards.
+
+        Raises:
+            IllegalStateError: ``old`` are not, or no longer, what the log has; nothing has changed.
+            KafkaStorageError: the disk failed; which records are there shows when the log is opened again.
+        """
+        self._check_open()
+        with self._disk("compaction"), self._all_or_offline():
+            yield from self._segments.replacing(old, new, remove_at_ms=now_ms + self.config.file_delete_delay_ms)
+            kept = {segment.base_offset for segment in new}
+            for segment in old:
+                if segment.base_offset not in kept:
+                    self._remove_snapshot(segment.base_offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers whose newest record is ``expiration_ms`` old; from now on that is the limit."""

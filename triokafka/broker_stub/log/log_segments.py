@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.leftovers import remove_unfinished
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.segment import LogSegment, SegmentRead
+from triokafka.broker_stub.log.segment import (
+    CLEANED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    LogSegment,
+    SegmentRead,
+    offset_file_name,
+)
+from triokafka.errors import IllegalStateError
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer
 
@@ -187,6 +197,79 @@ class LogSegments:
             del self._segments[0], self._bases[0]
         return dropped
 
+    def replacing(
+        self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, remove_at_ms: int
+    ) -> Iterator[Callable[[], None]]:
+        """Let ``new``, whose files end with `CLEANED_SUFFIX`, take the place of ``old`` (F25).
+
+        Yields the slow parts, which may be called in another thread; the sequence is whole at each of them, first with
+        the old segments, then with the new ones. Given up in between, it stays with the old ones, or goes to the end.
+        A crash leaves one or the other, as `leftovers` says. After an error of the disk the sequence must not be used
+        until the log was opened again.
+
+        Raises:
+            IllegalStateError: ``old`` are not neighbours in the log, or include the active segment; or ``new`` do not
+                fit in between. Nothing has changed.
+        """
+        storage = self._files.storage
+        sync_names = partial(storage.sync_dir, self._directory)
+        bases = [segment.base_offset for segment in new]
+        self._check_replacement(old, bases)
+        remove_unfinished(storage, self._directory, keep=bases)
+        for segment in new:
+            segment.seal()
+            yield segment.begin_sync() if segment.unsynced else sync_names
+        try:
+            # The lowest comes last: as long as there is one `.cleaned`, those at and above it do not count.
+            for segment in reversed(new):
+                segment.adopt(self._files)
+                segment.change_suffix(SWAP_SUFFIX)
+                yield sync_names
+            first = self._check_replacement(old, bases)
+        except (GeneratorExit, IllegalStateError):
+            remove_unfinished(storage, self._directory, keep=())
+            raise
+        self._hints.clear()
+        self._segments[first : first + len(old)] = new
+        self._bases[first : first + len(old)] = bases
+        for segment in old:
+            self._doomed.append((remove_at_ms, segment.mark_deleted()))
+        rest = self._take_names(new, sync_names)
+        try:
+            yield from rest
+        except GeneratorExit:
+            for sync in rest:
+                sync()
+            raise
+
+    def _check_replacement(self, old: Sequence[LogSegment], bases: list[int]) -> int:
+        """The index of the first of ``old``."""
+        first = self._bases.index(old[0].base_offset) if old and old[0].base_offset in self._bases else -1
+        end = first + len(old)
+        if first < 0 or end >= len(self._segments) or list(old) != self._segments[first:end]:
+            raise IllegalStateError(f"{self._directory}: the segments to replace are not, or no longer, in the log")
+        if not bases or bases[0] != old[0].base_offset or bases != sorted(set(bases)) or bases[-1] >= self._bases[end]:
+            raise IllegalStateError(f"{self._directory}: segments at {bases} cannot replace those from {old[0]!r} on")
+        return first
+
+    @staticmethod
+    def _take_names(new: Sequence[LogSegment], sync_names: Callable[[], None]) -> Iterator[Callable[[], None]]:
+        """Strip the suffix, step by step: what is not stripped yet still says which segments it has replaced."""
+        yield sync_names
+        for segment in new:
+            for _ in segment.take_name():
+                yield sync_names
+
+    def new_cleaned(self, base_offset: int, files: OpenFiles, now_ms: int) -> LogSegment:
+        """An empty segment that is to replace others; leftovers of its name are overwritten."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = f"{self._directory}/{offset_file_name(base_offset, suffix)}{CLEANED_SUFFIX}"
+            if files.storage.exists(path):
+                files.storage.remove(path)
+        return LogSegment(
+            files, self._directory, base_offset, self._config, new=True, now_ms=now_ms, suffix=CLEANED_SUFFIX
+        )
+
     def remove_doomed(self, now_ms: int) -> None:
         """Remove files whose time has come (F24)."""
         while self._doomed and self._doomed[0][0] <= now_ms:
@@ -195,7 +278,8 @@ class LogSegments:
 
     def _remove_files(self, paths: list[str]) -> None:
         while paths:
-            self._files.storage.remove(paths[-1])
+            if self._files.storage.exists(paths[-1]):  # else one of the same name went later, in its place
+                self._files.storage.remove(paths[-1])
             paths.pop()
 
     # -- end of life

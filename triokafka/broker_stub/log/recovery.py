@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.leftovers import clear_leftovers
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, CorruptSnapshotError, ProducerStates, snapshot_offsets
 from triokafka.broker_stub.log.segment import (
-    DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     LogSegment,
+    is_segment_file,
     offset_file_name,
 )
 from triokafka.errors import CorruptRecordError
-from triokafka.records import iter_batches
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
-
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 
 
 class LoadedSegments(NamedTuple):
@@ -63,12 +60,12 @@ def load_segments(
         OSError: the directory cannot be read, or not be repaired.
     """
     storage = files.storage
-    _clear_leftovers(storage, directory)
+    clear_leftovers(storage, directory)
     names = storage.list_dir(directory)
-    bases = sorted(int(name[:20]) for name in names if _is_segment_file(name, LOG_SUFFIX))
+    bases = sorted(int(name[:20]) for name in names if is_segment_file(name, LOG_SUFFIX))
     known = {offset_file_name(base, suffix) for base in bases for suffix in SEGMENT_SUFFIXES}
     for name in names:
-        if name not in known and any(_is_segment_file(name, suffix) for suffix in SEGMENT_SUFFIXES):
+        if name not in known and any(is_segment_file(name, suffix) for suffix in SEGMENT_SUFFIXES):
             storage.remove(f"{directory}/{name}")  # an index without its log (I05)
     segments = [LogSegment(files, directory, base, config, new=False, now_ms=now_ms) for base in bases]
     _remove_leftover_segments(storage, segments)
@@ -80,25 +77,6 @@ def load_segments(
     if not segments:
         segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
     return LoadedSegments(segments, dropped)
-
-
-def _is_segment_file(name: str, suffix: str) -> bool:
-    stem = name.removesuffix(suffix)
-    return stem != name and len(stem) == 20 and stem.isascii() and stem.isdigit()
-
-
-def _clear_leftovers(storage: Storage, directory: str) -> None:
-    """Remove what was on its way out, and finish the swaps that had begun (I04, I06, I13)."""
-    names = storage.list_dir(directory)
-    swaps = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-    for name in names:
-        other_swap = name.endswith(SWAP_SUFFIX) and name not in swaps
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")) or other_swap:
-            storage.remove(f"{directory}/{name}")
-    for name in swaps:
-        _finish_swap(storage, directory, name)
-    if swaps:
-        storage.sync_dir(directory)
 
 
 def _remove_leftover_segments(storage: Storage, segments: list[LogSegment]) -> None:
@@ -125,19 +103,6 @@ def _remove(storage: Storage, segment: LogSegment) -> None:
     for suffix in SEGMENT_SUFFIXES:
         if storage.exists(segment.path(suffix)):
             storage.remove(segment.path(suffix))
-
-
-def _finish_swap(storage: Storage, directory: str, name: str) -> None:
-    """Let a compacted ``.log.swap`` take the place of the segments that begin in its range."""
-    base = int(name[:20])
-    batches = list(iter_batches(storage.read_file(f"{directory}/{name}")))
-    end = batches[-1].next_offset if batches else base + 1
-    for other in storage.list_dir(directory):
-        replaced = any(_is_segment_file(other, suffix) for suffix in SEGMENT_SUFFIXES) and base <= int(other[:20]) < end
-        # The base's own log goes with the rename below, so that one of the two is there at any time.
-        if replaced and other != name.removesuffix(SWAP_SUFFIX):
-            storage.remove(f"{directory}/{other}")
-    storage.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
 
 
 def _recover(

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from triokafka.broker_stub.log.batch_places import BatchPlace, place_at, walk_batches
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.index import CorruptIndexError, OffsetIndex, TimeIndex
@@ -26,13 +27,11 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"  # being written by compaction
+SWAP_SUFFIX: Final = ".swap"  # complete, about to take the place of others
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 _OVERHEAD: Final = struct.Struct(">qi")
-_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
-_WALK_BYTES: Final = 27  # up to and with the last offset delta
-_SMALLEST_ENTRY: Final = LOG_OVERHEAD + 14
-_WINDOW: Final = 8192  # bytes read at once when walking headers
 _CHUNK: Final = 262_144  # bytes read at once when reading whole batches
 
 
@@ -41,13 +40,10 @@ def offset_file_name(offset: int, suffix: str) -> str:
     return f"{offset:020d}{suffix}"
 
 
-class BatchPlace(NamedTuple):
-    """Where a batch lies, and which offsets it covers."""
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
+def is_segment_file(name: str, suffix: str) -> bool:
+    """Whether that is the name of one of a segment's files, the one with ``suffix``."""
+    stem = name.removesuffix(suffix)
+    return stem != name and len(stem) == 20 and stem.isascii() and stem.isdigit()
 
 
 class SegmentRead(NamedTuple):
@@ -69,10 +65,19 @@ class LogSegment:
         directory: of the log.
         new: make empty files instead of using those that are there.
         now_ms: the wall clock, for rolling a segment without timestamps.
+        suffix: what the names of its files end with: nothing, `CLEANED_SUFFIX` or `SWAP_SUFFIX`.
     """
 
     def __init__(
-        self, files: OpenFiles, directory: str, base_offset: int, config: LogConfig, *, new: bool, now_ms: int
+        self,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        new: bool,
+        now_ms: int,
+        suffix: str = "",
     ) -> None:
         self.base_offset = base_offset
         self.created_ms = now_ms
@@ -81,6 +86,7 @@ class LogSegment:
         self._files = files
         self._storage = storage = files.storage
         self._directory = directory
+        self._suffix = suffix
         self.config = config
         self._log_path = self.path(LOG_SUFFIX)
         self._torn = False  # a failed write left bytes behind `size`
@@ -101,11 +107,47 @@ class LogSegment:
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
-        return f"{self._directory}/{offset_file_name(self.base_offset, suffix)}"
+        return f"{self._directory}/{offset_file_name(self.base_offset, suffix)}{self._suffix}"
 
     def moved_to(self, directory: str) -> None:
         """The log's directory was renamed."""
         self._directory = directory
+        self._update_paths()
+
+    def adopt(self, files: OpenFiles) -> None:
+        """Belong to another set of open files from now on, for use in another thread than before."""
+        self.close()
+        self._files = files
+
+    def reopened(self, files: OpenFiles) -> LogSegment:
+        """The same sealed segment once more, for reading in another thread with ``files`` of its own."""
+        return LogSegment(files, self._directory, self.base_offset, self.config, new=False, now_ms=self.created_ms)
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename the files so that they end with ``suffix`` (F25). Raises `OSError` with some of them renamed."""
+        self._rename(SEGMENT_SUFFIXES, suffix)
+        self._suffix = suffix
+        self._update_paths()
+
+    def take_name(self) -> Iterator[None]:
+        """Rename the files to their usual names; yields where the names must be on disk before it goes on."""
+        for kinds in (SEGMENT_SUFFIXES[:1], SEGMENT_SUFFIXES[1:]):
+            self._rename(kinds, "")
+            if kinds[0] == LOG_SUFFIX:
+                self._log_path = f"{self._directory}/{offset_file_name(self.base_offset, LOG_SUFFIX)}"
+            else:
+                self._suffix = ""
+                self._update_paths()
+            yield
+
+    def _rename(self, kinds: Sequence[str], suffix: str) -> None:
+        self.close()
+        for kind in kinds:
+            source = self.path(kind)
+            if self._storage.exists(source):
+                self._storage.rename(source, source.removesuffix(self._suffix) + suffix)
+
+    def _update_paths(self) -> None:
         self._log_path = self.path(LOG_SUFFIX)
         self.offset_index.path = self.path(INDEX_SUFFIX)
         self.time_index.path = self.path(TIME_INDEX_SUFFIX)
@@ -258,16 +300,7 @@ class LogSegment:
 
     def _places(self, position: int) -> Iterator[BatchPlace]:
         """Walk the headers from ``position``, which must be the start of a batch."""
-        window, start = b"", position
-        while self.size - position >= _SMALLEST_ENTRY:
-            at = position - start
-            if not window or (len(window) - at < _WALK_BYTES and start + len(window) < self.size):
-                window, start, at = self.file.read_at(position, min(_WINDOW, self.size - position)), position, 0
-            place = _place_at(window, at, position)
-            if place is None or position + place.size > self.size:
-                return
-            yield place
-            position += place.size
+        return walk_batches(self.file, position, self.size)
 
     def read(
         self, offset: int, max_bytes: int, *, up_to_offset: int | None, at_least_one: bool, hint: int | None = None
@@ -313,7 +346,7 @@ class LogSegment:
         if kept == len(data):
             kept = 0  # the last batch is not known then; walk, for the offset after it
         next_offset = None
-        while (place := _place_at(data, kept, position + kept)) is not None and kept + place.size <= len(data):
+        while (place := place_at(data, kept, position + kept)) is not None and kept + place.size <= len(data):
             kept += place.size
             next_offset = place.last_offset + 1
         return kept, next_offset
@@ -462,18 +495,3 @@ class LogSegment:
                 continue
             renamed.append(path + DELETED_SUFFIX)
         return renamed
-
-
-def _place_at(data: Buffer, at: int, position: int) -> BatchPlace | None:
-    """The batch whose header is at ``at`` of ``data``; None when the header is not there completely."""
-    if len(data) - at < _SMALLEST_ENTRY:
-        return None
-    base_offset, length = _OVERHEAD.unpack_from(data, at)
-    if length < _SMALLEST_ENTRY - LOG_OVERHEAD:
-        raise CorruptRecordError(f"the batch at byte {position} says that it has {length} bytes")
-    last_offset = base_offset
-    if data[at + 16] >= 2:
-        if len(data) - at < _WALK_BYTES:
-            return None
-        last_offset += _LAST_OFFSET_DELTA.unpack_from(data, at + 23)[0]
-    return BatchPlace(position, LOG_OVERHEAD + length, base_offset, last_offset)

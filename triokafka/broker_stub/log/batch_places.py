@@ -1,0 +1,67 @@
+"""Where the batches of a ``.log`` file lie: a walk over headers that never looks at records."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from triokafka.errors import CorruptRecordError
+from triokafka.records.batch import LOG_OVERHEAD
+from triokafka.structs import Buffer
+from triokafka.world import File
+
+_OVERHEAD: Final = struct.Struct(">qi")
+_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
+_WALK_BYTES: Final = 27  # up to and with the last offset delta
+_SMALLEST_ENTRY: Final = LOG_OVERHEAD + 14
+_WINDOW: Final = 8192  # bytes read at once
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies, and which offsets it covers."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+def walk_batches(file: File, position: int, end: int) -> Iterator[BatchPlace]:
+    """The whole batches in ``file`` from ``position``, which must be the start of one, up to the byte ``end``.
+
+    Raises:
+        CorruptRecordError: what is there cannot be a batch.
+        OSError: the disk failed.
+    """
+    window, start = b"", position
+    while end - position >= _SMALLEST_ENTRY:
+        at = position - start
+        if not window or (len(window) - at < _WALK_BYTES and start + len(window) < end):
+            window, start, at = file.read_at(position, min(_WINDOW, end - position)), position, 0
+        place = place_at(window, at, position)
+        if place is None or position + place.size > end:
+            return
+        yield place
+        position += place.size
+
+
+def place_at(data: Buffer, at: int, position: int) -> BatchPlace | None:
+    """The batch whose header is at ``at`` of ``data``, and which starts at ``position`` of its file.
+
+    None when the header is not there completely.
+
+    Raises:
+        CorruptRecordError: what is there cannot be a batch.
+    """
+    if len(data) - at < _SMALLEST_ENTRY:
+        return None
+    base_offset, length = _OVERHEAD.unpack_from(data, at)
+    if length < _SMALLEST_ENTRY - LOG_OVERHEAD:
+        raise CorruptRecordError(f"the batch at byte {position} says that it has {length} bytes")
+    last_offset = base_offset
+    if data[at + 16] >= 2:
+        if len(data) - at < _WALK_BYTES:
+            return None
+        last_offset += _LAST_OFFSET_DELTA.unpack_from(data, at + 23)[0]
+    return BatchPlace(position, LOG_OVERHEAD + length, base_offset, last_offset)
