@@ -278,8 +278,12 @@ class LogMachine(RuleBasedStateMachine):
             assert end == self.end
         assert self.synced_end <= end <= max(self.end, self.start_checkpoint)
         assert self.start_checkpoint <= self.log.log_start_offset
-        # Segments that retention dropped, and starts that were not checkpointed, may be back.
-        assert self.log.log_start_offset <= max(self.start, self.start_checkpoint)
+        # Segments that retention dropped, and starts that were not checkpointed, may be back; the name of the first
+        # segment may be lost with all that was not synced in it.
+        assert (
+            self.log.log_start_offset <= max(self.start, self.start_checkpoint)
+            or self.synced_end <= self.log.log_start_offset
+        )
         self.start = self.log.log_start_offset
         self.forget_after(end)
         assert self.log.recovery_point <= end
