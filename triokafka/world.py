@@ -16,6 +16,7 @@ import os
 import random
 import shutil
 import socket
+import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -126,7 +127,11 @@ class File(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Return once everything written is on stable storage."""
+        """Return once everything written is on stable storage; not the file's name (`Storage.sync_dir`).
+
+        When it raises, what was written since the last sync may be lost even if a second call succeeds: kernels forget
+        which pages they failed to write. Only a file opened after a recovery can be trusted again.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -370,6 +375,15 @@ class _SocketListener(Listener):
         return self._address
 
 
+def _sync(descriptor: int, *, content_only: bool = False) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync there stops at the drive's own cache
+    elif content_only:
+        os.fdatasync(descriptor)  # with the length, without the times
+    else:
+        os.fsync(descriptor)
+
+
 class _OsFile(File):
     def __init__(self, descriptor: int) -> None:
         self._fd = descriptor
@@ -409,7 +423,7 @@ class _OsFile(File):
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
+        _sync(self._fd, content_only=True)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -449,7 +463,7 @@ class OsStorage(Storage):
     def sync_dir(self, path: str) -> None:
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            _sync(descriptor)
         finally:
             os.close(descriptor)
 
