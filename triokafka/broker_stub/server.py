@@ -19,10 +19,19 @@ import trio
 from triokafka.broker_stub.api import load_handlers
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
-from triokafka.broker_stub.controller import Controller, EndpointImage, MetadataDelta, MetadataImage, ResourceType
+from triokafka.broker_stub.controller import (
+    Controller,
+    EndpointImage,
+    MetadataDelta,
+    MetadataImage,
+    ResourceType,
+    features,
+)
+from triokafka.broker_stub.controller.cluster import BrokerRegistration
 from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.faults import Faults
 from triokafka.broker_stub.handlers import Dispatcher, QuotaHook
+from triokafka.broker_stub.lifecycle import BrokerLifecycle
 from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketLimits, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
@@ -80,6 +89,14 @@ class Broker:
         self.node_id = config.node_id
         self.faults = Faults(self.world.random.random)
         self.controller = Controller(self.world, config)
+        self.lifecycle = BrokerLifecycle(
+            self.world,
+            self.controller,
+            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            metadata_offset=lambda: self.image.offset,
+            registered=self._registered,
+        )
         self.logs = LogManager(self.world, config.data_directories, config.topic_defaults, _log_manager_config(config))
         self.logs.high_watermark_of = self._high_watermark_of
         self.replicas = ReplicaManager(
@@ -170,7 +187,10 @@ class Broker:
                 nursery.start_soon(self._guard, Expirer(purgatory, world).run)
             nursery.start_soon(self._guard, self.logs.run)
             nursery.start_soon(self._guard, self._checkpoint_high_watermarks)
-            self.logs.broker_epoch = await self.controller.register_broker(self._advertised())
+            await self.lifecycle.start(
+                self._registration(), timeout_ms=self.config.initial_broker_registration_timeout_ms
+            )
+            nursery.start_soon(self._guard, self.lifecycle.run)
             nursery.start_soon(self._guard, self._serve)
         except BaseException:
             await self._stop()
@@ -200,7 +220,7 @@ class Broker:
     async def _sign_off(self) -> None:
         with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
             try:
-                await self.controller.fence_broker()
+                await self.lifecycle.leave()
             except KafkaError as error:
                 logger.warning("could not sign off with the controller: %s", error)
 
@@ -273,8 +293,24 @@ class Broker:
         return None if partition is None else partition.high_watermark
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
-        block = await self.controller.allocate_producer_ids()
+        block = await self.controller.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)
         return block.first, block.size
+
+    def _registration(self) -> BrokerRegistration:
+        """What the controller is told of this process."""
+        identity = self.controller.identity
+        return BrokerRegistration(
+            broker_id=self.node_id,
+            incarnation_id=self.world.uuid(),
+            cluster_id=self.cluster_id,
+            endpoints=tuple(self._advertised()),
+            features=features.SUPPORTED,
+            rack=self.config.broker_rack,
+            directories=tuple(identity.directory_ids[path] for path in self.config.data_directories),
+        )
+
+    def _registered(self, broker_epoch: int) -> None:
+        self.logs.broker_epoch = broker_epoch
 
     def _advertised(self) -> list[EndpointImage]:
         """Every listener as clients should know it: as configured, with the port that it really has."""

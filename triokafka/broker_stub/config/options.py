@@ -168,6 +168,18 @@ class LogOptions:
     metadata_log_dir: str | None = _text(
         None, "The directory of the metadata log; by default the first data directory."
     )
+    metadata_log_segment_bytes: int = _int(1_073_741_824, "Segment size of the metadata log.", 8 * 1024 * 1024)
+    metadata_log_segment_ms: int = _long(604_800_000, "Age at which a segment of the metadata log is closed.")
+    metadata_log_max_record_bytes_between_snapshots: int = _long(
+        20_971_520, "Bytes in the metadata log after which a snapshot is taken.", 1
+    )
+    metadata_log_max_snapshot_interval_ms: int = _long(
+        3_600_000, "How long after a snapshot the next one is taken, if anything has changed; 0: not by time.", 0
+    )
+    metadata_max_retention_bytes: int = _long(
+        104_857_600, "Bytes of metadata log and snapshots above which the oldest go; -1: no limit."
+    )
+    metadata_max_retention_ms: int = _long(604_800_000, "Age at which a metadata snapshot goes; -1: never.")
     message_max_bytes: int = _for_topics("max.message.bytes")
     compression_type: str = _for_topics("compression.type")
     compression_gzip_level: int = _for_topics("compression.gzip.level")

@@ -16,7 +16,9 @@ from triokafka import errors
 from triokafka.broker_stub.controller import elections
 from triokafka.broker_stub.controller.image import BrokerImage, EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.partition_change import NOBODY
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerEndpoint,
@@ -24,6 +26,7 @@ from triokafka.protocol.stored.cluster_metadata import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 _FENCE: Final = 1
@@ -141,8 +144,12 @@ class ClusterControl:
         moved = [] if same else list(self._moves(image, registration.broker_id))
         return Outcome([record, *moved], epoch)
 
-    def heartbeat(self, image: MetadataImage, beat: BrokerHeartbeat, *, now: float) -> Outcome[HeartbeatReply]:
+    def heartbeat(
+        self, image: MetadataImage, beat: BrokerHeartbeat, *, now: float, committed_offset: int | None = None
+    ) -> Outcome[HeartbeatReply]:
         """Hear of a broker, and fence, unfence or let it stop as it asks and may.
+
+        Who knows everything up to ``committed_offset`` (by default, all of ``image``) is caught up (KRC-12).
 
         Raises:
             BrokerIdNotRegisteredError: nobody with this id is registered.
@@ -158,7 +165,7 @@ class ClusterControl:
         session = self._sessions.setdefault(beat.broker_id, _Session(broker.incarnation_id, now))
         session.last_contact = now
         session.metadata_offset = beat.metadata_offset
-        caught_up = beat.metadata_offset >= image.offset
+        caught_up = beat.metadata_offset >= (image.offset if committed_offset is None else committed_offset)
         if broker.fenced:
             if beat.want_shut_down:
                 return Outcome([], HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True))
@@ -214,7 +221,7 @@ class ClusterControl:
             change
             for change in changes
             if len(image.topics_by_id[change.topic_id].partitions[change.partition_id].replicas) > 1
-            and change.leader != elections.NOBODY
+            and change.leader != NOBODY
         ]
 
     def fence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
@@ -228,6 +235,33 @@ class ClusterControl:
         """The records that let a broker in: it is back, then it leads what nobody else can."""
         changes = elections.broker_unfenced(image, broker.broker_id, partial(self._topic_config, image))
         return [_registration_change(broker, _UNFENCE), *changes]
+
+    def unregister(self, image: MetadataImage, request: UnregisterBrokerRequest) -> Outcome[UnregisterBrokerResponse]:
+        """Forget a broker that will not come back; others lead what it led.
+
+        Raises:
+            BrokerIdNotRegisteredError: nobody with this id is registered.
+        """
+        broker = image.brokers.get(request.broker_id)
+        if broker is None:
+            raise errors.BrokerIdNotRegisteredError(f"Broker ID {request.broker_id} is not currently registered")
+        self._sessions.pop(broker.broker_id, None)
+        gone = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+        return Outcome([*self._moves(image, broker.broker_id), gone], UnregisterBrokerResponse(error_message=None))
+
+    def begin(self, image: MetadataImage, *, now: float, own_id: int) -> None:
+        """A controller has taken over: everybody else who is not fenced gets a new session (KRC-09).
+
+        This node's own broker is gone with the process that it was in, and registers anew.
+        """
+        for broker in image.brokers.values():
+            if not broker.fenced and broker.broker_id != own_id:
+                self._sessions.setdefault(broker.broker_id, _Session(broker.incarnation_id, now))
+
+    def resume(self, now: float) -> None:
+        """The controller itself was stopped for a while: who was silent meanwhile cannot be told, so all start anew."""
+        for session in self._sessions.values():
+            session.last_contact = max(session.last_contact, now)
 
     def _alive(self, broker: BrokerImage, now: float) -> bool:
         session = self._sessions.get(broker.broker_id)

@@ -1,58 +1,43 @@
-"""The controller of a quorum of one: opens the metadata log as its leader, and offers every operation on the cluster.
+"""The controller of a quorum of one: opens the metadata log as its leader, and keeps the cluster going.
 
-An operation is a line that hands a pure function of the image to the event queue; the work is done by those who own the
-state (``replication``, ``configuration``, ``cluster``, ``producer_ids``), the commit by ``event_queue``.
+Here is its life: loading, the first epoch, the queue that runs its operations, and what it does by itself from time to
+time (fencing brokers that fell silent, balancing leaders, taking snapshots). The operations are in ``operations``.
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import trio
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import features
-from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.describe import describe_configs
 from triokafka.broker_stub.controller.event_queue import EventQueue, encode_batch_at
-from triokafka.broker_stub.controller.image import EndpointImage, MetadataImage
+from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
-from triokafka.broker_stub.controller.metadata_log import MetadataLog
-from triokafka.broker_stub.controller.outcome import ItemError, Outcome
-from triokafka.broker_stub.controller.producer_ids import ProducerIdBlock
+from triokafka.broker_stub.controller.metadata_log import KEEP_ALL, MetadataLog
+from triokafka.broker_stub.controller.operations import Operations
+from triokafka.broker_stub.controller.quorum import QuorumDescription
 from triokafka.broker_stub.controller.records import encode_leader_change
 from triokafka.broker_stub.controller.replay import LogReplay
+from triokafka.broker_stub.controller.snapshots import Quorum, SnapshotSchedule
 from triokafka.broker_stub.controller.state import ControllerState
-from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from triokafka.protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from triokafka.protocol.api.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
 Publisher = Callable[[MetadataDelta, MetadataImage], None]
-Denials = Mapping[tuple[int, str], ItemError]
 
 
-class Controller:
+class Controller(Operations):
     """The active controller of a cluster whose only voter is this node.
 
-    Use: construct, `subscribe` who wants to know, ``await start()``, run `run` in a nursery, then `register_broker`.
-    Every awaited method waits until its change is committed and published; when it is cancelled, the change may still
-    happen. Each raises `KafkaStorageError` when the metadata log cannot be written (nothing has changed then),
-    `RequestTimedOutError` when the request's time was over before its turn, and `NotControllerError` after `close`.
+    Use: construct, `subscribe` who wants to know, ``await start()``, run `run` in a nursery, then have the broker
+    register. See `Operations` for what can be asked of it.
 
     Args:
         config: gives the node's id, the directories and the defaults.
@@ -60,16 +45,15 @@ class Controller:
     """
 
     def __init__(self, world: World, config: BrokerConfig, *, cluster_id: str | None = None) -> None:
-        self._world = world
-        self._config = config
+        super().__init__(world, config)
         self._wanted_cluster_id = cluster_id
         self._identity: ClusterIdentity | None = None
-        self._state: ControllerState | None = None
         self._log: MetadataLog | None = None
         self._publishers: list[Publisher] = []
-        self._kraft_version = 0
-        self._queue: EventQueue | None = None
-        self._broker_epoch = -1
+        self._snapshots = SnapshotSchedule(
+            config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
+        )
+        self._snapshot_due = trio.Event()
 
     # What is known
 
@@ -91,11 +75,6 @@ class Controller:
         return self.identity.cluster_id
 
     @property
-    def broker_epoch(self) -> int:
-        """The epoch of this node's registration; -1 before `register_broker`."""
-        return self._broker_epoch
-
-    @property
     def configuration(self) -> ConfigurationControl:
         """Reads effective configuration from an image."""
         return self._started().configuration
@@ -105,15 +84,18 @@ class Controller:
         """The feature levels for ApiVersions."""
         return features.finalized(self.image, self._kraft_version)
 
-    def _started(self) -> ControllerState:
-        if self._state is None:
-            raise errors.IllegalStateError("the controller was not started")
-        return self._state
-
-    def _running(self) -> EventQueue:
-        if self._queue is None:
-            raise errors.IllegalStateError("the controller was not started")
-        return self._queue
+    @property
+    def quorum(self) -> QuorumDescription:
+        """The state of the metadata quorum."""
+        state = self._started()
+        return QuorumDescription(
+            node_id=self._config.node_id,
+            directory_id=self.identity.directory_ids[self._config.metadata_directory],
+            epoch=state.epoch,
+            committed_offset=state.committed.offset,
+            end_offset=self._open_log().end_offset,
+            endpoints=self._controller_endpoints(),
+        )
 
     def subscribe(self, publisher: Publisher) -> None:
         """Tell ``publisher`` of every committed change, in order, as delta and image.
@@ -147,15 +129,15 @@ class Controller:
             UnsupportedVersionError: the log has features that are not known here.
             KafkaStorageError: the log cannot be read or written.
         """
-        await self._world.run_in_thread(self._load)
+        snapshot_end = await self._world.run_in_thread(self._load)
         state, log = self._started(), self._open_log()
         first = not state.committed.features
-        node_id = self._config.node_id
         if first:
             self._kraft_version = features.INITIAL_KRAFT_VERSION
-        directory_id = self.identity.directory_ids[self._config.metadata_directory]
-        await self._world.run_in_thread(self._begin_epoch, first, node_id, directory_id)
-        self._queue = EventQueue(self._world, state, log, self._publish)
+        await self._world.run_in_thread(self._begin_epoch, first)
+        self._snapshots.taken(log.bytes_since(snapshot_end), self._world.now())
+        state.cluster.begin(state.committed, now=self._world.now(), own_id=self._config.node_id)
+        self._queue = EventQueue(self._world, state, log, self._publish, appended=self._appended)
         logger.info(
             "leads the metadata quorum of cluster %s in epoch %d, %d topics, next offset %d",
             self.cluster_id,
@@ -165,22 +147,29 @@ class Controller:
         )
         self._publish(MetadataDelta.from_nothing(state.committed), state.committed)
 
-    def _load(self) -> None:
+    def _load(self) -> int:
         config, world = self._config, self._world
         directories = list(dict.fromkeys((*config.data_directories, config.metadata_directory)))
         self._identity = open_directories(
             world.storage, directories, config.node_id, new_id=world.uuid, cluster_id=self._wanted_cluster_id
         )
-        self._log = MetadataLog(world.storage, config.metadata_directory, now_ms=world.wall_ms())
-        replay = _replay(self._log)
+        log_config = KEEP_ALL.with_values(
+            {"segment.bytes": config.metadata_log_segment_bytes, "segment.ms": config.metadata_log_segment_ms}
+        )
+        now_ms = world.wall_ms()
+        self._log = MetadataLog(world.storage, config.metadata_directory, now_ms=now_ms, config=log_config)
+        replay, snapshot_end = _replay(self._log, now_ms)
         features.check(replay.image)
         self._kraft_version = replay.kraft_version
         self._state = ControllerState(config, self._identity.cluster_id, pick=world.random.randrange, new_id=world.uuid)
         self._state.load(replay.image)
+        return snapshot_end
 
-    def _begin_epoch(self, first: bool, node_id: int, directory_id: uuid.UUID) -> None:
+    def _begin_epoch(self, first: bool) -> None:
         """Claim a new epoch and open it in the log; a new log also gets the cluster's first records."""
         state, log = self._started(), self._open_log()
+        node_id = self._config.node_id
+        directory_id = self.identity.directory_ids[self._config.metadata_directory]
         epoch = max(log.read_epoch(), state.committed.epoch) + 1
         now_ms = self._world.wall_ms()
         replay = LogReplay(state.committed)
@@ -193,7 +182,7 @@ class Controller:
                 epoch=epoch,
                 timestamp_ms=now_ms,
                 kraft_version=self._kraft_version if first else 0,
-                endpoints=[(name, "localhost", 0) for name in self._config.controller_listener_names],
+                endpoints=self._controller_endpoints(),
             )
             start = log.end_offset
             log.append(opening, now_ms=now_ms)
@@ -211,14 +200,26 @@ class Controller:
         replay.replay(log.read_all(from_offset=start))
         state.load(replay.image)
 
+    def _controller_endpoints(self) -> list[tuple[str, str, int]]:
+        return [(name, "localhost", 0) for name in self._config.controller_listener_names]
+
     def _open_log(self) -> MetadataLog:
         if self._log is None:
             raise errors.IllegalStateError("the controller was not started")
         return self._log
 
     async def run(self) -> None:
-        """Work off the queue until `close`; run it in a nursery after `start`. Cancelling it fails whoever waits."""
-        await self._running().run()
+        """Work off the queue, and do what is due by itself, until `close`; run it in a nursery after `start`.
+
+        Cancelling it fails whoever waits.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._fence_stale_brokers)
+            nursery.start_soon(self._take_snapshots)
+            if self._config.auto_leader_rebalance_enable:
+                nursery.start_soon(self._balance_leaders)
+            await self._running().run()
+            nursery.cancel_scope.cancel()
 
     async def close(self) -> None:
         """Fail whoever waits and close the log. A second call does nothing."""
@@ -229,121 +230,100 @@ class Controller:
             with trio.CancelScope(shield=True):
                 await self._world.run_in_thread(log.close)
 
-    # Operations
+    # What it does by itself
 
-    async def create_topics(
-        self, request: CreateTopicsRequest, *, hidden_configs: frozenset[str] = frozenset()
-    ) -> CreateTopicsResponse:
-        """Create topics; see `ReplicationControl.create_topics`."""
-        control = self._started().replication
-        return await self._running().submit(
-            "CreateTopics",
-            lambda image: control.create_topics(image, request, hidden_configs=hidden_configs),
-            timeout_ms=request.timeout_ms,
-        )
+    async def _fence_stale_brokers(self) -> None:
+        """Fence brokers as their sessions end, one by one (KRC-18, KRC-19)."""
+        cluster, timeout = self._started().cluster, self._config.broker_session_timeout_ms / 1000
+        while True:
+            oldest = cluster.oldest_session(self.image)
+            # A session that begins while this sleeps ends no earlier than a whole timeout from now.
+            due_at = self._world.now() + timeout if oldest is None else oldest[1]
+            await trio.sleep(max(0.0, due_at - self._world.now()))
+            now = self._world.now()
+            if now > due_at + timeout / 2:
+                cluster.resume(now)
+                continue
+            oldest = cluster.oldest_session(self.image)
+            if oldest is not None and oldest[1] < now:
+                try:
+                    fenced = await self.fence_stale_broker()
+                except errors.KafkaError as error:
+                    logger.error("a broker that is silent could not be fenced: %s", error)
+                    await trio.sleep(timeout)
+                else:
+                    if fenced is not None:
+                        logger.warning("broker %d is fenced: it was silent for more than %g s", fenced, timeout)
+            else:
+                await trio.sleep(0.001)  # a session is valid up to and including its last moment (KRC-10)
 
-    async def delete_topics(self, request: DeleteTopicsRequest, *, version: int = 6) -> DeleteTopicsResponse:
-        """Delete topics; see `ReplicationControl.delete_topics`."""
-        control = self._started().replication
-        return await self._running().submit(
-            "DeleteTopics",
-            lambda image: control.delete_topics(image, request, version=version),
-            timeout_ms=request.timeout_ms,
-        )
+    async def _balance_leaders(self) -> None:
+        """Give leadership back to preferred replicas where it was lost (CEV-15)."""
+        while True:
+            await trio.sleep(self._config.leader_imbalance_check_interval_seconds)
+            if all(partition.leader == partition.preferred_leader for _, partition in self.image.partitions()):
+                continue
+            try:
+                moved = await self.balance_leaders()
+            except errors.KafkaError as error:
+                logger.error("leaders could not be balanced: %s", error)
+            else:
+                if moved:
+                    logger.info("%d partitions are led by their preferred replica again", moved)
 
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        """Add partitions; see `ReplicationControl.create_partitions`."""
-        control = self._started().replication
-        return await self._running().submit(
-            "CreatePartitions", lambda image: control.create_partitions(image, request), timeout_ms=request.timeout_ms
-        )
+    def _appended(self, size: int) -> None:
+        if self._snapshots.appended(size):
+            self._snapshot_due.set()
 
-    async def alter_configs(
-        self, request: AlterConfigsRequest, *, denied: Denials | None = None
-    ) -> AlterConfigsResponse:
-        """Replace configuration; see `ConfigurationControl.alter_configs`."""
-        control = self._started().configuration
-        return await self._running().submit(
-            "AlterConfigs", lambda image: control.alter_configs(image, request, denied=denied)
-        )
+    async def _take_snapshots(self) -> None:
+        """Take a snapshot when the schedule says so, and drop what it makes superfluous."""
+        while True:
+            due_in = self._snapshots.due_in(self._world.now())
+            with trio.move_on_after(due_in if self._snapshots.bytes else max(due_in, 1.0)):
+                await self._snapshot_due.wait()
+            if not self._snapshots.due(self._world.now()):
+                if not self._snapshots.due_in(self._world.now()):
+                    self._snapshots.taken(0, self._world.now())  # nothing has changed: the next interval begins
+                continue
+            self._snapshot_due = trio.Event()
+            try:
+                await self.take_snapshot()
+            except (OSError, errors.KafkaError) as error:
+                logger.error("no snapshot of the metadata could be taken: %s", error)
+                self._snapshots.taken(0, self._world.now())  # not again at once: the disk may be full
 
-    async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest, *, denied: Denials | None = None
-    ) -> IncrementalAlterConfigsResponse:
-        """Change configuration; see `ConfigurationControl.incremental_alter_configs`."""
-        control = self._started().configuration
-        return await self._running().submit(
-            "IncrementalAlterConfigs",
-            lambda image: control.incremental_alter_configs(image, request, denied=denied),
-        )
+    async def take_snapshot(self) -> int:
+        """Write the committed image as a snapshot, and drop old ones as the retention says; returns its end offset.
 
-    def describe_configs(
-        self, request: DescribeConfigsRequest, *, denied: Denials | None = None
-    ) -> DescribeConfigsResponse:
-        """Show configuration from the committed image, without waiting."""
-        state = self._started()
-        return describe_configs(state.committed, request, state.configuration, self._config, denied=denied)
-
-    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        """Change quotas; see `ClientQuotaControl.alter`."""
-        control = self._started().client_quotas
-        return await self._running().submit("AlterClientQuotas", lambda image: control.alter(image, request))
-
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of producer ids for this node's broker."""
-        control = self._started().producer_ids
-        return await self._running().submit(
-            "AllocateProducerIds",
-            lambda image: control.allocate(image, self._config.node_id, self._broker_epoch),
-        )
-
-    async def register_broker(
-        self, endpoints: Sequence[EndpointImage], *, directories: Sequence[uuid.UUID] | None = None
-    ) -> int:
-        """Register this node's broker with what it advertises, and unfence it; returns the broker epoch.
-
-        From then on it leads what it can. ``directories`` are the ids of the data directories that are online; all of
-        them when None.
+        Raises:
+            KafkaStorageError, OSError: the disk failed. What was there before is still there.
         """
-        state = self._started()
-        known = tuple(self.identity.directory_ids[path] for path in self._config.data_directories)
-        registration = BrokerRegistration(
-            broker_id=self._config.node_id,
-            incarnation_id=self._world.uuid(),
-            cluster_id=self.cluster_id,
-            endpoints=tuple(endpoints),
-            features=features.SUPPORTED,
-            rack=self._config.broker_rack,
-            directories=known if directories is None else tuple(directories),
+        log, image, config = self._open_log(), self.image, self._config
+        quorum = Quorum(
+            config.node_id,
+            self.identity.directory_ids[config.metadata_directory],
+            self._kraft_version,
+            self._controller_endpoints(),
         )
-        self._broker_epoch = await self._running().submit(
-            "RegisterBroker",
-            lambda image: state.cluster.register(
-                image, registration, now=self._world.now(), next_offset=state.next_offset
-            ),
+        timestamp_ms = log.last_append_ms
+        with trio.CancelScope(shield=True):  # a thread cannot be stopped, and must not outlive the log
+            written = await self._world.run_in_thread(
+                lambda: log.snapshots.write(image, quorum, timestamp_ms=timestamp_ms)
+            )
+        self._snapshots.taken(log.bytes_since(written.end_offset), self._world.now())
+        logger.info("wrote the snapshot %s", written.file_name)
+        dropped = log.clean(
+            max_bytes=config.metadata_max_retention_bytes,
+            max_age_ms=config.metadata_max_retention_ms,
+            now_ms=self._world.wall_ms(),
         )
-        # The broker is in this process: it knows every image as soon as it is published.
-        await self._heartbeat()
-        return self._broker_epoch
-
-    async def fence_broker(self) -> None:
-        """This node's broker is about to stop: it gives up its leaderships and is fenced. Does nothing twice."""
-        if self._broker_epoch >= 0:
-            await self._heartbeat(want_fence=True)
-            self._broker_epoch = -1
-
-    async def _heartbeat(self, *, want_fence: bool = False) -> HeartbeatReply:
-        state, epoch = self._started(), self._broker_epoch
-
-        def compute(image: MetadataImage) -> Outcome[HeartbeatReply]:
-            beat = BrokerHeartbeat(self._config.node_id, epoch, image.offset, want_fence=want_fence)
-            return state.cluster.heartbeat(image, beat, now=self._world.now())
-
-        return await self._running().submit("BrokerHeartbeat", compute)
+        if dropped:
+            logger.info("dropped %d old snapshots; the log begins at offset %d", len(dropped), log.start_offset)
+        return written.end_offset
 
 
-def _replay(log: MetadataLog) -> LogReplay:
-    """Everything that the directory says, from the newest snapshot on where the log does not begin at its beginning.
+def _replay(log: MetadataLog, now_ms: int) -> tuple[LogReplay, int]:
+    """Everything that the directory says: the newest snapshot and the log after it. Also where the snapshot ends.
 
     Raises:
         KafkaStorageError: it cannot be read, or records are missing.
@@ -351,15 +331,19 @@ def _replay(log: MetadataLog) -> LogReplay:
     replay = LogReplay()
     start = log.start_offset
     try:
-        if start > 0:
-            snapshot = log.newest_snapshot()
-            if snapshot is None or not start <= snapshot.end_offset <= log.end_offset:
-                raise errors.KafkaStorageError(
-                    f"the metadata log in {log.directory} begins at offset {start}, and no snapshot leads up to it"
-                )
-            replay.load(snapshot.batches, end_offset=snapshot.end_offset, epoch=snapshot.epoch)
-            start = snapshot.end_offset
+        snapshot = log.snapshots.newest()
+        if snapshot is not None and snapshot.snapshot_id.end_offset >= start:
+            end_offset, epoch = snapshot.snapshot_id
+            replay.load(snapshot.batches, end_offset=end_offset, epoch=epoch)
+            if end_offset > log.end_offset:
+                logger.warning("%s: the snapshot has more than the log, which begins anew", log.directory)
+                log.begin_at(end_offset, now_ms=now_ms)
+            start = end_offset
+        elif start > 0:
+            raise errors.KafkaStorageError(
+                f"the metadata log in {log.directory} begins at offset {start}, and no snapshot leads up to it"
+            )
         replay.replay(log.read_all(from_offset=start))
     except (OSError, ValueError, errors.ProtocolError) as error:
         raise errors.KafkaStorageError(f"{log.directory}: {error}") from error
-    return replay
+    return replay, start

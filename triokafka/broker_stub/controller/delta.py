@@ -26,6 +26,7 @@ from triokafka.broker_stub.controller.image import (
 )
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -34,15 +35,13 @@ from triokafka.protocol.stored.cluster_metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
 from triokafka.structs import TopicPartition
-
-_LEADER_UNCHANGED: Final = -2
-_STATE_UNCHANGED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,7 @@ class MetadataDelta:
         self._deleted: dict[uuid.UUID, TopicImage] = {}
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
         self._brokers: dict[int, BrokerImage] | None = None
+        self._controllers: dict[int, RegisterControllerRecord] | None = None
         self._features: dict[str, int] | None = None
         self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self._producer_ids = base.producer_ids
@@ -180,26 +180,14 @@ class MetadataDelta:
             raise ValueError(
                 f"a metadata record changes partition {record.partition_id} of {record.topic_id}, which does not exist"
             )
-        changes: dict[str, Any] = {"partition_epoch": before.partition_epoch + 1}
-        if record.leader != _LEADER_UNCHANGED:
-            # Naming the leader, even the same one, starts a new leader epoch.
-            changes["leader"] = record.leader
-            changes["leader_epoch"] = before.leader_epoch + 1
-        if record.leader_recovery_state != _STATE_UNCHANGED:
-            changes["leader_recovery_state"] = record.leader_recovery_state
-        for name in (
-            "isr",
-            "replicas",
-            "directories",
-            "removing_replicas",
-            "adding_replicas",
-            "eligible_leader_replicas",
-            "last_known_elr",
-        ):
-            value = getattr(record, name)
-            if value is not None:
-                changes[name] = tuple(value)
-        table[record.partition_id] = replace(before, **changes)
+        table[record.partition_id] = before.after(record)
+
+    def _replay_clear_elr(self, record: ClearElrRecord) -> None:
+        for topic in list(self._topic_tables().values()):
+            if record.topic_name in ("", topic.name):
+                table = self._partition_table(topic.topic_id)
+                for number, partition in table.items():
+                    table[number] = replace(partition, eligible_leader_replicas=(), last_known_elr=())
 
     def _config_table(self) -> dict[ConfigResource, Mapping[str, str]]:
         if self._configs is None:
@@ -272,6 +260,11 @@ class MetadataDelta:
         self._broker_table().pop(record.broker_id, None)
         self.changed_brokers.add(record.broker_id)
 
+    def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
+        if self._controllers is None:
+            self._controllers = dict(self.base.controllers)
+        self._controllers[record.controller_id] = record
+
     def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
         if self._features is None:
             self._features = dict(self.base.features)
@@ -321,6 +314,7 @@ class MetadataDelta:
             topics_by_id=topics_by_id,
             configs=base.configs if self._configs is None else self._configs,
             brokers=base.brokers if self._brokers is None else self._brokers,
+            controllers=base.controllers if self._controllers is None else self._controllers,
             features=base.features if self._features is None else self._features,
             producer_ids=self._producer_ids,
             client_quotas=base.client_quotas if self._client_quotas is None else self._client_quotas,
@@ -379,12 +373,14 @@ _REPLAY: Final[dict[type, Callable[[MetadataDelta, Any], None]]] = {
     RemoveTopicRecord: MetadataDelta._replay_remove_topic,
     PartitionRecord: MetadataDelta._replay_partition,
     PartitionChangeRecord: MetadataDelta._replay_partition_change,
+    ClearElrRecord: MetadataDelta._replay_clear_elr,
     ConfigRecord: MetadataDelta._replay_config,
     RegisterBrokerRecord: MetadataDelta._replay_register_broker,
     BrokerRegistrationChangeRecord: MetadataDelta._replay_broker_change,
     FenceBrokerRecord: MetadataDelta._replay_fence_broker,
     UnfenceBrokerRecord: MetadataDelta._replay_unfence_broker,
     UnregisterBrokerRecord: MetadataDelta._replay_unregister_broker,
+    RegisterControllerRecord: MetadataDelta._replay_register_controller,
     FeatureLevelRecord: MetadataDelta._replay_feature_level,
     ProducerIdsRecord: MetadataDelta._replay_producer_ids,
     ClientQuotaRecord: MetadataDelta._replay_client_quota,

@@ -75,6 +75,7 @@ class EventQueue:
 
     Args:
         publish: told of every committed change, in order, before its answer goes out.
+        appended: told how many bytes were committed.
     """
 
     def __init__(
@@ -83,11 +84,14 @@ class EventQueue:
         state: ControllerState,
         log: MetadataLog,
         publish: Callable[[MetadataDelta, MetadataImage], None],
+        *,
+        appended: Callable[[int], None] = lambda size: None,
     ) -> None:
         self._world = world
         self._state = state
         self._log = log
         self._publish = publish
+        self._appended = appended
         self._broken: Exception | None = None
         self._send, self._receive = trio.open_memory_channel[Operation[Any]](MAX_WAITING)
 
@@ -181,9 +185,12 @@ class EventQueue:
     async def _commit(self, changes: Sequence[StagedChange]) -> Exception | None:
         """Append and sync; on failure take everything back, and return why."""
         log, now_ms = self._log, self._world.wall_ms()
+        size = 0
         try:
             for change in changes:
-                log.append(encode_change(change, self._state.epoch, now_ms), now_ms=now_ms)
+                batch = encode_change(change, self._state.epoch, now_ms)
+                log.append(batch, now_ms=now_ms)
+                size += len(batch)
             job = log.begin_sync()
             if job is not None:
                 await self._world.run_in_thread(job.run)
@@ -197,6 +204,7 @@ class EventQueue:
                 logger.critical("the metadata log in %s could not be cut back: %s", log.directory, error)
                 self._broken = failure
             return failure
+        self._appended(size)
         return None
 
 

@@ -10,7 +10,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from triokafka.broker_stub.controller.image import MetadataImage
-from triokafka.errors import UnsupportedVersionError
+from triokafka.broker_stub.controller.outcome import NO_ERROR, ItemError, Outcome
+from triokafka.errors import (
+    BrokerResponseError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+    UnsupportedVersionError,
+)
+from triokafka.protocol.api.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 
 METADATA_VERSION: Final = "metadata.version"
@@ -66,3 +78,76 @@ def finalized(image: MetadataImage, kraft_version: int) -> dict[str, int]:
     if kraft_version:
         levels[KRAFT_VERSION] = kraft_version
     return levels
+
+
+# UpdateFeatures
+
+_UPGRADE: Final = 1
+_SAFE_DOWNGRADE: Final = 2
+_UNSAFE_DOWNGRADE: Final = 3
+
+
+def update_features(
+    image: MetadataImage, request: UpdateFeaturesRequest, kraft_version: int, *, version: int = 2
+) -> Outcome[UpdateFeaturesResponse]:
+    """Change levels of features: all that the request names, or none (KIP-584, KIP-1022)."""
+    records: list[Struct] = []
+    failure = NO_ERROR
+    try:
+        if len({update.feature for update in request.feature_updates}) < len(request.feature_updates):
+            raise InvalidRequestError("A feature is there twice.")
+        for update in request.feature_updates:
+            kind = update.upgrade_type if version >= 1 else _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
+            try:
+                current = kraft_version if update.feature == KRAFT_VERSION else image.features.get(update.feature, 0)
+                _check_update(update.feature, current, update.max_version_level, kind)
+            except BrokerResponseError as error:
+                raise type(error)(
+                    f"The update failed for all features since the following feature had an error: {error}"
+                ) from None
+            if update.max_version_level != current:
+                records.append(FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level))
+    except BrokerResponseError as error:
+        failure, records = ItemError.of(error), []
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_code=failure.code, error_message=failure.message)
+        for update in request.feature_updates
+    ]
+    return Outcome(
+        [] if request.validate_only else records,
+        UpdateFeaturesResponse(
+            error_code=failure.code, error_message=failure.message, results=results if version < 2 else []
+        ),
+    )
+
+
+def _check_update(name: str, current: int, level: int, kind: int) -> None:
+    low, high = SERVED.get(name, (0, 0))
+    if name not in SERVED:
+        raise InvalidUpdateVersionError(
+            f"Invalid update version {level} for feature {name}. Controller does not support this feature."
+        )
+    if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+        raise InvalidRequestError(f"Invalid upgrade type {kind} for feature {name}.")
+    if level < 0:
+        raise InvalidUpdateVersionError(f"Invalid update version {level} for feature {name}. It is below 0.")
+    if level == current:
+        return
+    if not low <= level <= high:
+        raise InvalidUpdateVersionError(
+            f"Invalid update version {level} for feature {name}. Controllers support versions {low}-{high}."
+        )
+    if level > current and kind != _UPGRADE:
+        raise InvalidUpdateVersionError(
+            f"Invalid update version {level} for feature {name}. Can't downgrade to a newer version."
+        )
+    if level < current:
+        if kind == _UPGRADE:
+            raise InvalidUpdateVersionError(
+                f"Invalid update version {level} for feature {name}. Can't downgrade the version of this feature "
+                "without setting the upgrade type to either safe or unsafe downgrade."
+            )
+        raise InvalidUpdateVersionError(
+            f"Invalid update version {level} for feature {name}. Refusing to perform the requested downgrade because "
+            "it might delete metadata information."
+        )

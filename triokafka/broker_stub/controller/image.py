@@ -10,14 +10,18 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord, RegisterControllerRecord
 from triokafka.structs import TopicPartition
 
 NO_LEADER: Final = -1
 """The leader of a partition that has none."""
+
+_LEADER_UNCHANGED: Final = -2
+_STATE_UNCHANGED: Final = -1
 
 UNASSIGNED_DIRECTORY: Final = uuid.UUID(int=0)
 """The directory of a replica whose broker has not said yet where it keeps it."""
@@ -67,6 +71,34 @@ class PartitionImage:
     def preferred_leader(self) -> int:
         """The first assigned replica."""
         return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def reassigning(self) -> bool:
+        """Whether the partition is on its way to other brokers."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def after(self, record: PartitionChangeRecord) -> PartitionImage:
+        """The partition that a change makes of this one."""
+        changes: dict[str, Any] = {"partition_epoch": self.partition_epoch + 1}
+        if record.leader != _LEADER_UNCHANGED:
+            # Naming the leader, even the same one, starts a new leader epoch.
+            changes["leader"] = record.leader
+            changes["leader_epoch"] = self.leader_epoch + 1
+        if record.leader_recovery_state != _STATE_UNCHANGED:
+            changes["leader_recovery_state"] = record.leader_recovery_state
+        for name in (
+            "isr",
+            "replicas",
+            "directories",
+            "removing_replicas",
+            "adding_replicas",
+            "eligible_leader_replicas",
+            "last_known_elr",
+        ):
+            value = getattr(record, name)
+            if value is not None:
+                changes[name] = tuple(value)
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +155,8 @@ class MetadataImage:
     topics_by_id: Mapping[uuid.UUID, TopicImage] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
+    """What Kafka's controllers have said of themselves; kept for them."""
     features: Mapping[str, int] = field(default_factory=dict)
     producer_ids: int = 0
     """The first producer id of the next block."""

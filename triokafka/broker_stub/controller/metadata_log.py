@@ -8,61 +8,45 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import uuid
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.meta_properties import encode_uuid
 from triokafka.broker_stub.controller.records import LogBatch, decode_batches
+from triokafka.broker_stub.controller.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log import FlushJob, PartitionLog
-from triokafka.errors import ConfigurationError
+from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import Storage
 
 PARTITION: Final = TopicPartition(topic_names.CLUSTER_METADATA_TOPIC, 0)
 QUORUM_STATE_FILE: Final = "quorum-state"
 SyncJob: TypeAlias = FlushJob
-_SNAPSHOT: Final = re.compile(r"\d{20}-\d{10}\.checkpoint")
 _READ_BYTES: Final = 1 << 20
-_KEEP_ALL: Final = LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=2**63 - 1, cleanup_policy=("delete",))
-
-
-class Snapshot(NamedTuple):
-    """The whole state before the record at ``end_offset``, as batches of records."""
-
-    end_offset: int
-    epoch: int
-    batches: Sequence[LogBatch]
+KEEP_ALL: Final = LogConfig(retention_ms=-1, retention_bytes=-1, segment_ms=2**63 - 1, cleanup_policy=("delete",))
+"""One segment for ever: what a metadata log is where nothing else is said."""
 
 
 class MetadataLog:
     """The log and the voter's own state.
 
+    ``snapshots`` are the files beside the log; ``last_append_ms`` is when something was written last (-1: not yet).
+
     Args:
         directory: the data directory that holds the log's folder.
+        config: says when segments are rolled. Nothing goes by age or size, only `drop_before` a snapshot.
     """
 
-    def __init__(self, storage: Storage, directory: str, *, now_ms: int) -> None:
+    def __init__(self, storage: Storage, directory: str, *, now_ms: int, config: LogConfig = KEEP_ALL) -> None:
         self.directory = os.path.join(directory, str(PARTITION))
         self._storage = storage
         storage.make_dirs(self.directory)
-        self._log = PartitionLog.open(storage, self.directory, PARTITION, _KEEP_ALL, now_ms=now_ms)
-
-    def newest_snapshot(self) -> Snapshot | None:
-        """The newest snapshot that Kafka has left beside the log; None without one.
-
-        Raises as `decode_batches`.
-        """
-        names = [name for name in self._storage.list_dir(self.directory) if _SNAPSHOT.fullmatch(name)]
-        if not names:
-            return None
-        name = max(names)
-        end_offset, epoch = (int(part) for part in name.removesuffix(".checkpoint").split("-"))
-        data = self._storage.read_file(os.path.join(self.directory, name))
-        return Snapshot(end_offset, epoch, list(decode_batches(data)))
+        self.snapshots = SnapshotFiles(storage, self.directory)
+        self.last_append_ms = -1
+        self._log = PartitionLog.open(storage, self.directory, PARTITION, config, now_ms=now_ms)
 
     @property
     def start_offset(self) -> int:
@@ -92,6 +76,7 @@ class MetadataLog:
     def append(self, batch: Buffer, *, now_ms: int) -> None:
         """Write one batch at the end; its offsets and epoch are set already. Raises `KafkaStorageError`."""
         self._log.append_as_follower(batch, now_ms=now_ms)
+        self.last_append_ms = now_ms
 
     def begin_sync(self) -> SyncJob | None:
         """Prepare to bring everything appended to stable storage: ``run`` may go to a thread, then call `synced`.
@@ -107,6 +92,48 @@ class MetadataLog:
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Take back batches from ``offset`` on. Raises `KafkaStorageError`."""
         self._log.truncate_to(offset, now_ms=now_ms)
+
+    def bytes_since(self, offset: int) -> int:
+        """Bytes of records from ``offset`` on."""
+        return self._log.bytes_between(max(offset, self.start_offset), self.end_offset, 1 << 62)
+
+    def begin_at(self, offset: int, *, now_ms: int) -> None:
+        """Forget all records, for a snapshot has more; the next one gets ``offset``. Raises as `truncate_to`."""
+        self._log.truncate_fully_and_start_at(offset, now_ms=now_ms)
+
+    def clean(self, *, max_bytes: int, max_age_ms: int, now_ms: int) -> list[SnapshotId]:
+        """Drop old snapshots, and the segments before the oldest one that stays; returns which snapshots.
+
+        The newest snapshot always stays. An older one goes when log and snapshots have more than ``max_bytes``, or when
+        it is older than ``max_age_ms`` (-1 for no limit: ``metadata.max.retention.bytes`` and ``.ms``).
+
+        Raises:
+            KafkaStorageError, OSError: the disk failed.
+        """
+        known = self.snapshots.ids()
+        dropped: list[SnapshotId] = []
+        total = self._log.size + sum(self.snapshots.size(snapshot_id) for snapshot_id in known)
+        while len(known) > 1:
+            oldest, following = known[0], known[1]
+            if not (0 <= max_bytes < total or self._is_older(oldest, max_age_ms, now_ms)):
+                break
+            # First the log's beginning: a log that begins before its oldest snapshot is always complete.
+            self._log.advance_log_start_offset(min(following.end_offset, self.end_offset))
+            before = self._log.size
+            self._log.apply_retention(now_ms, up_to_offset=self.end_offset)
+            total -= self.snapshots.size(oldest) + before - self._log.size
+            self.snapshots.remove(oldest)
+            dropped.append(known.pop(0))
+        return dropped
+
+    def _is_older(self, snapshot_id: SnapshotId, max_age_ms: int, now_ms: int) -> bool:
+        if max_age_ms < 0:
+            return False
+        try:
+            written_ms = self.snapshots.read(snapshot_id).batches[0].timestamp_ms
+        except (ValueError, IndexError, KafkaError):
+            return True  # it is of no use to anybody
+        return written_ms + max_age_ms < now_ms
 
     def close(self) -> None:
         """Close the files."""

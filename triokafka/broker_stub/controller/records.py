@@ -20,6 +20,8 @@ from triokafka.protocol.stored.control_records import (
     KRaftVersionFeature,
     KRaftVersionRecord,
     LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
     Voter,
     VotersRecord,
     VotersRecordVoter,
@@ -42,13 +44,18 @@ _CONTROL_VERSION: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """One batch of the metadata log, decoded: records, or what a control batch says of ``kraft.version``."""
+    """One batch of the metadata log, decoded: records, or what a control batch says of ``kraft.version``.
+
+    ``timestamp_ms`` is that of its last change; ``ends_snapshot`` marks the last batch of a snapshot.
+    """
 
     base_offset: int
     last_offset: int
     epoch: int
     records: Sequence[MetadataRecord]
     kraft_version: int | None = None
+    timestamp_ms: int = -1
+    ends_snapshot: bool = False
 
 
 def version_of(record: Struct, metadata_version: int) -> int:
@@ -86,24 +93,60 @@ def encode_leader_change(
     """The control batch that opens an epoch: who leads; with a ``kraft_version``, also that and who votes."""
     voter = Voter(voter_id=node_id)
     change = LeaderChangeMessage(leader_id=node_id, voters=[voter], granting_voters=[voter])
-    controls: list[tuple[ControlRecordType, bytes]] = [
-        (ControlRecordType.LEADER_CHANGE, change.encode(_CONTROL_VERSION))
-    ]
+    controls = [(ControlRecordType.LEADER_CHANGE, change.encode(_CONTROL_VERSION))]
     if kraft_version:
-        voters = VotersRecord(
-            voters=[
-                VotersRecordVoter(
-                    voter_id=node_id,
-                    voter_directory_id=directory_id,
-                    endpoints=[Endpoint(name=name, host=host, port=port) for name, host, port in endpoints],
-                    kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
-                )
-            ]
-        )
-        controls += [
-            (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=kraft_version).encode(_CONTROL_VERSION)),
-            (ControlRecordType.KRAFT_VOTERS, voters.encode(_CONTROL_VERSION)),
+        controls += _quorum_controls(node_id, directory_id, kraft_version, endpoints)
+    return _control_batch(controls, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def encode_snapshot_header(
+    node_id: int,
+    directory_id: UUID,
+    *,
+    epoch: int,
+    timestamp_ms: int,
+    kraft_version: int = 0,
+    endpoints: Sequence[tuple[str, str, int]] = (),
+) -> bytes:
+    """The control batch that opens a snapshot; with a ``kraft_version``, also that and who votes.
+
+    ``timestamp_ms`` is the time of the last change that the snapshot has in it.
+    """
+    header = SnapshotHeaderRecord(last_contained_log_timestamp=timestamp_ms)
+    controls = [(ControlRecordType.SNAPSHOT_HEADER, header.encode(_CONTROL_VERSION))]
+    if kraft_version:
+        controls += _quorum_controls(node_id, directory_id, kraft_version, endpoints)
+    return _control_batch(controls, base_offset=0, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def encode_snapshot_footer(*, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """The control batch that ends a snapshot: with it the snapshot is whole."""
+    controls = [(ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord().encode(_CONTROL_VERSION))]
+    return _control_batch(controls, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def _quorum_controls(
+    node_id: int, directory_id: UUID, kraft_version: int, endpoints: Sequence[tuple[str, str, int]]
+) -> list[tuple[ControlRecordType, bytes]]:
+    voters = VotersRecord(
+        voters=[
+            VotersRecordVoter(
+                voter_id=node_id,
+                voter_directory_id=directory_id,
+                endpoints=[Endpoint(name=name, host=host, port=port) for name, host, port in endpoints],
+                kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+            )
         ]
+    )
+    return [
+        (ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(kraft_version=kraft_version).encode(_CONTROL_VERSION)),
+        (ControlRecordType.KRAFT_VOTERS, voters.encode(_CONTROL_VERSION)),
+    ]
+
+
+def _control_batch(
+    controls: Sequence[tuple[ControlRecordType, bytes]], *, base_offset: int, epoch: int, timestamp_ms: int
+) -> bytes:
     return encode_batch(
         [(timestamp_ms, encode_control_key(kind), value, ()) for kind, value in controls],
         base_offset=base_offset,
@@ -125,13 +168,28 @@ def decode_batches(data: Buffer) -> Iterator[LogBatch]:
             view[info.position : info.position + info.size], from_offset=info.base_offset, include_control=True
         ).take()
         kraft_version: int | None = None
+        timestamp_ms, ends_snapshot = info.max_timestamp, False
         records: list[MetadataRecord] = []
         if info.is_control:
             for control in found:
                 if control.key is None or control.value is None:
                     continue
-                if decode_control_key(control.key) == ControlRecordType.KRAFT_VERSION:
-                    kraft_version = KRaftVersionRecord.decode(control.value, _CONTROL_VERSION).kraft_version
+                match decode_control_key(control.key):
+                    case ControlRecordType.KRAFT_VERSION:
+                        kraft_version = KRaftVersionRecord.decode(control.value, _CONTROL_VERSION).kraft_version
+                    case ControlRecordType.SNAPSHOT_HEADER:
+                        header = SnapshotHeaderRecord.decode(control.value, _CONTROL_VERSION)
+                        timestamp_ms = header.last_contained_log_timestamp
+                    case ControlRecordType.SNAPSHOT_FOOTER:
+                        ends_snapshot = True
         else:
             records = [decode_record(record.value) for record in found if record.value is not None]
-        yield LogBatch(info.base_offset, info.last_offset, info.partition_leader_epoch, records, kraft_version)
+        yield LogBatch(
+            info.base_offset,
+            info.last_offset,
+            info.partition_leader_epoch,
+            records,
+            kraft_version,
+            timestamp_ms,
+            ends_snapshot,
+        )

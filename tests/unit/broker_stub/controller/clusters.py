@@ -11,11 +11,13 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller, EndpointImage, MetadataImage, ResourceType
+from triokafka.broker_stub.controller.cluster import BrokerRegistration
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.features import initial_records
+from triokafka.broker_stub.controller.features import SUPPORTED, initial_records
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE
 from triokafka.broker_stub.controller.replication import ReplicationControl
+from triokafka.broker_stub.lifecycle import BrokerLifecycle
 from triokafka.protocol.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -147,6 +149,37 @@ class MemoryWorld(RealWorld):
         self.storage = self.disk
 
 
+def lifecycle(controller: Controller, world: RealWorld, config: BrokerConfig = CONFIG) -> BrokerLifecycle:
+    """The life of the node's broker, not started."""
+    return BrokerLifecycle(
+        world,
+        controller,
+        heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+        session_timeout_ms=config.broker_session_timeout_ms,
+        metadata_offset=lambda: controller.image.offset,
+        registered=lambda epoch: None,
+    )
+
+
+def registration(controller: Controller, world: RealWorld, config: BrokerConfig = CONFIG) -> BrokerRegistration:
+    """What a new process of the node's broker says of itself."""
+    return BrokerRegistration(
+        broker_id=config.node_id,
+        incarnation_id=world.uuid(),
+        cluster_id=controller.cluster_id,
+        endpoints=(ENDPOINT,),
+        features=SUPPORTED,
+        directories=tuple(controller.identity.directory_ids[path] for path in config.data_directories),
+    )
+
+
+async def let_in(controller: Controller, world: RealWorld, config: BrokerConfig = CONFIG) -> BrokerLifecycle:
+    """Register the node's broker and have it unfenced."""
+    life = lifecycle(controller, world, config)
+    await life.start(registration(controller, world, config), timeout_ms=1_000)
+    return life
+
+
 @asynccontextmanager
 async def running(
     world: RealWorld, config: BrokerConfig = CONFIG, *, register: bool = True
@@ -157,6 +190,6 @@ async def running(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(controller.run)
         if register:
-            await controller.register_broker([ENDPOINT])
+            await let_in(controller, world, config)
         yield controller
         nursery.cancel_scope.cancel()

@@ -18,12 +18,13 @@ from tests.unit.broker_stub.controller.clusters import (
     MemoryWorld,
     codes,
     creation,
+    let_in,
     running,
     wanted,
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
+from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage, ProducerIdBlock
 from triokafka.broker_stub.controller.event_queue import MAX_TOGETHER, MAX_WAITING
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
@@ -68,13 +69,18 @@ def same(left: MetadataImage, right: MetadataImage) -> bool:
     )
 
 
+async def allocate(controller: Controller) -> ProducerIdBlock:
+    """A block of producer ids for the node's broker."""
+    return await controller.allocate_producer_ids(CONFIG.node_id, controller.image.brokers[CONFIG.node_id].broker_epoch)
+
+
 class TestStart:
     async def test_new_cluster_has_features_and_a_registered_broker(self) -> None:
         """(`cluster/KRB-01`)"""
         async with running(MemoryWorld()) as controller:
             assert controller.finalized_features == {"metadata.version": 25, "kraft.version": 1}
             broker = controller.image.brokers[1]
-            assert not broker.fenced and broker.broker_epoch == controller.broker_epoch
+            assert not broker.fenced and broker.broker_epoch > 0
             assert broker.endpoints == (ENDPOINT,)
             assert broker.directories == (controller.identity.directory_ids[DATA],)
 
@@ -89,7 +95,7 @@ class TestStart:
                     topics=[CreatePartitionsTopic(name="a.b", count=5, assignments=None)], timeout_ms=1000
                 )
             )
-            await controller.allocate_producer_ids()
+            await allocate(controller)
             before, cluster_id = controller.image, controller.cluster_id
         async with running(world, register=False) as controller:
             assert same(controller.image, before)
@@ -120,10 +126,11 @@ class TestStart:
     async def test_broker_that_stops_in_order_gives_up_its_partitions(self) -> None:
         """(`cluster/KRC-14`, KRC-16)"""
         world = MemoryWorld()
-        async with running(world) as controller:
+        async with running(world, register=False) as controller:
+            life = await let_in(controller, world)
             await controller.create_topics(creation(wanted("t")))
-            await controller.fence_broker()
-            await controller.fence_broker()
+            await life.leave()
+            await life.leave()
             assert controller.image.brokers[1].fenced
             partition = controller.image.topics["t"].partitions[0]
             assert (partition.leader, partition.isr) == (-1, (1,))
@@ -161,27 +168,24 @@ class TestStart:
 
 
 class TestSnapshot:
-    """A log that Kafka has cut at its beginning, with its snapshot beside it (`cluster/KRE-12`)."""
+    """A log that was cut at its beginning, with a snapshot beside it (`cluster/KRE-12`)."""
 
     async def cut(self, *, snapshot: bool) -> tuple[MemoryWorld, MetadataImage]:
         world = MemoryWorld()
         async with running(world) as controller:
             await controller.create_topics(creation(wanted("early", 2)))
             middle = controller.image
+            if snapshot:
+                await controller.take_snapshot()
             await controller.create_topics(creation(wanted("late")))
             image = controller.image
             await controller.close()
         directory = f"{DATA}/__cluster_metadata-0"
         log = PartitionLog.open(world.disk, directory, TopicPartition("__cluster_metadata", 0), LogConfig(), now_ms=0)
-        batches = bytes(log.read(0, 1 << 20).records)
         rest = bytes(log.read(middle.offset + 1, 1 << 20).records)
         log.truncate_fully_and_start_at(middle.offset + 1, now_ms=0)
         log.append_as_follower(rest, now_ms=0)
         log.close()
-        if snapshot:
-            head = batches[: len(batches) - len(rest)]
-            name = f"{directory}/{middle.offset + 1:020}-{middle.epoch:010}.checkpoint"
-            world.disk.replace_file(name, head)
         return world, image
 
     async def test_state_is_the_snapshot_and_the_records_after_it(self) -> None:
@@ -325,7 +329,8 @@ class TestQueue:
 
     async def test_callers_wait_for_room_when_the_queue_is_full(self) -> None:
         """(design rule 7: bounded everywhere)"""
-        controller = Controller(MemoryWorld(), CONFIG)
+        world = MemoryWorld()
+        controller = Controller(world, CONFIG)
         await controller.start()
         begun: list[MetadataImage] = []
 
@@ -353,7 +358,8 @@ class TestQueue:
             assert not controller.image.topics
 
     async def test_operation_whose_caller_gave_up_before_its_turn_is_left_out(self) -> None:
-        controller = Controller(MemoryWorld(), CONFIG)
+        world = MemoryWorld()
+        controller = Controller(world, CONFIG)
         await controller.start()
         begun: list[MetadataImage] = []
 
@@ -367,7 +373,7 @@ class TestQueue:
             nursery.cancel_scope.cancel()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(controller.run)
-            await controller.register_broker([ENDPOINT])
+            await let_in(controller, world)
             assert not begun
             nursery.cancel_scope.cancel()
 
@@ -391,7 +397,7 @@ class TestQueue:
 
         async with trio.open_nursery() as callers, trio.open_nursery() as runner:
             runner.start_soon(controller.run)
-            await controller.register_broker([ENDPOINT])
+            await let_in(controller, world)
             world.gate = trio.Event()
             callers.start_soon(create)
             await trio.testing.wait_all_tasks_blocked()
@@ -439,7 +445,7 @@ class TestOperations:
         blocks = []
         for _ in range(3):
             async with running(world) as controller:
-                blocks += [await controller.allocate_producer_ids() for _ in range(2)]
+                blocks += [await allocate(controller) for _ in range(2)]
         assert [tuple(block) for block in blocks] == [(start, 1000) for start in range(0, 6000, 1000)]
         assert list(blocks[1].ids)[:2] == [1000, 1001]
 
@@ -447,7 +453,7 @@ class TestOperations:
         """(`cluster/KRC-06`)"""
         async with running(MemoryWorld(), register=False) as controller:
             with pytest.raises(errors.StaleBrokerEpochError):
-                await controller.allocate_producer_ids()
+                await controller.allocate_producer_ids(CONFIG.node_id, 0)
 
     async def test_configuration_change_applies_to_the_topic(self) -> None:
         async with running(MemoryWorld()) as controller:

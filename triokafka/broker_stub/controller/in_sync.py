@@ -1,0 +1,147 @@
+"""AlterPartition: a leader says who is in sync, and the controller decides (KIP-497, KIP-841, KIP-903).
+
+Pure. The partition epoch that a leader builds on is compared with the image's, so that no change is lost; a replica
+counts as in sync only while its broker is up, under the registration under which the leader saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.partition_change import (
+    RECOVERED,
+    RECOVERING,
+    TopicConfig,
+    Wanted,
+    partition_change,
+)
+from triokafka.protocol.api.alter_partition import (
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionData,
+    TopicData,
+)
+from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
+
+_ANY_EPOCH: Final = -1
+
+
+def alter_partition(
+    image: MetadataImage, request: AlterPartitionRequest, topic_config: TopicConfig
+) -> Outcome[AlterPartitionResponse]:
+    """Change in-sync sets as the leaders of the partitions ask; each partition succeeds or fails on its own.
+
+    Raises:
+        BrokerIdNotRegisteredError, StaleBrokerEpochError: the broker that asks is not registered, or not so any more.
+    """
+    check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    records: list[PartitionChangeRecord] = []
+    topics = []
+    for asked in request.topics:
+        partitions = [
+            _answer(image, asked, partition, request, topic_config, records) for partition in asked.partitions
+        ]
+        topics.append(AlteredTopic(topic_id=asked.topic_id, partitions=partitions))
+    return Outcome(records, AlterPartitionResponse(topics=topics))
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> None:
+    """Refuse a broker that is not registered with this epoch: another process took its place.
+
+    Raises:
+        BrokerIdNotRegisteredError, StaleBrokerEpochError: as they say.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise errors.BrokerIdNotRegisteredError(f"broker {broker_id} is not registered")
+    if broker.broker_epoch != broker_epoch:
+        raise errors.StaleBrokerEpochError(f"broker {broker_id} has epoch {broker.broker_epoch}, not {broker_epoch}")
+
+
+def _answer(
+    image: MetadataImage,
+    asked: TopicData,
+    wanted: PartitionData,
+    request: AlterPartitionRequest,
+    topic_config: TopicConfig,
+    records: list[PartitionChangeRecord],
+) -> AlteredPartition:
+    try:
+        partition, record = _altered(image, asked, wanted, request, topic_config)
+    except errors.BrokerResponseError as error:
+        return AlteredPartition(partition_index=wanted.partition_index, error_code=error.code)
+    if record is not None:
+        records.append(record)
+    if partition.leader != request.broker_id:
+        # The change ended a reassignment that leaves the leader out; it learns the rest from the image.
+        return AlteredPartition(partition_index=wanted.partition_index, error_code=errors.NewLeaderElectedError.code)
+    return AlteredPartition(
+        partition_index=partition.partition,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def _altered(
+    image: MetadataImage,
+    asked: TopicData,
+    wanted: PartitionData,
+    request: AlterPartitionRequest,
+    topic_config: TopicConfig,
+) -> tuple[PartitionImage, PartitionChangeRecord | None]:
+    topic = image.topics_by_id.get(asked.topic_id)
+    if topic is None:
+        raise errors.UnknownTopicIdError(f"there is no topic with the id {asked.topic_id}")
+    partition = topic.partitions.get(wanted.partition_index)
+    if partition is None:
+        raise errors.UnknownTopicOrPartitionError(f"there is no partition {topic.name}-{wanted.partition_index}")
+    # Before version 3 a leader does not say under which registration it saw a replica.
+    epochs = {state.broker_id: state.broker_epoch for state in wanted.new_isr_with_epochs}
+    isr = [state.broker_id for state in wanted.new_isr_with_epochs] or list(wanted.new_isr)
+    _check(partition, wanted, isr, request.broker_id)
+    _check_eligible(image, isr, epochs)
+    record = partition_change(
+        image,
+        topic,
+        partition,
+        topic_config,
+        wanted=Wanted(isr=tuple(isr), leader_recovery_state=wanted.leader_recovery_state),
+    )
+    return (partition if record is None else partition.after(record)), record
+
+
+def _check(partition: PartitionImage, wanted: PartitionData, isr: Sequence[int], broker_id: int) -> None:
+    if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
+        raise errors.NotControllerError("the leader knows more than this controller")
+    if wanted.leader_epoch < partition.leader_epoch:
+        raise errors.FencedLeaderEpochError(f"the leader epoch is {partition.leader_epoch}")
+    if broker_id != partition.leader:
+        raise errors.InvalidRequestError(f"broker {partition.leader} leads the partition")
+    if wanted.partition_epoch < partition.partition_epoch:
+        raise errors.InvalidUpdateVersionError(f"the partition epoch is {partition.partition_epoch}")
+    if len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas):
+        raise errors.InvalidRequestError(f"{list(isr)} are not some of the replicas {list(partition.replicas)}")
+    if partition.leader not in isr:
+        raise errors.InvalidRequestError("the leader is in sync with itself")
+    if wanted.leader_recovery_state not in (RECOVERED, RECOVERING):
+        raise errors.InvalidRequestError(f"there is no leader recovery state {wanted.leader_recovery_state}")
+    if wanted.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
+        raise errors.InvalidRequestError("nobody is in sync with a leader that recovers, and none begins to by itself")
+
+
+def _check_eligible(image: MetadataImage, isr: Sequence[int], epochs: Mapping[int, int]) -> None:
+    for replica in isr:
+        broker = image.brokers.get(replica)
+        if broker is None or not broker.active:
+            raise errors.IneligibleReplicaError(f"broker {replica} is fenced, stopping or not registered")
+        if epochs.get(replica, _ANY_EPOCH) not in (_ANY_EPOCH, broker.broker_epoch):
+            raise errors.IneligibleReplicaError(f"broker {replica} has started anew since it was seen in sync")

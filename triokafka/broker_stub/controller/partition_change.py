@@ -1,0 +1,186 @@
+"""What becomes of one partition: a pure function from an image and a wish to the record that changes it.
+
+Everything that changes a partition comes through here: brokers that come or go, leaders that change their in-sync set,
+reassignments, elections. The rules are Kafka's: a leader is kept while it is in sync and alive, else the first assigned
+replica that is in sync and alive leads; if nobody is in sync, the first that is known to miss nothing (an eligible
+leader replica); if there is none, and the topic or the caller allows it, the first one alive, at the price of records;
+else nobody. The last member of an in-sync set stays in it, or becomes an eligible leader where the cluster has that
+feature. A reassignment is complete, in the same record, as soon as every replica that it adds is in sync.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from triokafka.broker_stub.controller import features
+from triokafka.broker_stub.controller.image import (
+    NO_LEADER,
+    UNASSIGNED_DIRECTORY,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
+
+TopicConfig = Callable[[str], LogConfig]
+"""Gives the configuration that applies to a topic."""
+
+NOBODY: Final = -1
+"""Stands for "no broker" where a broker id is expected."""
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""A leader that was elected although it was not in sync has not yet made its log consistent."""
+
+
+class Election(enum.Enum):
+    """Which leader is wanted."""
+
+    ONLINE = "online"
+    """The one that there is, or else one in sync."""
+    PREFERRED = "preferred"
+    """The first assigned replica, if it is in sync."""
+    UNCLEAN = "unclean"
+    """As ``ONLINE``, but if need be one that is not in sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessChange:
+    """Which broker is about to come or go.
+
+    ``added`` may lead although the image still shows it fenced; ``removed`` may not although the image does not yet.
+    """
+
+    added: int = NOBODY
+    removed: int = NOBODY
+
+    def acceptable(self, image: MetadataImage, broker_id: int) -> bool:
+        """Whether a broker may lead once the change is made."""
+        if broker_id == self.removed:
+            return False
+        if broker_id == self.added:
+            return True
+        broker = image.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a partition shall become; what is None stays."""
+
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    leader_recovery_state: int | None = None
+
+
+@dataclass(slots=True)
+class _Assignment:
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    def complete(self) -> None:
+        """End a reassignment whose new replicas are all in sync; the others stay for as long as nobody else is."""
+        if not (self.adding or self.removing) or not set(self.adding) <= set(self.isr):
+            return
+        replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
+        isr = tuple(replica for replica in self.isr if replica not in self.removing)
+        if replicas and isr:
+            self.replicas, self.isr, self.adding, self.removing = replicas, isr, (), ()
+
+
+def partition_change(
+    image: MetadataImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    topic_config: TopicConfig,
+    *,
+    liveness: LivenessChange = LivenessChange(),
+    wanted: Wanted = Wanted(),
+    election: Election = Election.ONLINE,
+) -> PartitionChangeRecord | None:
+    """The record for one partition, with only what changes in it; None when nothing does."""
+    with_elr = image.features.get(features.ELIGIBLE_LEADER_REPLICAS, 0) > 0
+    isr = tuple(
+        broker_id
+        for broker_id in (partition.isr if wanted.isr is None else wanted.isr)
+        if broker_id != liveness.removed
+    )
+    if not isr and not with_elr:
+        isr = partition.isr
+    assignment = _Assignment(
+        partition.replicas if wanted.replicas is None else wanted.replicas,
+        isr,
+        partition.adding_replicas if wanted.adding_replicas is None else wanted.adding_replicas,
+        partition.removing_replicas if wanted.removing_replicas is None else wanted.removing_replicas,
+    )
+    assignment.complete()
+    replicas, isr = assignment.replicas, assignment.isr
+    elr = partition.eligible_leader_replicas
+    if with_elr:
+        left = dict.fromkeys((*elr, *partition.isr))
+        elr = tuple(broker_id for broker_id in left if broker_id not in isr and broker_id in replicas)
+    recovery = partition.leader_recovery_state
+    if wanted.leader_recovery_state is not None:
+        recovery = wanted.leader_recovery_state
+
+    def may_lead(broker_id: int) -> bool:
+        return broker_id in (isr or elr) and broker_id in replicas and liveness.acceptable(image, broker_id)
+
+    leader = partition.leader
+    if election is Election.PREFERRED and may_lead(replicas[0]):
+        leader = replicas[0]
+    elif leader not in isr or not may_lead(leader):
+        leader = next((broker_id for broker_id in replicas if may_lead(broker_id)), NO_LEADER)
+        alive = [broker_id for broker_id in replicas if liveness.acceptable(image, broker_id)]
+        unclean = election is Election.UNCLEAN or topic_config(topic.name).unclean_leader_election_enable
+        if leader == NO_LEADER and alive and unclean:
+            leader, recovery = alive[0], RECOVERING
+        if leader != NO_LEADER and leader not in isr:
+            # It is all that is in sync: the others may lack records, or have some that it does not.
+            isr = (leader,)
+    elr = tuple(broker_id for broker_id in elr if broker_id not in isr)
+    last_known = partition.last_known_elr
+    if with_elr:
+        if len(isr) >= min(topic_config(topic.name).min_insync_replicas, len(replicas)):
+            elr, last_known = (), ()
+        elif not isr and partition.leader != NO_LEADER:
+            last_known = (partition.leader,)
+    record = PartitionChangeRecord(partition_id=partition.partition, topic_id=topic.topic_id)
+    changed = False
+    for name, before, now in (
+        ("isr", partition.isr, isr),
+        ("replicas", partition.replicas, replicas),
+        ("adding_replicas", partition.adding_replicas, assignment.adding),
+        ("removing_replicas", partition.removing_replicas, assignment.removing),
+        ("eligible_leader_replicas", partition.eligible_leader_replicas, elr),
+        ("last_known_elr", partition.last_known_elr, last_known),
+    ):
+        if now != before:
+            setattr(record, name, list(now))
+            changed = True
+    if replicas != partition.replicas:
+        record.directories = [_directory(image, partition, broker_id) for broker_id in replicas]
+    if leader != partition.leader or not set(partition.replicas) <= set(replicas):
+        # With fewer replicas a new epoch begins, so that the leader lets go of those that are gone (KRE-08).
+        record.leader = leader
+        changed = True
+    if recovery != partition.leader_recovery_state:
+        record.leader_recovery_state = recovery
+        changed = True
+    return record if changed else None
+
+
+def _directory(image: MetadataImage, partition: PartitionImage, broker_id: int) -> UUID:
+    if broker_id in partition.replicas and len(partition.directories) == len(partition.replicas):
+        return partition.directories[partition.replicas.index(broker_id)]
+    broker = image.brokers.get(broker_id)
+    return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory()

@@ -1,0 +1,173 @@
+"""Reassigning partitions: which brokers are to hold them (KIP-455).
+
+Pure. Beginning a reassignment makes the replicas the union of old and new ones; `partition_change` ends it when all
+that were added are in sync. On a single broker the only possible target is where the partition already is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from triokafka import errors
+from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, TopicImage
+from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome
+from triokafka.broker_stub.controller.partition_change import Election, TopicConfig, Wanted, partition_change
+from triokafka.protocol.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from triokafka.protocol.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
+
+
+def alter_reassignments(
+    image: MetadataImage, request: AlterPartitionReassignmentsRequest, topic_config: TopicConfig
+) -> Outcome[AlterPartitionReassignmentsResponse]:
+    """Begin, change or cancel reassignments; each partition succeeds or fails on its own."""
+    records: list[PartitionChangeRecord] = []
+    topics = []
+    for asked in request.topics:
+        times = Counter(partition.partition_index for partition in asked.partitions)
+        results = []
+        for wanted in asked.partitions:
+            failure = NO_ERROR
+            try:
+                if times[wanted.partition_index] > 1:
+                    raise errors.InvalidRequestError("The partition is there twice.")
+                topic, partition = _find(image, asked.name, wanted.partition_index)
+                record = _change(image, topic, partition, wanted, request.allow_replication_factor_change, topic_config)
+                if record is not None:
+                    if len(records) == MAX_RECORDS_PER_OPERATION:
+                        raise errors.PolicyViolationError("Too many reassignments at once; ask for less.")
+                    records.append(record)
+            except errors.BrokerResponseError as error:
+                failure = ItemError.of(error)
+            results.append(
+                ReassignablePartitionResponse(
+                    partition_index=wanted.partition_index, error_code=failure.code, error_message=failure.message
+                )
+            )
+        topics.append(ReassignableTopicResponse(name=asked.name, partitions=results))
+    return Outcome(
+        records,
+        AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_message=None,
+            responses=topics,
+        ),
+    )
+
+
+def _find(image: MetadataImage, name: str, number: int) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise errors.UnknownTopicOrPartitionError(f"Unable to find a topic named {name}.")
+    partition = topic.partitions.get(number)
+    if partition is None:
+        raise errors.UnknownTopicOrPartitionError(f"Unable to find partition {name}:{number}.")
+    return topic, partition
+
+
+def _change(
+    image: MetadataImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    wanted: ReassignablePartition,
+    may_change_count: bool,
+    topic_config: TopicConfig,
+) -> PartitionChangeRecord | None:
+    if wanted.replicas is None:
+        return _cancel(image, topic, partition, topic_config)
+    _check_target(image, partition, wanted.replicas, may_change_count)
+    target = tuple(wanted.replicas)
+    # The new ones come first: the preferred leader is the new one as soon as it is in sync.
+    removing = tuple(replica for replica in partition.replicas if replica not in target)
+    adding = tuple(replica for replica in target if replica not in partition.replicas)
+    return partition_change(
+        image,
+        topic,
+        partition,
+        topic_config,
+        wanted=Wanted(replicas=(*target, *removing), adding_replicas=adding, removing_replicas=removing),
+    )
+
+
+def _cancel(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, topic_config: TopicConfig
+) -> PartitionChangeRecord | None:
+    if not partition.reassigning:
+        raise errors.NoReassignmentInProgressError("No partition reassignment is in progress.")
+    unclean = topic_config(topic.name).unclean_leader_election_enable
+    replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    isr = tuple(replica for replica in partition.isr if replica in replicas)
+    if not replicas or not (isr or unclean):
+        raise errors.InvalidReplicationAssignmentError(
+            "None of the replicas that the partition would go back to is in sync."
+        )
+    return partition_change(
+        image,
+        topic,
+        partition,
+        topic_config,
+        wanted=Wanted(replicas=replicas, isr=isr or replicas[:1], adding_replicas=(), removing_replicas=()),
+        election=Election.ONLINE if isr else Election.UNCLEAN,
+    )
+
+
+def _check_target(
+    image: MetadataImage, partition: PartitionImage, target: Sequence[int], may_change_count: bool
+) -> None:
+    if not target:
+        raise errors.InvalidReplicationAssignmentError(
+            "The manual partition assignment includes an empty replica list."
+        )
+    for broker_id in sorted(target):
+        if broker_id not in image.brokers:
+            raise errors.InvalidReplicationAssignmentError(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            )
+        if list(target).count(broker_id) > 1:
+            raise errors.InvalidReplicationAssignmentError(
+                f"The manual partition assignment includes the broker {broker_id} more than once."
+            )
+    count = len(partition.replicas) - len(partition.adding_replicas)
+    if not may_change_count and len(target) != count:
+        raise errors.InvalidReplicationFactorError(
+            f"The replication factor is changed from {count} to {len(target)}, which the request does not allow."
+        )
+
+
+def list_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Reassignments in progress, of all partitions or those of the request; what does not exist is left out."""
+    if request.topics is None:
+        asked = [(topic.name, sorted(topic.partitions)) for topic in image.topics.values()]
+    else:
+        asked = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
+    found = []
+    for name, numbers in asked:
+        partitions = []
+        for number in numbers:
+            partition = image.partition(name, number)
+            if partition is not None and partition.reassigning:
+                partitions.append(
+                    OngoingPartitionReassignment(
+                        partition_index=number,
+                        replicas=list(partition.replicas),
+                        adding_replicas=list(partition.adding_replicas),
+                        removing_replicas=list(partition.removing_replicas),
+                    )
+                )
+        if partitions:
+            found.append(OngoingTopicReassignment(name=name, partitions=partitions))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=found)
