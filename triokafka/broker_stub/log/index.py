@@ -6,11 +6,12 @@ relative offset). Both are big-endian, strictly increasing, and can be rebuilt f
 no checksum: what is not plausible raises `CorruptIndexError`, and the segment rebuilds it.
 
 Entries live in memory once they were needed; new ones reach the file with `write`. A file is read at the first look-up,
-so that opening a log costs the same however much it holds.
+and for its last entry alone at none, so that opening a log costs the same however much it holds.
 """
 
 from __future__ import annotations
 
+import struct
 import sys
 from abc import ABC, abstractmethod
 from array import array
@@ -24,16 +25,26 @@ from triokafka.world import Storage
 
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _MAX_POSITION: Final = 2**31 - 1
+_OFFSET_ENTRY: Final = struct.Struct(">II")
+_TIME_ENTRY: Final = struct.Struct(">qI")
 
 
 class CorruptIndexError(KafkaError):
-    """An index file is missing or holds what no writer would have written; rebuild it from the log."""
+    """An index file is missing or holds what no writer would have written; rebuild it from the log.
+
+    ``path`` is the file.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path} {problem}")
+        self.path = path
 
 
-class _Index(ABC):
-    """What both indexes share: a file of equal entries, loaded when needed, written behind."""
+class IndexFile(ABC):
+    """What all indexes share: a file of equal entries, loaded when needed, written behind."""
 
     ENTRY_SIZE: int
+    MAY_BE_MISSING = False
 
     def __init__(self, storage: Storage, path: str, base_offset: int, *, max_bytes: int, new: bool) -> None:
         self.path = path
@@ -46,8 +57,12 @@ class _Index(ABC):
         self.unsynced = False  # the file was changed since it was synced last
 
     @abstractmethod
-    def _parse(self, data: bytes) -> None:
-        """Take over all entries of a file."""
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above ``offset`` (D09)."""
+
+    @abstractmethod
+    def _parse(self, data: bytes) -> int:
+        """Take over the entries of a file, up to one that cannot follow those before it; returns how many."""
 
     @abstractmethod
     def _pack(self, start: int) -> bytes:
@@ -73,15 +88,50 @@ class _Index(ABC):
     def _load(self) -> None:
         if self._loaded:
             return
-        try:
-            data = self._storage.read_file(self.path)
-        except FileNotFoundError:
-            raise CorruptIndexError(f"{self.path} is missing") from None
+        data = self._read()
         if len(data) % self.ENTRY_SIZE:
-            raise CorruptIndexError(f"{self.path} has {len(data)} bytes, not a multiple of {self.ENTRY_SIZE}")
-        self._parse(data)
+            raise CorruptIndexError(self.path, f"has {len(data)} bytes, not a multiple of {self.ENTRY_SIZE}")
+        if self._parse(data) < len(data) // self.ENTRY_SIZE:
+            raise CorruptIndexError(self.path, "is not in increasing order")
         self._written = self._count()
         self._loaded = True
+
+    def salvage(self) -> None:
+        """Load what was on disk before a crash: all up to what no writer would have written.
+
+        Raises:
+            CorruptIndexError: there is no file.
+            OSError: the disk failed.
+        """
+        data = self._read()
+        self._parse(data[: len(data) // self.ENTRY_SIZE * self.ENTRY_SIZE])
+        self._written = self._count()
+        self._loaded = self._stale_file = True
+
+    def _read(self) -> bytes:
+        try:
+            return self._storage.read_file(self.path)
+        except FileNotFoundError:
+            if self.MAY_BE_MISSING:
+                return b""
+            raise CorruptIndexError(self.path, "is missing") from None
+
+    def _read_last(self) -> bytes:
+        """The last entry as it is in the file, without loading the others; nothing when there is none."""
+        try:
+            file = self._storage.open(self.path, read_only=True)
+        except FileNotFoundError:
+            raise CorruptIndexError(self.path, "is missing") from None
+        try:
+            size = file.size()
+            if size % self.ENTRY_SIZE:
+                raise CorruptIndexError(self.path, f"has {size} bytes, not a multiple of {self.ENTRY_SIZE}")
+            last = file.read_at(size - self.ENTRY_SIZE, self.ENTRY_SIZE) if size else b""
+        finally:
+            file.close()
+        if size > self.ENTRY_SIZE and not any(last):
+            raise CorruptIndexError(self.path, "ends with zeros")  # room that its writer had no time to cut off
+        return last
 
     def clear(self) -> None:
         """Forget all entries, for a rebuild; the file follows at the next `write`."""
@@ -101,6 +151,8 @@ class _Index(ABC):
         """Bring the file up to date. Raises `OSError`."""
         if not self._loaded or (self._written == self._count() and not self._stale_file):
             return
+        if self.MAY_BE_MISSING and not self._count() and not self._storage.exists(self.path):
+            return
         file = self._storage.open(self.path, create=True)
         try:
             if self._stale_file and file.size() > self._written * self.ENTRY_SIZE:
@@ -115,7 +167,7 @@ class _Index(ABC):
             file.close()
 
 
-class OffsetIndex(_Index):
+class OffsetIndex(IndexFile):
     """From offsets to positions (D01–D12). An entry is the last offset of a batch and the position where it starts."""
 
     ENTRY_SIZE = 8
@@ -130,12 +182,10 @@ class OffsetIndex(_Index):
         self._load()
         relative = offset - self.base_offset
         if not 0 <= relative <= _MAX_RELATIVE_OFFSET or not 0 <= position <= _MAX_POSITION:
-            raise CorruptIndexError(f"{self.path}: offset {offset} at {position} does not fit into an index entry")
+            raise CorruptIndexError(self.path, f"offset {offset} at {position} does not fit into an index entry")
         if self._offsets and (relative <= self._offsets[-1] or position <= self._positions[-1]):
             last = self.base_offset + self._offsets[-1]
-            raise CorruptIndexError(
-                f"{self.path}: offset {offset} at {position} follows {last} at {self._positions[-1]}"
-            )
+            raise CorruptIndexError(self.path, f"offset {offset} at {position} follows {last} at {self._positions[-1]}")
         self._offsets.append(relative)
         self._positions.append(position)
 
@@ -159,7 +209,10 @@ class OffsetIndex(_Index):
     @property
     def last(self) -> tuple[int, int]:
         """The last entry; base offset and 0 when there is none."""
-        return self._entry(len(self) - 1)
+        if self._loaded:
+            return self._entry(self._count() - 1)
+        relative, position = _OFFSET_ENTRY.unpack(self._read_last() or bytes(self.ENTRY_SIZE))
+        return self.base_offset + relative, position
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above ``offset`` (D09)."""
@@ -170,16 +223,16 @@ class OffsetIndex(_Index):
         return [self._entry(index) for index in range(len(self))]
 
     def check_bounds(self, log_size: int) -> None:
-        """Raise `CorruptIndexError` when an entry points behind the end of the log."""
-        if len(self) and self._positions[-1] >= log_size:
-            raise CorruptIndexError(f"{self.path} points to byte {self._positions[-1]} of a log of {log_size}")
+        """Raise `CorruptIndexError` when an entry, as far as they are loaded, points behind the end of the log."""
+        if self._positions and self._positions[-1] >= log_size:
+            raise CorruptIndexError(self.path, f"points to byte {self._positions[-1]} of a log of {log_size}")
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> int:
         fields = _unsigned(data)
         offsets, positions = fields[0::2], fields[1::2]
-        if not _increasing(offsets) or not _increasing(positions):
-            raise CorruptIndexError(f"{self.path} is not in increasing order")
-        self._offsets, self._positions = offsets, positions
+        good = min(_increasing(offsets), _increasing(positions))
+        self._offsets, self._positions = offsets[:good], positions[:good]
+        return good
 
     def _pack(self, start: int) -> bytes:
         fields = array("I", bytes(8 * (len(self._offsets) - start)))
@@ -193,7 +246,7 @@ class OffsetIndex(_Index):
         return len(self._offsets)
 
 
-class TimeIndex(_Index):
+class TimeIndex(IndexFile):
     """From timestamps to offsets (Z04). An entry says: up to this offset no record is newer than this timestamp."""
 
     ENTRY_SIZE = 12
@@ -215,7 +268,7 @@ class TimeIndex(_Index):
             return
         relative = offset - self.base_offset
         if not 0 <= relative <= _MAX_RELATIVE_OFFSET or (self._offsets and relative < self._offsets[-1]):
-            raise CorruptIndexError(f"{self.path}: offset {offset} cannot follow {self.last}")
+            raise CorruptIndexError(self.path, f"offset {offset} cannot follow {self.last}")
         self._timestamps.append(timestamp)
         self._offsets.append(relative)
 
@@ -227,7 +280,13 @@ class TimeIndex(_Index):
     @property
     def last(self) -> tuple[int, int]:
         """The last entry as (timestamp, offset); -1 and the base offset when there is none."""
-        return self._entry(len(self) - 1)
+        if self._loaded:
+            return self._entry(self._count() - 1)
+        last = self._read_last()
+        if not last:
+            return -1, self.base_offset
+        timestamp, relative = _TIME_ENTRY.unpack(last)
+        return timestamp, self.base_offset + relative
 
     def _entry(self, index: int) -> tuple[int, int]:
         return (
@@ -242,7 +301,7 @@ class TimeIndex(_Index):
         """All entries as (timestamp, offset)."""
         return [self._entry(index) for index in range(len(self))]
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> int:
         words = _unsigned(data)
         timestamps = array("q", bytes(8 * (len(words) // 3)))
         pairs = array("I", timestamps.tobytes())
@@ -250,9 +309,9 @@ class TimeIndex(_Index):
         pairs[high::2], pairs[low::2] = words[0::3], words[1::3]
         timestamps = array("q", pairs.tobytes())
         offsets = words[2::3]
-        if not _increasing(timestamps) or any(a > b for a, b in pairwise(offsets)):
-            raise CorruptIndexError(f"{self.path} is not in increasing order")
-        self._timestamps, self._offsets = timestamps, offsets
+        good = min(_increasing(timestamps), _increasing(offsets, or_equal=True))
+        self._timestamps, self._offsets = timestamps[:good], offsets[:good]
+        return good
 
     def _pack(self, start: int) -> bytes:
         timestamps = array("I", self._timestamps[start:].tobytes())
@@ -281,5 +340,7 @@ def _big_endian(words: array[int]) -> bytes:
     return words.tobytes()
 
 
-def _increasing(values: array[int]) -> bool:
-    return all(a < b for a, b in pairwise(values))
+def _increasing(values: array[int], *, or_equal: bool = False) -> int:
+    """How many values, from the first on, go up."""
+    wrong = (index for index, (a, b) in enumerate(pairwise(values), 1) if a > b or (a == b and not or_equal))
+    return next(wrong, len(values))

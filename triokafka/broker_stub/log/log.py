@@ -8,6 +8,7 @@ moved ``recovery_point`` past them.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,15 +16,18 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from triokafka.broker_stub.log import timestamps
-from triokafka.broker_stub.log.checkpoints import replace_unsynced, sync_path
+from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, snapshot_offsets
-from triokafka.broker_stub.log.recovery import load_producers, load_segments
+from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
+from triokafka.broker_stub.log.producers import read_marker
+from triokafka.broker_stub.log.recovery import load_log, load_producers, note_batch, rebuild_transaction_index
 from triokafka.broker_stub.log.retention import count_expired
-from triokafka.broker_stub.log.segment import LogSegment, offset_file_name
+from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.transaction_index import AbortedTransaction, aborted_between
 from triokafka.broker_stub.log.validation import assign_offsets, prepare
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
 from triokafka.records import iter_batches
@@ -31,7 +35,10 @@ from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import Storage
 
+logger = logging.getLogger(__name__)
+
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
+_SNAPSHOT_EVERY_BYTES: Final = 16 << 20
 
 
 class AppendInfo(NamedTuple):
@@ -155,12 +162,14 @@ class PartitionLog:
         if not storage.is_dir(directory):
             storage.make_dirs(directory)
         self.leader_epochs = LeaderEpochs(storage, directory)
-        loaded, self.recovered_bytes = load_segments(
+        self._snapshots = ProducerSnapshots(storage, directory)
+        loaded, self.producers, self.recovered_bytes = load_log(
             files,
             directory,
             topic_partition,
             config,
             self.leader_epochs,
+            self._snapshots,
             recovery_point=recovery_point,
             clean=clean,
             log_start_offset=log_start_offset,
@@ -170,15 +179,8 @@ class PartitionLog:
         self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
         self.recovery_point = self.log_end_offset if clean else min(recovery_point, self.log_end_offset)
         self.leader_epochs.truncate_to(self.log_end_offset)
-        self.producers = load_producers(
-            storage,
-            directory,
-            self.segments,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-            expiration_ms=producer_expiration_ms,
-        )
-        self._snapshot_offset = max(snapshot_offsets(storage, directory), default=self._segments[0].base_offset)
+        self.producers.expire(now_ms, producer_expiration_ms)
+        self._bytes_since_snapshot = 0
         if self.log_start_offset > self.log_end_offset:
             # A crash took records that a reader was promised to be deleted: nothing before the start may come back.
             self._start_afresh(self.log_start_offset, now_ms)
@@ -242,6 +244,10 @@ class PartitionLog:
                         known.first_offset, known.last_offset, known.timestamp, stamped, self.log_start_offset, True
                     )
                 self.producers.check(info)
+            elif info.producer_id >= 0 and info.is_control:
+                marker = read_marker(memoryview(buffer)[info.position : info.end])
+                if marker is not None:
+                    self.producers.check_marker(info, marker)
         append_time = now_ms if self.config.stamps_on_append else -1
         infos = assign_offsets(buffer, infos, self.log_end_offset, leader_epoch=leader_epoch, append_time=append_time)
         newest = self._append(infos, buffer, self._time(now_ms))
@@ -285,7 +291,8 @@ class PartitionLog:
         for info in infos:
             self.leader_epochs.assign(info.partition_leader_epoch, info.base_offset)
             if info.producer_id >= 0:
-                self.producers.replay(info, memoryview(data)[info.position : info.end] if info.is_control else b"")
+                note_batch(self.producers, segments.active, info, memoryview(data)[info.position : info.end])
+        self._bytes_since_snapshot += len(data)
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now_ms
         if segments.end_offset - self.recovery_point >= self.config.flush_messages:
@@ -309,15 +316,9 @@ class PartitionLog:
             self._names_unsynced = True
 
     def _take_snapshot(self) -> None:
-        path = f"{self.directory}/{offset_file_name(self.log_end_offset, SNAPSHOT_SUFFIX)}"
-        # Not synced: a torn one fails its checksum, and an older one and the log take its place.
-        replace_unsynced(self._storage, path, self.producers.encode())
-        self._snapshot_offset = self.log_end_offset
-
-    def _remove_snapshot(self, offset: int) -> None:
-        path = f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
-        if self._storage.exists(path):
-            self._storage.remove(path)
+        if self._snapshots.newest != self.log_end_offset:
+            self._snapshots.take(self.producers, self.log_end_offset)
+        self._bytes_since_snapshot = 0
 
     # -- durability
 
@@ -347,6 +348,9 @@ class PartitionLog:
         if self.recovery_point >= end:
             return None
         with self._disk("flush"):
+            if self._bytes_since_snapshot > _SNAPSHOT_EVERY_BYTES and not sealed_only:
+                self._take_snapshot()  # so that after a crash no more need be read than was not flushed
+                self._snapshots.remove_strays({segment.base_offset for segment in self._segments})
             self.leader_epochs.write()
             segments, syncs = self._segments.begin_sync(sealed_only=sealed_only)
         if self.leader_epochs.unsynced:
@@ -445,6 +449,32 @@ class PartitionLog:
         with self._disk("look-up by time"):
             return timestamps.first_with_largest(self.segments, self.log_start_offset, end)
 
+    # -- transactions
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed records stop (Z12): at the high watermark, or before it at the first record whose
+        transaction is open, or ended by a marker that is not committed yet."""
+        self.producers.committed(high_watermark)
+        first = self.producers.first_unstable_offset
+        return high_watermark if first is None else min(first, high_watermark)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start, end), where ``end`` is at most the last stable offset.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+            CorruptRecordError: an index was damaged, and cannot be made anew because a batch is, too.
+        """
+        self._check_open()
+        with self._disk("look-up of transactions"):
+            while True:
+                try:
+                    return aborted_between(self._segments.from_offset(start_offset), start_offset, end_offset)
+                except CorruptIndexError as error:
+                    logger.warning("%s; it is made anew", error)
+                    broken = next(s for s in self._segments if error.path == s.transaction_index.path)
+                    rebuild_transaction_index(broken, self._snapshots, self.segments)
+
     # -- cutting
 
     def truncate_to(self, offset: int, *, now_ms: int | None = None) -> None:
@@ -491,24 +521,15 @@ class PartitionLog:
 
     def _after_cut(self, now_ms: int) -> None:
         """Make the rest agree with the shorter log, durably."""
-        for offset in snapshot_offsets(self._storage, self.directory):
-            if offset > self.log_end_offset:
-                self._storage.remove(f"{self.directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}")
-        self._snapshot_offset = -1
+        self._snapshots.remove_after(self.log_end_offset)
         self.leader_epochs.truncate_to(self.log_end_offset)
         self.leader_epochs.write()
         if self.leader_epochs.unsynced:
             sync_path(self._storage, self.leader_epochs.path)
             self.leader_epochs.unsynced = False
         self._storage.sync_dir(self.directory)
-        self.producers = load_producers(
-            self._storage,
-            self.directory,
-            self.segments,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-            expiration_ms=self._producer_expiration_ms,
-        )
+        self.producers = load_producers(self._snapshots, self.segments, self.log_end_offset)
+        self.producers.expire(now_ms, self._producer_expiration_ms)
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Records before ``offset`` are gone for readers (Z08); their segments go with the next `apply_retention`.
@@ -553,7 +574,7 @@ class PartitionLog:
             remove_at_ms = now_ms + self.config.file_delete_delay_ms
             try:
                 for base_offset in self._segments.drop_oldest(count, remove_at_ms=remove_at_ms):
-                    self._remove_snapshot(base_offset)
+                    self._snapshots.remove(base_offset)
             finally:  # it may have come only a part of the way
                 self.advance_log_start_offset(self._segments[0].base_offset)
             self._segments.remove_doomed(now_ms)
@@ -607,7 +628,7 @@ class PartitionLog:
             kept = {segment.base_offset for segment in new}
             for segment in old:
                 if segment.base_offset not in kept:
-                    self._remove_snapshot(segment.base_offset)
+                    self._snapshots.remove(segment.base_offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers whose newest record is ``expiration_ms`` old; from now on that is the limit."""
@@ -642,8 +663,7 @@ class PartitionLog:
         self._check_open()
         with self._disk("close"):
             self.active_segment.seal()
-            if self._snapshot_offset != self.log_end_offset:
-                self._take_snapshot()
+            self._take_snapshot()
         return self.begin_flush()
 
     def abandon(self) -> None:
@@ -655,6 +675,7 @@ class PartitionLog:
         """The directory was renamed."""
         self.directory = directory
         self.leader_epochs.moved_to(directory)
+        self._snapshots.moved_to(directory)
         self._segments.moved_to(directory)
 
     def delete(self) -> None:

@@ -1,8 +1,8 @@
 """What a log knows about its producers: epochs, the last batches, open transactions (Z11, KIP-98).
 
-`ProducerStates` answers whether a batch is new, a duplicate or out of order; it changes only by `update` with batches
-that are in the log, so it can be replayed. It is kept in ``<offset>.snapshot`` files, in Kafka's format: the state
-before the record at that offset.
+`ProducerStates` answers whether a batch is new, a duplicate or out of order, and up to where no transaction is
+undecided; it changes only by `ProducerStates.replay` with batches that are in the log. `ProducerStates.encode` is the
+content of Kafka's snapshot files.
 """
 
 from __future__ import annotations
@@ -14,22 +14,47 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from triokafka.errors import InvalidProducerEpochError, KafkaError, OutOfOrderSequenceNumberError
+from triokafka.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    KafkaError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
 from triokafka.records import decode_records
 from triokafka.records.batch import MAX_SEQUENCE, BatchInfo
 from triokafka.structs import Buffer
-from triokafka.world import Storage
 
-SNAPSHOT_SUFFIX: Final = ".snapshot"
 _BATCHES_KEPT: Final = 5  # what a producer may have in flight (max.in.flight.requests.per.connection)
 _VERSION: Final = 1
 _PREFIX: Final = struct.Struct(">hI")  # version, CRC-32C of what follows
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
+_MARKER_KEY: Final = struct.Struct(">hh")  # version, kind
+_MARKER_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
+_ABORT: Final = 0
+_COMMIT: Final = 1
 
 
 class CorruptSnapshotError(KafkaError):
     """A producer snapshot that cannot be read; the state is rebuilt from an older one and the log."""
+
+
+class Marker(NamedTuple):
+    """The end of a transaction, as its coordinator writes it to every partition."""
+
+    commits: bool
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction with its first record and its marker. ``last_stable_offset``: what has ended before is known."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+    last_stable_offset: int
 
 
 class ProducedBatch(NamedTuple):
@@ -44,14 +69,13 @@ class ProducedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """One producer id. ``transaction_first_offset`` is None outside a transaction."""
+    """One producer id, as far as the log tells of it."""
 
     producer_id: int
     epoch: int = -1
     batches: deque[ProducedBatch] = field(default_factory=lambda: deque(maxlen=_BATCHES_KEPT))
     last_timestamp: int = -1
     coordinator_epoch: int = -1
-    transaction_first_offset: int | None = None
 
     @property
     def last_sequence(self) -> int:
@@ -64,6 +88,8 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
+        self._open: dict[int, int] = {}  # first offset of the transaction by producer, in the order of the offsets
+        self._completed: list[CompletedTransaction] = []  # those not known to be committed, in the order of markers
 
     def __len__(self) -> int:
         return len(self._states)
@@ -79,6 +105,12 @@ class ProducerStates:
     def clear(self) -> None:
         """Forget everything."""
         self._states.clear()
+        self._open.clear()
+        self._completed.clear()
+
+    def transaction_start(self, producer_id: int) -> int | None:
+        """Where the producer's open transaction begins; None when it has none."""
+        return self._open.get(producer_id)
 
     def duplicate_of(self, batch: BatchInfo) -> ProducedBatch | None:
         """The batch in the log that ``batch`` repeats, among the producer's last five."""
@@ -95,6 +127,7 @@ class ProducerStates:
 
         Raises:
             InvalidProducerEpochError: a newer incarnation of the producer has written already.
+            InvalidTxnStateError: its transaction is open, and ``batch`` is not a part of it.
             OutOfOrderSequenceNumberError: sequence numbers are missing in between. A producer of which nothing is known
                 (its records were deleted, or it was silent for long) may go on with any number.
         """
@@ -105,6 +138,11 @@ class ProducerStates:
             raise InvalidProducerEpochError(
                 f"producer {batch.producer_id} wrote with epoch {batch.producer_epoch}, "
                 f"its current epoch is {state.epoch}"
+            )
+        if batch.producer_id in self._open and not batch.is_transactional:
+            raise InvalidTxnStateError(
+                f"producer {batch.producer_id} has a transaction open since offset {self._open[batch.producer_id]}: "
+                f"it cannot write records outside of it"
             )
         if batch.producer_epoch > state.epoch:
             if batch.base_sequence != 0 and state.epoch >= 0:
@@ -120,55 +158,89 @@ class ProducerStates:
                 f"the last one in the log is {last}"
             )
 
-    def update(self, batch: BatchInfo) -> None:
-        """Take note of a data batch that is in the log now."""
-        if batch.producer_id < 0 or batch.is_control:
-            return
+    def check_marker(self, batch: BatchInfo, marker: Marker) -> None:
+        """Raise unless a coordinator's ``marker`` may follow what the log has from its producer.
+
+        Raises:
+            InvalidProducerEpochError: a newer incarnation of the producer has written already.
+            TransactionCoordinatorFencedError: a newer coordinator has written markers already.
+        """
         state = self._states.get(batch.producer_id)
         if state is None:
-            state = self._states[batch.producer_id] = ProducerState(batch.producer_id)
-        if batch.producer_epoch != state.epoch:
-            state.epoch = batch.producer_epoch
-            state.batches.clear()
+            return
+        if batch.producer_epoch < state.epoch:
+            raise InvalidProducerEpochError(
+                f"a marker for epoch {batch.producer_epoch} of producer {batch.producer_id}, "
+                f"its current epoch is {state.epoch}"
+            )
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"a marker of producer {batch.producer_id} from coordinator epoch {marker.coordinator_epoch}, "
+                f"the current one is {state.coordinator_epoch}"
+            )
+
+    def replay(self, batch: BatchInfo, data: Buffer) -> CompletedTransaction | None:
+        """Take note of a batch, data or marker, that is in the log now.
+
+        Args:
+            data: the whole batch; it is looked at only when it is a control batch.
+
+        Returns:
+            The transaction that a marker has ended.
+        """
+        if batch.producer_id < 0:
+            return None
+        if batch.is_control:
+            marker = read_marker(data)
+            return self._end_transaction(batch, marker) if marker is not None else None
+        state = self._state(batch)
         first, last = batch.base_offset, batch.last_offset
         state.batches.append(ProducedBatch(batch.base_sequence, batch.last_sequence, first, last, batch.max_timestamp))
-        state.last_timestamp = batch.max_timestamp
-        if batch.is_transactional and state.transaction_first_offset is None:
-            state.transaction_first_offset = first
+        if batch.is_transactional:
+            self._open.setdefault(batch.producer_id, first)
+        return None
 
-    def replay(self, batch: BatchInfo, data: Buffer) -> None:
-        """Take note of a batch, data or marker, that is read from the log. ``data`` is the whole batch."""
-        if not batch.is_control:
-            self.update(batch)
-        elif batch.producer_id >= 0:
-            self.end_transaction(batch, marker_coordinator_epoch(data))
-
-    def end_transaction(self, batch: BatchInfo, coordinator_epoch: int) -> int | None:
-        """Take note of a transaction marker, and return the first offset of the transaction that it ended."""
+    def _state(self, batch: BatchInfo) -> ProducerState:
         state = self._states.get(batch.producer_id)
         if state is None:
             state = self._states[batch.producer_id] = ProducerState(batch.producer_id)
         if batch.producer_epoch != state.epoch:
             state.epoch = batch.producer_epoch
             state.batches.clear()
-        first = state.transaction_first_offset
-        state.transaction_first_offset = None
-        state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = batch.max_timestamp
-        return first
+        return state
+
+    def _end_transaction(self, batch: BatchInfo, marker: Marker) -> CompletedTransaction | None:
+        self._state(batch).coordinator_epoch = marker.coordinator_epoch
+        first = self._open.pop(batch.producer_id, None)
+        if first is None:
+            return None
+        last = batch.last_offset
+        stable = next(iter(self._open.values()), last + 1)
+        completed = CompletedTransaction(batch.producer_id, first, last, not marker.commits, stable)
+        self._completed.append(completed)
+        return completed
+
+    def committed(self, high_watermark: int) -> None:
+        """Everything before ``high_watermark`` is committed, the markers of transactions too."""
+        if self._completed:
+            self._completed = [known for known in self._completed if known.last_offset >= high_watermark]
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction began; readers of committed records stop there."""
-        firsts = [s.transaction_first_offset for s in self._states.values() if s.transaction_first_offset is not None]
-        return min(firsts, default=None)
+        """Where the oldest transaction began that is open, or whose marker is not known to be committed."""
+        first = next(iter(self._open.values()), None)
+        for completed in self._completed:
+            if first is None or completed.first_offset < first:
+                first = completed.first_offset
+        return first
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that were silent for ``expiration_ms`` and have no open transaction."""
         old = [
             state.producer_id
             for state in self._states.values()
-            if state.transaction_first_offset is None and now_ms - state.last_timestamp >= expiration_ms
+            if state.producer_id not in self._open and now_ms - state.last_timestamp >= expiration_ms
         ]
         for producer_id in old:
             del self._states[producer_id]
@@ -178,7 +250,6 @@ class ProducerStates:
         parts = [_COUNT.pack(len(self._states))]
         for state in self.all():
             last = state.batches[-1] if state.batches else None
-            transaction = -1 if state.transaction_first_offset is None else state.transaction_first_offset
             parts.append(
                 _ENTRY.pack(
                     state.producer_id,
@@ -188,7 +259,7 @@ class ProducerStates:
                     last.last_offset - last.first_offset if last else 0,
                     state.last_timestamp,
                     state.coordinator_epoch,
-                    transaction,
+                    self._open.get(state.producer_id, -1),
                 )
             )
         body = b"".join(parts)
@@ -208,26 +279,25 @@ class ProducerStates:
         if count < 0 or count * _ENTRY.size != len(body) - _COUNT.size:
             raise CorruptSnapshotError(f"{path} announces {count} producers in {len(body)} bytes")
         self._states.clear()
+        starts = []
         for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
             producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction = fields
             state = ProducerState(producer_id, epoch, last_timestamp=timestamp, coordinator_epoch=coordinator_epoch)
             if offset >= 0:
                 first = sequence - delta if sequence >= delta else MAX_SEQUENCE - (delta - sequence) + 1
                 state.batches.append(ProducedBatch(first, sequence, offset - delta, offset, timestamp))
-            state.transaction_first_offset = transaction if transaction >= 0 else None
+            if transaction >= 0:
+                starts.append((transaction, producer_id))
             self._states[producer_id] = state
+        self._open = {producer_id: start for start, producer_id in sorted(starts)}
 
 
-def marker_coordinator_epoch(data: Buffer) -> int:
-    """The coordinator epoch in a batch that holds one transaction marker; -1 when it holds none."""
-    markers = decode_records(data, check_crc=False, include_control=True)
-    value = markers[0].value if markers else None
-    return int.from_bytes(value[2:6], "big", signed=True) if value is not None and len(value) >= 6 else -1
-
-
-def snapshot_offsets(storage: Storage, directory: str) -> list[int]:
-    """Offsets of the snapshots in a log's directory, ascending."""
-    names = [
-        name.removesuffix(SNAPSHOT_SUFFIX) for name in storage.list_dir(directory) if name.endswith(SNAPSHOT_SUFFIX)
-    ]
-    return sorted(int(name) for name in names if name.isdigit())
+def read_marker(data: Buffer) -> Marker | None:
+    """The transaction marker in a control batch; None when it holds something else."""
+    records = decode_records(data, check_crc=False, include_control=True)
+    key, value = (records[0].key, records[0].value) if records else (None, None)
+    if key is None or value is None or len(key) < _MARKER_KEY.size or len(value) < _MARKER_VALUE.size:
+        return None
+    _, kind = _MARKER_KEY.unpack_from(key)
+    _, coordinator_epoch = _MARKER_VALUE.unpack_from(value)
+    return Marker(kind == _COMMIT, coordinator_epoch) if kind in (_ABORT, _COMMIT) else None

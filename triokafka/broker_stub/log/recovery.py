@@ -1,7 +1,8 @@
-"""Opening a log's directory: clearing leftovers, loading segments, and cutting what a crash has torn (I04–I11, Z15).
+"""Opening a log's directory: loading segments, and cutting what a crash has torn (I04–I11, Z15).
 
-After a clean stop nothing is read but names and sizes. After a crash every segment from the recovery point on is read
-to its end: its indexes are made anew, and at the first bad batch the log ends, whatever follows.
+After a clean stop nothing is read but names, sizes, the ends of the last segment and its indexes, and one snapshot of
+producers. After a crash everything from the recovery point on is read: indexes and producers are made anew, and at the
+first bad batch the log ends, whatever follows.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.leftovers import clear_leftovers
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.producers import SNAPSHOT_SUFFIX, CorruptSnapshotError, ProducerStates, snapshot_offsets
+from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
+from triokafka.broker_stub.log.producers import ProducerStates
 from triokafka.broker_stub.log.segment import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -22,6 +25,7 @@ from triokafka.broker_stub.log.segment import (
     is_segment_file,
     offset_file_name,
 )
+from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import TopicPartition
@@ -30,37 +34,106 @@ from triokafka.world import Storage
 logger = logging.getLogger(__name__)
 
 
-class LoadedSegments(NamedTuple):
-    """What a directory holds: at least one segment, ascending, and the bytes that recovery cut off."""
+class LoadedLog(NamedTuple):
+    """What a directory holds: at least one segment, ascending, its producers, and the bytes that recovery cut off."""
 
     segments: list[LogSegment]
+    producers: ProducerStates
     dropped_bytes: int
 
 
-def load_segments(
+def load_log(
     files: OpenFiles,
     directory: str,
     topic_partition: TopicPartition,
     config: LogConfig,
     epochs: LeaderEpochs,
+    snapshots: ProducerSnapshots,
     *,
     recovery_point: int,
     clean: bool,
     log_start_offset: int,
     now_ms: int,
-) -> LoadedSegments:
+) -> LoadedLog:
     """Load the segments of a log, and repair them unless the last stop was ``clean``.
 
     Args:
         epochs: learns the epochs of the batches that are read.
+        snapshots: loses those of records that are gone.
         recovery_point: below it everything is known to be on disk.
         log_start_offset: where an empty directory starts.
 
     Raises:
         OSError: the directory cannot be read, or not be repaired.
+        CorruptRecordError: a batch below the recovery point is damaged.
     """
     storage = files.storage
     clear_leftovers(storage, directory)
+    segments = _open_segments(files, directory, config, now_ms)
+    if epochs.lost:
+        recovery_point, clean = (segments[0].base_offset if segments else 0), False
+    if not segments:
+        segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
+    producers, dropped = None, 0
+    if not clean:
+        producers, dropped = _Recovery(storage, directory, topic_partition, segments, epochs, snapshots).run(
+            recovery_point, gaps=config.compacts
+        )
+    end_offset = segments[-1].next_offset()
+    if snapshots.remove_after(end_offset):
+        storage.sync_dir(directory)  # others will get these offsets
+    if producers is None:
+        producers = load_producers(snapshots, segments, end_offset)
+    snapshots.remove_strays({segment.base_offset for segment in segments})
+    return LoadedLog(segments, producers, dropped)
+
+
+def load_producers(snapshots: ProducerSnapshots, segments: Sequence[LogSegment], end_offset: int) -> ProducerStates:
+    """The producers before ``end_offset``: the newest snapshot that can be read, and the batches after it.
+
+    Raises:
+        OSError: the disk failed.
+        CorruptRecordError: a batch is damaged.
+    """
+    producers, start = snapshots.restore(end_offset)
+    start = max(start, segments[0].base_offset)
+    for index, segment in enumerate(segments):
+        is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
+        if is_before or start >= end_offset or segment.base_offset >= end_offset:
+            continue
+        for batch, data in segment.producer_batches(start, end_offset):
+            producers.replay(batch, data)
+    return producers
+
+
+def rebuild_transaction_index(
+    segment: LogSegment, snapshots: ProducerSnapshots, segments: Sequence[LogSegment]
+) -> None:
+    """Make the transaction index of one of ``segments`` anew from its markers.
+
+    Raises:
+        OSError: the disk failed.
+        CorruptRecordError: a batch is damaged.
+    """
+    producers = load_producers(snapshots, segments, segment.base_offset)
+    segment.transaction_index.clear()
+    for batch, data in segment.producer_batches(segment.base_offset, None):
+        note_batch(producers, segment, batch, data)
+
+
+def note_batch(producers: ProducerStates, segment: LogSegment, batch: BatchInfo, data: memoryview) -> None:
+    """Tell producers, and the transaction index of its segment, of a batch that is in the log now."""
+    completed = producers.replay(batch, data)
+    if completed is not None and completed.aborted:
+        segment.transaction_index.append(
+            AbortedTransaction(
+                completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset
+            )
+        )
+
+
+def _open_segments(files: OpenFiles, directory: str, config: LogConfig, now_ms: int) -> list[LogSegment]:
+    storage = files.storage
     names = storage.list_dir(directory)
     bases = sorted(int(name[:20]) for name in names if is_segment_file(name, LOG_SUFFIX))
     known = {offset_file_name(base, suffix) for base in bases for suffix in SEGMENT_SUFFIXES}
@@ -69,14 +142,7 @@ def load_segments(
             storage.remove(f"{directory}/{name}")  # an index without its log (I05)
     segments = [LogSegment(files, directory, base, config, new=False, now_ms=now_ms) for base in bases]
     _remove_leftover_segments(storage, segments)
-    if epochs.lost:
-        recovery_point, clean = (segments[0].base_offset if segments else 0), False
-    dropped = 0
-    if segments and not clean:
-        dropped = _recover(storage, directory, topic_partition, segments, epochs, recovery_point, gaps=config.compacts)
-    if not segments:
-        segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
-    return LoadedSegments(segments, dropped)
+    return segments
 
 
 def _remove_leftover_segments(storage: Storage, segments: list[LogSegment]) -> None:
@@ -105,88 +171,72 @@ def _remove(storage: Storage, segment: LogSegment) -> None:
             storage.remove(segment.path(suffix))
 
 
-def _recover(
-    storage: Storage,
-    directory: str,
-    topic_partition: TopicPartition,
-    segments: list[LogSegment],
-    epochs: LeaderEpochs,
-    recovery_point: int,
-    *,
-    gaps: bool,
-) -> int:
-    """Read the segments from the recovery point on; remove everything from the first bad batch on."""
-    position = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
-    if position and not segments[position].size:
-        position -= 1  # whether the log has really come to the empty one, the one before says
-    expected = segments[position].base_offset
-    first = position
-    dropped = 0
+class _Recovery:
+    """One log that was not closed cleanly."""
 
-    def visit(batch: BatchInfo, data: memoryview) -> None:
-        nonlocal expected
-        epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        expected = batch.next_offset
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        topic_partition: TopicPartition,
+        segments: list[LogSegment],
+        epochs: LeaderEpochs,
+        snapshots: ProducerSnapshots,
+    ) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._topic_partition = topic_partition
+        self._segments = segments
+        self._epochs = epochs
+        self._snapshots = snapshots
+        self._producers = ProducerStates()
+        self._expected = 0
+        self._segment = segments[0]
 
-    while position < len(segments) and not dropped:
-        segment = segments[position]
-        # Only compaction leaves gaps; otherwise the end of the segment before was lost, and what follows is no
-        # continuation of the log any more.
-        if segment.base_offset < expected or (segment.base_offset > expected and position > first and not gaps):
-            break
-        expected = segment.base_offset
-        dropped = segment.recover(visit)
-        position += 1
-    for segment in segments[position:]:
-        dropped += segment.size
-        _remove(storage, segment)
-    if dropped:
-        logger.warning(
-            "%s: cut %d bytes behind offset %d that were not written completely", topic_partition, dropped, expected
-        )
-    if position < len(segments):
-        storage.sync_dir(directory)  # else another crash could bring them back, behind what was appended meanwhile
-    del segments[position:]
-    return dropped
+    def run(self, recovery_point: int, *, gaps: bool) -> tuple[ProducerStates, int]:
+        """Read from the recovery point on, and remove everything from the first bad batch on.
 
+        Returns the producers, and the bytes removed.
+        """
+        segments = self._segments
+        position = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+        if position and not segments[position].size:
+            position -= 1  # whether the log has really come to the empty one, the one before says
+        first, dropped = position, 0
+        while position < len(segments) and not dropped:
+            segment = self._segment = segments[position]
+            # Only compaction leaves gaps; otherwise the end of the segment before was lost, and what follows is no
+            # continuation of the log any more.
+            if position > first and (
+                segment.base_offset < self._expected or (segment.base_offset > self._expected and not gaps)
+            ):
+                break
+            trusted = segment.trusted_part(recovery_point) if position == first else None
+            self._expected = segment.base_offset if trusted is None else trusted.base_offset
+            if position == first:
+                self._producers = load_producers(self._snapshots, segments, self._expected)
+            dropped = segment.recover(self._visit, after=trusted)
+            position += 1
+        for segment in segments[position:]:
+            dropped += segment.size
+            _remove(self._storage, segment)
+        if dropped:
+            logger.warning(
+                "%s: cut %d bytes behind offset %d that were not written completely",
+                self._topic_partition,
+                dropped,
+                self._expected,
+            )
+        if position < len(segments):
+            # Else another crash could bring them back, behind what was appended meanwhile.
+            self._storage.sync_dir(self._directory)
+        del segments[position:]
+        return self._producers, dropped
 
-def load_producers(
-    storage: Storage,
-    directory: str,
-    segments: Sequence[LogSegment],
-    *,
-    log_end_offset: int,
-    now_ms: int,
-    expiration_ms: int,
-) -> ProducerStates:
-    """The producer state at the end of the log: the newest snapshot that can be read, and the batches after it.
-
-    Raises:
-        OSError: the directory cannot be read.
-        CorruptRecordError: a batch below the recovery point is damaged.
-    """
-    producers = ProducerStates()
-    start = segments[0].base_offset
-    for offset in reversed(snapshot_offsets(storage, directory)):
-        path = f"{directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
-        if offset > log_end_offset:
-            # Of records that the log has lost. Durably: others will get these offsets.
-            storage.remove(path)
-            storage.sync_dir(directory)
-            continue
+    def _visit(self, batch: BatchInfo, data: memoryview) -> None:
+        self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        self._expected = batch.next_offset
         try:
-            producers.decode(storage.read_file(path), path)
-            start = max(start, offset)
-            break
-        except CorruptSnapshotError as error:
-            logger.warning("%s; going back to an older one", error)
-            storage.remove(path)
-    for index, segment in enumerate(segments):
-        is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
-        if is_before or start >= log_end_offset:
-            continue
-        place = segment.find(start)
-        for batch, data in segment.batches(place.position) if place is not None else ():
-            producers.replay(batch, data)
-    producers.expire(now_ms, expiration_ms)
-    return producers
+            note_batch(self._producers, self._segment, batch, data)
+        except CorruptIndexError as error:
+            raise CorruptRecordError(str(error)) from error

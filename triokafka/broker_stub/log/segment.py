@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, TypeVar
 from triokafka.broker_stub.log.batch_places import BatchPlace, place_at, walk_batches
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.index import CorruptIndexError, OffsetIndex, TimeIndex
+from triokafka.broker_stub.log.index import CorruptIndexError, IndexFile, OffsetIndex, TimeIndex
 from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.transaction_index import TransactionIndex
 from triokafka.errors import CorruptRecordError
-from triokafka.records.batch import LOG_OVERHEAD, BatchInfo, parse_batch
+from triokafka.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchInfo, parse_batch
 from triokafka.structs import Buffer
 from triokafka.world import File
 
@@ -97,6 +98,7 @@ class LogSegment:
         limit = config.segment_index_bytes
         self.offset_index = OffsetIndex(storage, self.path(INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
         self.time_index = TimeIndex(storage, self.path(TIME_INDEX_SUFFIX), base_offset, max_bytes=limit, new=new)
+        self.transaction_index = TransactionIndex(storage, self.path(TRANSACTION_INDEX_SUFFIX), base_offset, new=new)
         if new:
             files.get(self._log_path, create=True).truncate(0)
         else:
@@ -151,6 +153,7 @@ class LogSegment:
         self._log_path = self.path(LOG_SUFFIX)
         self.offset_index.path = self.path(INDEX_SUFFIX)
         self.time_index.path = self.path(TIME_INDEX_SUFFIX)
+        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     @property
     def file(self) -> File:
@@ -217,7 +220,7 @@ class LogSegment:
         if waited > config.segment_ms - jitter:
             return True
         if not self._indexes_checked:
-            self._with_indexes(lambda: len(self.offset_index))
+            self._with_indexes(lambda: (len(self.offset_index), len(self.time_index)))
             self._indexes_checked = True
         return self.offset_index.is_full or self.time_index.is_full
 
@@ -229,8 +232,11 @@ class LogSegment:
 
     def write_indexes(self) -> None:
         """Bring the index files up to date."""
-        self.offset_index.write()
-        self.time_index.write()
+        for index in self._indexes():
+            index.write()
+
+    def _indexes(self) -> tuple[IndexFile, ...]:
+        return self.offset_index, self.time_index, self.transaction_index
 
     def sync(self) -> None:
         """Make everything written so far durable, except the files' names (E10)."""
@@ -240,8 +246,8 @@ class LogSegment:
         """Prepare a `sync`; the function returned does the slow part, and may run in another thread."""
         self.write_indexes()
         storage = self._storage
-        paths = [index.path for index in (self.offset_index, self.time_index) if index.unsynced]
-        self.unsynced = self.offset_index.unsynced = self.time_index.unsynced = False
+        paths = [index.path for index in self._indexes() if index.unsynced]
+        self._set_unsynced(False)
 
         def run() -> None:
             for path in (self._log_path, *paths):
@@ -251,15 +257,21 @@ class LogSegment:
 
     def sync_failed(self) -> None:
         """What `begin_sync` returned has failed, or was not called: all of it is still to be done."""
-        self.unsynced = self.offset_index.unsynced = self.time_index.unsynced = True
+        self._set_unsynced(True)
+
+    def _set_unsynced(self, unsynced: bool) -> None:
+        self.unsynced = unsynced
+        for index in self._indexes():
+            index.unsynced = unsynced
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped (E09)."""
         place = self.find(offset)
         if place is None:
             return 0
-        self._with_indexes(lambda: self.offset_index.truncate_to(offset))
-        self.time_index.truncate_to(offset)
+        self._with_indexes(lambda: len(self.time_index))
+        for index in self._indexes():
+            index.truncate_to(offset)
         dropped = self.size - place.position
         # The indexes first: an index that is too short is only slower, one that is too long is wrong.
         self.write_indexes()
@@ -289,7 +301,12 @@ class LogSegment:
             CorruptRecordError: the file does not end with a whole batch.
         """
         offset, position = self._with_indexes(lambda: self.offset_index.last)
-        places = list(self._places(position))
+        places: list[BatchPlace] = []
+        try:
+            places += self._places(position)
+        except CorruptRecordError:
+            if not position:
+                raise
         if position and (not places or places[0].last_offset != offset):
             self.rebuild_indexes()  # plausible in itself, but of another log file
             return self.next_offset()
@@ -374,6 +391,25 @@ class LogSegment:
                 want = needed
             position += used
 
+    def producer_batches(self, start_offset: int, end_offset: int | None) -> Iterator[tuple[BatchInfo, memoryview]]:
+        """As `batches`, from the batch with ``start_offset`` up to ``end_offset``, but bytes only of control batches.
+
+        Of the others just the headers are read, which tell all that there is to know of their producers.
+        """
+        first = self.find(start_offset)
+        if first is None:
+            return
+        for place in walk_batches(self.file, first.position, self.size):
+            if end_offset is not None and place.base_offset >= end_offset:
+                return
+            header = self.file.read_at(place.position, min(HEADER_SIZE, place.size))
+            if header[16] < 2:
+                continue  # formats without producers
+            batch = BatchInfo._make((place.position, *HEADER.unpack(header)))
+            if batch.producer_id >= 0:
+                data = self.file.read_at(place.position, place.size) if batch.is_control else b""
+                yield batch, memoryview(data)
+
     # -- timestamps
 
     @property
@@ -416,36 +452,85 @@ class LogSegment:
     def _with_indexes(self, action: Callable[[], T]) -> T:
         """Do ``action``; when an index proves to be broken, rebuild both and do it again (D10, I05)."""
         try:
-            len(self.offset_index), len(self.time_index)
+            result = action()
             self.offset_index.check_bounds(max(self.size, 1))
-            return action()
+            return result
         except CorruptIndexError:
             self.rebuild_indexes()
             return action()
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches."""
-        self.recover(check_crc=False, cut=False)
+        """Make offset and time index anew from the batches."""
+        self._clear_indexes()
+        self._read_through(0, None, check_crc=False)
 
-    def recover(
-        self, visit: Callable[[BatchInfo, memoryview], None] | None = None, *, check_crc: bool = True, cut: bool = True
-    ) -> int:
-        """Read every batch, rebuild the indexes, and cut the file at the first bad batch (E08, I09).
+    def trusted_part(self, offset: int) -> BatchPlace | None:
+        """The last batch below ``offset``, which is on disk with all before it, that the indexes know after a crash.
+
+        They keep only what they say of the segment up to that batch. None when they are not to be trusted.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        try:
+            self.offset_index.salvage()
+            self.time_index.salvage()
+            self.transaction_index.salvage()
+        except CorruptIndexError:
+            return None
+        last_offset, position = self.offset_index.lookup(offset - 1)
+        if not position or position >= self.size:
+            return None
+        try:
+            place = next(self._places(position), None)
+        except CorruptRecordError:
+            return None
+        if place is None or place.last_offset != last_offset:
+            return None
+        self.offset_index.truncate_to(last_offset + 1)
+        self.time_index.truncate_to(last_offset + 1)
+        self.transaction_index.truncate_to(place.base_offset)
+        return place
+
+    def recover(self, visit: Callable[[BatchInfo, memoryview], None], *, after: BatchPlace | None = None) -> int:
+        """Read the batches, rebuild the indexes, and cut the file at the first bad batch (E08, I09).
 
         Args:
             visit: called with every good batch.
+            after: from `trusted_part`: read from there on only, that batch included.
 
         Returns:
             The number of bytes cut.
         """
+        if after is None:
+            self._clear_indexes()
+            self.transaction_index.clear()
+        valid = self._read_through(after.position if after is not None else 0, visit, check_crc=True)
+        dropped = self.size - valid
+        if dropped:
+            self.file.truncate(valid)
+            self.size = valid
+            # Before anything else comes there: a second crash could bring it back behind what was appended meanwhile.
+            sync_path(self._storage, self._log_path)
+        self.unsynced = True
+        self.write_indexes()
+        return dropped
+
+    def _clear_indexes(self) -> None:
         self.offset_index.clear()
         self.time_index.clear()
-        self._max_timestamp = largest = (-1, self.base_offset)
+        self._bytes_since_index_entry = 0
+
+    def _read_through(
+        self, position: int, visit: Callable[[BatchInfo, memoryview], None] | None, *, check_crc: bool
+    ) -> int:
+        """Read the batches from ``position`` on, add them to the indexes, and return where the good ones end."""
+        self._max_timestamp = largest = self.time_index.last
         self._first_timestamp = None
         self._bytes_since_index_entry = 0
-        valid, last_offset = 0, self.base_offset - 1
+        valid, last_offset = position, self.base_offset - 1
         try:
-            for batch, data in self.batches(check_crc=check_crc):
+            for batch, data in self.batches(position, check_crc=check_crc):
                 if batch.base_offset <= last_offset:
                     break  # offsets that go back were not written by a leader
                 last_offset = batch.last_offset
@@ -461,15 +546,8 @@ class LogSegment:
                 self._bytes_since_index_entry += batch.size
         except CorruptRecordError:
             pass  # this is where the good part ends
-        dropped = self.size - valid
         self.time_index.maybe_append(*largest)
-        if cut and dropped:
-            self.file.truncate(valid)
-            self.size = valid
-        if cut:
-            self.unsynced = True
-            self.write_indexes()
-        return dropped
+        return valid
 
     # -- end of life
 

@@ -196,9 +196,10 @@ def test_a_torn_snapshot_of_producers_is_replaced_by_an_older_one_and_the_log() 
     log.roll(now_ms=NOW)
     append(log, from_producer(b"b", sequence=1))
     log.roll(now_ms=NOW)
+    append(log, batch(b"c"))
     storage.kill()
     damage(storage, path(2, ".snapshot"), 10, b"\xff")
-    log = open_log(storage)
+    log = open_log(storage, recovery_point=2)
     assert append(log, from_producer(b"b", sequence=1)).duplicate
     assert not storage.exists(path(2, ".snapshot"))
 
