@@ -32,6 +32,7 @@ from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.faults import Faults
 from triokafka.broker_stub.handlers import Dispatcher, QuotaHook
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
+from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketLimits, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
@@ -99,6 +100,7 @@ class Broker:
         )
         self.logs = LogManager(self.world, config.data_directories, config.topic_defaults, _log_manager_config(config))
         self.logs.high_watermark_of = self._high_watermark_of
+        self.cleaner = LogCleaner(self.world, self.logs, _cleaner_config(config))
         self.replicas = ReplicaManager(
             config.node_id,
             self.logs,
@@ -186,6 +188,8 @@ class Broker:
             for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
                 nursery.start_soon(self._guard, Expirer(purgatory, world).run)
             nursery.start_soon(self._guard, self.logs.run)
+            if self.config.log_cleaner_enable:
+                nursery.start_soon(self._guard, self.cleaner.run)
             nursery.start_soon(self._guard, self._checkpoint_high_watermarks)
             await self.lifecycle.start(
                 self._registration(), timeout_ms=self.config.initial_broker_registration_timeout_ms
@@ -281,6 +285,7 @@ class Broker:
     def _reconfigure(self, image: MetadataImage) -> None:
         self.config = self.controller.configuration.broker_config(image)
         self.logs.defaults = self.config.topic_defaults
+        self.cleaner.config = _cleaner_config(self.config)
         self.logs.producer_expiration_ms = self.config.producer_id_expiration_ms
         self.replicas.reconfigure_all(image)
 
@@ -348,6 +353,17 @@ def _check_listeners(config: BrokerConfig) -> None:
                 f"the listener {listener.name} has the security protocol {listener.security_protocol}; this broker "
                 f"serves PLAINTEXT only (listener.security.protocol.map)"
             )
+
+
+def _cleaner_config(config: BrokerConfig) -> CleanerConfig:
+    return CleanerConfig(
+        threads=config.log_cleaner_threads,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
+        io_buffer_size=config.log_cleaner_io_buffer_size,
+        io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+    )
 
 
 def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 import trio
@@ -77,8 +77,21 @@ class _Offline:
     log_start_offset: int
 
 
+class LogWatcher(Protocol):
+    """Somebody who works on logs in the background and must know what happens to them: the cleaner."""
+
+    def in_progress(self, topic_partition: TopicPartition) -> bool:
+        """Whether it works on a log, whose segments must not be dropped meanwhile."""
+
+    def log_truncated(self, topic_partition: TopicPartition, directory: str, offset: int) -> None:
+        """Records at and after ``offset``, or some before, are being given up."""
+
+    def log_deleted(self, topic_partition: TopicPartition, directory: str) -> None:
+        """A log is gone from a data directory."""
+
+
 class LogManager:
-    """The logs of one broker.
+    """The logs of one broker. ``watcher`` is told of truncations and deletions, when there is one.
 
     Args:
         directories: the data directories (``log.dirs``).
@@ -102,6 +115,7 @@ class LogManager:
             raise ConfigurationError(f"log.dirs names a directory twice: {', '.join(directories)}")
         self.defaults = defaults or LogConfig()
         self.high_watermark_of = high_watermark_of
+        self.watcher: LogWatcher | None = None
         self.broker_epoch = -1
         """The broker's registration, for the marker of a clean stop; the broker sets it."""
         self._world = world
@@ -202,7 +216,7 @@ class LogManager:
             log_start_offset=log_start_offset,
             clean=clean,
             producer_expiration_ms=self.producer_expiration_ms,
-            before_cut=partial(self._checkpoint_directory, directory),
+            before_cut=partial(self._before_cut, directory, topic_partition),
             files=self._files,
         )
 
@@ -346,6 +360,8 @@ class LogManager:
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         hosted = self._logs.pop(topic_partition)
         hosted.log.abandon()
+        if self.watcher is not None:
+            self.watcher.log_deleted(topic_partition, hosted.directory.path)
         return self._rename_away(topic_partition, hosted.directory, hosted.log.directory, suffix)
 
     def _rename_away(self, topic_partition: TopicPartition, directory: LogDirectory, source: str, suffix: str) -> str:
@@ -371,6 +387,13 @@ class LogManager:
     def _checkpoint_directory(self, directory: LogDirectory) -> None:
         self._checkpoint_recovery_points(directory)
         self._checkpoint_start_offsets(directory)
+
+    def _before_cut(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
+        """A log is about to lose records from its recovery point on, or from after it."""
+        self._checkpoint_directory(directory)
+        log = self.get(topic_partition)
+        if self.watcher is not None and log is not None:
+            self.watcher.log_truncated(topic_partition, directory.path, log.recovery_point)
 
     def _checkpoint_recovery_points(self, directory: LogDirectory) -> None:
         logs = self._logs_in(directory)
@@ -436,12 +459,18 @@ class LogManager:
         """Drop old segments of all logs, and the folders of deleted ones (G04)."""
         now_ms = self._world.wall_ms()
         self.remove_deleted(now_ms)
-        for topic_partition, hosted in list(self._logs.items()):
-            committed = self.high_watermark_of(topic_partition) if self.high_watermark_of is not None else None
-            try:
-                hosted.log.apply_retention(now_ms, up_to_offset=committed)
-            except KafkaError as error:
-                logger.error("retention of %s: %s", topic_partition, error)
+        for topic_partition in list(self._logs):
+            # Whoever works on a log drops its old segments afterwards.
+            if self.watcher is None or not self.watcher.in_progress(topic_partition):
+                self.apply_retention_to(topic_partition)
+
+    def apply_retention_to(self, topic_partition: TopicPartition) -> None:
+        """Drop old segments of one log; a failure is logged."""
+        committed = self.high_watermark_of(topic_partition) if self.high_watermark_of is not None else None
+        try:
+            self._logs[topic_partition].log.apply_retention(self._world.wall_ms(), up_to_offset=committed)
+        except KafkaError as error:
+            logger.error("retention of %s: %s", topic_partition, error)
 
     def expire_producers(self) -> None:
         """Forget producers that have been silent for too long, in all logs (Z11)."""
@@ -467,6 +496,10 @@ class LogManager:
     def flush_sealed(self) -> list[tuple[PartitionLog, FlushJob]]:
         """Begin to flush segments that are not written to any more, so that recovery need not read them (F13, G08)."""
         return self._begin(list(self.all().values()), sealed_only=True)
+
+    async def flush_sealed_of(self, topic_partition: TopicPartition) -> None:
+        """`flush_sealed` for one log, from the beginning to the end. A failure is logged."""
+        await self._sync(self._begin([self._logs[topic_partition].log], sealed_only=True))
 
     def _begin(self, logs: list[PartitionLog], *, sealed_only: bool) -> list[tuple[PartitionLog, FlushJob]]:
         jobs = []

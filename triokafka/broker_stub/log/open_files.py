@@ -47,3 +47,8 @@ class OpenFiles:
         file = self._files.pop(path, None)
         if file is not None:
             file.close()
+
+    def close_all(self) -> None:
+        """Close whatever is open."""
+        while self._files:
+            self._files.popitem()[1].close()
