@@ -197,9 +197,12 @@ class Partition:
         """Raise the log start offset to ``offset`` (-1: the high watermark) and return the low watermark.
 
         Raises:
+            PolicyViolationError: the topic is compacted only, so that nothing of it may be deleted by offset.
             OffsetOutOfRangeError: beyond the high watermark.
         """
         self.require_leader()
+        if not self.log.config.deletes:
+            raise errors.PolicyViolationError(f"{self.topic_partition}: its cleanup policy does not delete records")
         target = self.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.high_watermark:
             raise errors.OffsetOutOfRangeError(

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, append, batch, leader, open_log
 from triokafka import errors
+from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.replica.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -149,6 +150,17 @@ def test_records_are_deleted_up_to_the_high_watermark_at_most() -> None:
     assert partition.delete_records_before(1) == 1
     assert partition.delete_records_before(0) == 1
     assert partition.delete_records_before(-1) == 2
+
+
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted() -> None:
+    """(`broker-log/Z08`)."""
+    partition = leader()
+    append(partition, b"a")
+    partition.log.update_config(LogConfig(cleanup_policy=("compact",)))
+    with pytest.raises(errors.PolicyViolationError):
+        partition.delete_records_before(1)
+    partition.log.update_config(LogConfig(cleanup_policy=("compact", "delete")))
+    assert partition.delete_records_before(1) == 1
 
 
 def test_offsets_by_time_and_by_name() -> None:
