@@ -10,10 +10,12 @@ are seconds on `World.now`, and `World.deadline` turns one into a Trio deadline.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import random
+import resource
 import shutil
 import socket
 import sys
@@ -184,6 +186,10 @@ class Storage(ABC):
         Raises `BlockingIOError` when another process, or another broker of this one, holds it.
         """
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the volume that ``path`` is on, and how many of them are free for us; -1 each when unknown."""
+        return -1, -1
+
     def read_file(self, path: str) -> bytes:
         """The whole content of a file."""
         file = self.open(path, read_only=True)
@@ -191,6 +197,16 @@ class Storage(ABC):
             return file.read_at(0, file.size())
         finally:
             file.close()
+
+    def make_dirs_durably(self, path: str) -> None:
+        """Like `make_dirs`, and no power cut takes the new directories away."""
+        missing = []
+        while path and not self.exists(path):
+            missing.append(path)
+            path = os.path.dirname(path.rstrip("/"))
+        for directory in reversed(missing):
+            self.make_dirs(directory)
+            self.sync_dir(os.path.dirname(directory.rstrip("/")))
 
     def replace_file(self, path: str, content: bytes) -> None:
         """Put ``content`` at ``path``, atomically and durably: a temporary file is written, synced and renamed."""
@@ -251,12 +267,28 @@ class World(ABC):
         """
 
     @abstractmethod
-    async def listen(self, host: str, port: int) -> Listener:
-        """Listen on one address; port 0 takes a free one. Raises `OSError` (``EADDRINUSE``, …)."""
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        *,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        backlog: int = 1024,
+    ) -> Listener:
+        """Listen on one address; port 0 takes a free one. Raises `OSError` (``EADDRINUSE``, …).
+
+        The sizes are those of the buffers of every accepted connection in the kernel, -1 leaves them to the operating
+        system; ``backlog`` is how many connections may wait to be accepted.
+        """
 
     @abstractmethod
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Run a blocking function away from the event loop and return its result. Not stopped by cancellation."""
+
+    def raise_file_limit(self) -> int:
+        """Let this process open as many files and connections as it may, and return how many that is; 0: unknown."""
+        return 0
 
     def uuid(self) -> uuid.UUID:
         """A random (version 4) UUID from `random_bytes`."""
@@ -467,6 +499,10 @@ class OsStorage(Storage):
         finally:
             os.close(descriptor)
 
+    def space(self, path: str) -> tuple[int, int]:
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
     def lock(self, path: str) -> Callable[[], None]:
         # flock belongs to the open file, so it also excludes a second broker in this process.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -528,14 +564,26 @@ class RealWorld(World):
             sock.close()
             raise
 
-    async def listen(self, host: str, port: int) -> Listener:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        *,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        backlog: int = 1024,
+    ) -> Listener:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Accepted sockets have the sizes of the one that listens; set later, the window would be agreed on already.
+            for option, size in ((socket.SO_SNDBUF, send_buffer_bytes), (socket.SO_RCVBUF, receive_buffer_bytes)):
+                if size >= 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
             sock.setblocking(False)
             sock.bind((host, port))
-            sock.listen(1024)
+            sock.listen(backlog)
         except BaseException:
             sock.close()
             raise
@@ -543,3 +591,11 @@ class RealWorld(World):
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await trio.to_thread.run_sync(function, *args)
+
+    def raise_file_limit(self) -> int:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            with contextlib.suppress(OSError, ValueError):  # where the hard limit is more than the system allows
+                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+                soft = hard
+        return soft

@@ -29,12 +29,14 @@ from triokafka.broker_stub.controller import (
 )
 from triokafka.broker_stub.controller.cluster import BrokerRegistration
 from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.faults import Faults
-from triokafka.broker_stub.handlers import Dispatcher, QuotaHook
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
 from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
-from triokafka.broker_stub.network.socket_server import Endpoint, SocketLimits, SocketServer
+from triokafka.broker_stub.network.authentication import Authentication
+from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
+from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.quotas import ClientQuotas
@@ -68,6 +70,8 @@ class Broker:
         world: the door to the outside; the operating system when None.
         authorizer: decides who may do what; everybody everything when None.
         quota: told of every answer, and says how long a client is to be held back; nobody when None.
+        authentication: finds out who a connection belongs to, before its first request; everybody is anonymous when
+            None.
 
     Raises:
         ConfigurationError: at construction: a listener has a security protocol that is not served. On entering: an
@@ -83,6 +87,7 @@ class Broker:
         world: World | None = None,
         authorizer: Authorizer | None = None,
         quota: QuotaHook | None = None,
+        authentication: Authentication | None = None,
     ) -> None:
         _check_listeners(config)
         self.config = config
@@ -124,7 +129,7 @@ class Broker:
             _group_config(config),
         )
         self.dispatcher = Dispatcher(self, load_handlers(), authorizer=authorizer, quota=quota)
-        self.sockets = SocketServer(self.world, _socket_limits(config))
+        self.sockets = SocketServer(self.world, socket_config(config), authentication=authentication)
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
         self._stopped = trio.Event()
@@ -263,6 +268,7 @@ class Broker:
             self._reconfigure(image)
         if delta.client_quotas_changed:
             self.quotas.configure(image.client_quotas)
+            self.sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
         offsets = image.topics.get(GROUP_METADATA_TOPIC)
         if offsets is not None and GROUP_METADATA_TOPIC not in delta.base.topics:
             # The topic wins over the configuration; that it grows later must not move groups (GMD-02).
@@ -288,6 +294,7 @@ class Broker:
         self.cleaner.config = _cleaner_config(self.config)
         self.logs.producer_expiration_ms = self.config.producer_id_expiration_ms
         self.replicas.reconfigure_all(image)
+        self.sockets.reconfigure(socket_config(self.config))
 
     def _high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
         if topic_partition.topic == GROUP_METADATA_TOPIC:
@@ -389,22 +396,4 @@ def _group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offset_commit_timeout_ms=config.offsets_commit_timeout_ms,
         offsets_topic_num_partitions=config.offsets_topic_num_partitions,
-    )
-
-
-def _socket_limits(config: BrokerConfig) -> SocketLimits:
-    overrides: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in config.max_connections_per_ip_overrides.split(","))):
-        host, colon, count = entry.rpartition(":")
-        if not colon or not count.isdigit():
-            raise ConfigurationError(f"max.connections.per.ip.overrides: {entry!r} is not host:count")
-        overrides[host] = int(count)
-    return SocketLimits(
-        request_max_bytes=config.socket_request_max_bytes,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-        max_connections=config.max_connections,
-        max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=overrides,
-        handler_slots=config.num_io_threads,
-        queued_max_requests=config.queued_max_requests,
     )

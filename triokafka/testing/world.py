@@ -69,7 +69,15 @@ class SimulatedWorld(World):
         await self._pass()
         return _ProcessStream(self, await self._network.connect(self.node, host, port))
 
-    async def listen(self, host: str, port: int) -> Listener:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        *,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        backlog: int = 1024,
+    ) -> Listener:
         await self._pass()
         return _ProcessListener(self, self._network.listen(self.node, host, port))
 

@@ -35,7 +35,8 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
     """Every option of the broker, with Kafka's names in snake_case; immutable.
 
     Make one from Python values (``BrokerConfig(num_partitions=3)``) or from text (`from_properties`, `from_file`).
-    ``unused`` holds options that Kafka knows and this broker does not use, as they were given.
+    ``unused`` holds options that have no field here, as they were given: those that Kafka knows and this broker does
+    not use, and limits of single listeners (`listener_limits`).
 
     Raises:
         ConfigurationError: a value is out of bounds, or options contradict each other. Says which, and why.
@@ -73,12 +74,16 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
                 if name in _ALIASES and (_ALIASES[name] in properties or text.strip() == "-1"):
                     continue
                 values[definition.name.replace(".", "_")] = definition.parse(text)
+            elif is_listener_limit(name):
+                DEFINITIONS[name.split(".", 3)[3]].parse(text)
+                unused[name] = text
             elif is_unused(name):
                 unused[name] = Secret(text) if is_secret(name) else text
             else:
                 raise unknown_option(name, [*DEFINITIONS, *UNUSED_NAMES])
-        if unused:
-            logger.warning("these options have no effect on this broker: %s", ", ".join(sorted(unused)))
+        without_effect = sorted(name for name in unused if not is_listener_limit(name))
+        if without_effect:
+            logger.warning("these options have no effect on this broker: %s", ", ".join(without_effect))
         return cls(**{**values, "unused": unused or None, **overrides})
 
     @classmethod
@@ -107,7 +112,16 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     def with_properties(self, properties: Mapping[str, str]) -> BrokerConfig:
         """This configuration with some options set from text: how dynamic configuration is applied."""
-        values = {name.replace(".", "_"): DEFINITIONS[name].parse(text) for name, text in properties.items()}
+        values: dict[str, Any] = {
+            name.replace(".", "_"): DEFINITIONS[name].parse(text)
+            for name, text in properties.items()
+            if not is_listener_limit(name)
+        }
+        of_listeners = {name: text for name, text in properties.items() if is_listener_limit(name)}
+        for name, text in of_listeners.items():
+            DEFINITIONS[name.split(".", 3)[3]].parse(text)
+        if of_listeners:
+            values["unused"] = {**(self.unused or {}), **of_listeners}
         return replace(self, **values)
 
     def _check_together(self) -> None:
@@ -128,6 +142,9 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             raise ConfigurationError(
                 f"inter.broker.listener.name: {self.inter_broker_listener_name} is not in listeners"
             )
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise ConfigurationError("queued.max.request.bytes is below socket.request.max.bytes")
+        _ = self.connections_per_ip
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigurationError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
         if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
@@ -158,6 +175,30 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         protocols = parse_security_map(self.listener_security_protocol_map)
         specs = parse_listeners("advertised.listeners", self.advertised_listeners or (), protocols)
         return {listener.name: listener for listener in specs}
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener on which brokers talk to each other; by default the one with plain text."""
+        return (self.inter_broker_listener_name or "PLAINTEXT").upper()
+
+    @property
+    def connections_per_ip(self) -> dict[str, int]:
+        """``max.connections.per.ip.overrides`` by address."""
+        found: dict[str, int] = {}
+        for entry in filter(None, (part.strip() for part in self.max_connections_per_ip_overrides.split(","))):
+            host, colon, count = entry.rpartition(":")
+            if not colon or not count.isdigit():
+                raise ConfigurationError(f"max.connections.per.ip.overrides: {entry!r} is not host:count")
+            found[host] = int(count)
+        return found
+
+    def listener_limits(self, option: str) -> dict[str, int]:
+        """``max.connections`` or ``max.connection.creation.rate`` of single listeners, by the listener's name."""
+        found = {}
+        for name, text in (self.unused or {}).items():
+            if is_listener_limit(name) and name.split(".", 3)[3] == option:
+                found[name.split(".", 3)[2].upper()] = int(text)
+        return found
 
     @property
     def data_directories(self) -> tuple[str, ...]:
@@ -194,6 +235,12 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 def is_unused(name: str) -> bool:
     """Whether Kafka knows this option and this broker has no use for it."""
     return name in UNUSED_NAMES or name.startswith(UNUSED_PREFIXES)
+
+
+def is_listener_limit(name: str) -> bool:
+    """Whether this is a limit of connections of one listener: ``listener.name.internal.max.connections``."""
+    parts = name.split(".", 3)
+    return parts[:2] == ["listener", "name"] and parts[3:] in (["max.connections"], ["max.connection.creation.rate"])
 
 
 def is_secret(name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from triokafka import errors
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import is_secret, is_unused
+from triokafka.broker_stub.config.broker import is_listener_limit, is_secret, is_unused
 from triokafka.broker_stub.config.definition import unknown_option
 from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.config_entries import ConfigEntry, broker_entries, topic_entries
@@ -129,7 +129,7 @@ class ConfigurationControl:
             if cluster_wide and name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER:
                 raise errors.InvalidRequestError(f"{name} can be set for a single broker only, name its id")
         try:
-            self._config.with_properties({name: text for name, text in configs.items() if name in DEFINITIONS})
+            self._config.with_properties({name: text for name, text in configs.items() if _applies(name)})
         except errors.ConfigurationError as error:
             raise errors.InvalidRequestError(str(error)) from None
 
@@ -233,9 +233,13 @@ def not_configurable(resource_type: int) -> errors.BrokerResponseError:
     return errors.InvalidRequestError(f"Unknown resource type {resource_type}: a {name} has no configuration here")
 
 
+def _applies(name: str) -> bool:
+    return name in DEFINITIONS or is_listener_limit(name)
+
+
 def _with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
     """What can be applied of what the log says; it may be from Kafka, or from before the static options changed."""
-    usable = {name: text for name, text in dynamic.items() if name in DEFINITIONS}
+    usable = {name: text for name, text in dynamic.items() if _applies(name)}
     try:
         return config.with_properties(usable)
     except errors.ConfigurationError:

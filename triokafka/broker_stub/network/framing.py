@@ -1,8 +1,9 @@
 """Size-prefixed frames out of a byte stream.
 
-A frame's size is checked before anything is allocated for it. What a peer sends ahead (pipelined requests) stays in the
-reader's small buffer, or in the kernel's, until it is asked for. The large frames of producers are read into buffers
-that are used again: touching fresh memory costs more than anything else that is done with their bytes.
+A frame's size is checked before anything is allocated for it, and memory is allocated as its bytes come in: who
+announces much and sends little costs little. What a peer sends ahead (pipelined requests) stays in the reader's small
+buffer, or in the kernel's, until it is asked for. The large frames of producers are read into buffers that are used
+again: touching fresh memory costs more than anything else that is done with their bytes.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from typing import Final
 from triokafka.errors import ProtocolError
 from triokafka.world import Stream
 
-_BUFFER_BYTES: Final = 4096
+BUFFER_BYTES: Final = 4096
+"""The buffer of a connection: smaller frames need no memory beside it."""
 _LARGER_BUFFER_BYTES: Final = 16_384  # of a peer that has sent more than the small one holds
 _PREFIX_BYTES: Final = 4
 _PRODUCE: Final = b"\0\0"  # the API key, with which a frame begins
+_GROWTH: Final = 4
+"""How many times its bytes a frame may occupy while it comes in: less would be copied more often."""
 
 
 class FrameBuffers:
     """Buffers for large frames, kept for the next one.
 
     Args:
-        limit: bytes kept in all; larger frames, and those beyond, are allocated each time.
+        limit: bytes kept in all; for larger frames, and those beyond, memory is allocated each time.
     """
 
     SMALLEST = 16_384
@@ -37,14 +41,21 @@ class FrameBuffers:
         """Bytes that wait for a frame."""
         return self._kept
 
-    def take(self, size: int) -> bytearray:
-        """A buffer of at least ``size`` bytes, with anything in it; `give_back` it when the frame is done with."""
-        room = max(self.SMALLEST, 1 << (size - 1).bit_length())
-        if room > self._limit:
-            return bytearray(size)
+    @classmethod
+    def room_for(cls, size: int) -> int:
+        """The size of the buffer that a frame of ``size`` bytes is kept in."""
+        return max(cls.SMALLEST, 1 << (size - 1).bit_length())
+
+    def keeps(self, size: int) -> bool:
+        """Whether the buffer of a frame of ``size`` bytes is worth keeping, and small enough."""
+        return size >= self.SMALLEST and self.room_for(size) <= self._limit
+
+    def take(self, size: int) -> bytearray | None:
+        """A kept buffer of at least ``size`` bytes, with anything in it, or None; `give_back` it in the end."""
+        room = self.room_for(size)
         free = self._free.get(room)
         if not free:
-            return bytearray(room)
+            return None
         self._kept -= room
         return free.pop()
 
@@ -77,7 +88,7 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._buffers = buffers
         self._borrowed: bytearray | None = None
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._start = 0
         self._end = 0
         self._filled = False  # the last read filled the buffer
@@ -92,6 +103,11 @@ class FrameReader:
             ProtocolError: the size is negative or too large, or the peer closed within a frame.
             OSError: the connection broke.
         """
+        size = await self.read_size()
+        return None if size is None else await self.read_body(size)
+
+    async def read_size(self) -> int | None:
+        """The first half of `read`: the size of the next frame, for which nothing is allocated yet."""
         while self._end - self._start < _PREFIX_BYTES:
             if not await self._fill():
                 if self._start == self._end:
@@ -104,26 +120,46 @@ class FrameReader:
                 f"a frame of {size} bytes was announced (first bytes {bytes(buffer[start : start + 8])!r}); "
                 f"0 to {self._max_bytes} are accepted (socket.request.max.bytes)"
             )
-        start += _PREFIX_BYTES
-        frame: bytearray | memoryview
-        if self._buffers is not None and size >= FrameBuffers.SMALLEST and bytes(buffer[start : start + 2]) == _PRODUCE:
-            self._borrowed = self._buffers.take(size)
-            frame = memoryview(self._borrowed)[:size]
-        else:
-            frame = bytearray(size)
-        have = min(size, self._end - start)
-        frame[:have] = buffer[start : start + have]
-        self._start = start + have
-        if self._start == self._end:
-            self._start = self._end = 0
-        if have < size:
-            rest = memoryview(frame)
-            while have < size:
-                received = await self._stream.receive_into(rest[have:])
-                if not received:
-                    raise ProtocolError(f"the peer closed after {have} of a frame's {size} bytes", offset=have)
-                have += received
-        return frame
+        self._start = start + _PREFIX_BYTES
+        return size
+
+    async def read_body(self, size: int) -> bytearray | memoryview:
+        """The second half of `read`; does not wait when all of the frame is here already."""
+        start = self._start
+        have = self._end - start
+        if have >= size:
+            self._start = start + size
+            frame = bytearray(self._buffer[start : start + size])
+            if self._start == self._end:
+                self._start = self._end = 0
+            return frame
+        return await self._read_large(size)
+
+    async def _read_large(self, size: int) -> bytearray | memoryview:
+        """A frame that goes on beyond the buffer: into a buffer of its own, which grows with what comes in."""
+        first = self._buffer[self._start : self._end]
+        buffers = self._buffers if self._buffers is not None and self._buffers.keeps(size) else None
+        pooled = buffers is not None and bytes(first[:2]) == _PRODUCE
+        frame = buffers.take(size) if pooled and buffers is not None else None
+        if frame is None:
+            frame = bytearray(min(size, FrameBuffers.SMALLEST))
+        have = len(first)
+        frame[:have] = first
+        self._start = self._end = 0
+        while have < size:
+            if have == len(frame):
+                final = FrameBuffers.room_for(size) if pooled else size
+                frame.extend(bytes(min(final, have * _GROWTH) - have))
+            room = memoryview(frame)[have:size]
+            received = await self._stream.receive_into(room)
+            room.release()  # a buffer that is looked at cannot grow
+            if not received:
+                raise ProtocolError(f"the peer closed after {have} of a frame's {size} bytes", offset=have)
+            have += received
+        if not pooled:
+            return frame
+        self._borrowed = frame
+        return memoryview(frame)[:size]
 
     def done(self) -> None:
         """The last frame is not looked at any more; a view that somebody keeps stays as it is nevertheless."""

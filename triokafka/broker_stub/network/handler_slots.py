@@ -1,4 +1,4 @@
-"""The fixed number of requests that are worked on at a time (``num.io.threads``), and the queue before it.
+"""The number of requests that are worked on at a time (``num.io.threads``), and the queue before it.
 
 A connection's task runs its own request, but only while it holds a slot; without a free one it waits its turn, first
 come first served, and does not read from its socket meanwhile: that is the back-pressure. A request that waits for
@@ -19,14 +19,20 @@ class HandlerSlots:
     """
 
     def __init__(self, slots: int, *, max_queued: int = 500) -> None:
+        self._slots = slots
         self._free = slots
         self._max_queued = max_queued
         self._waiting = trio.lowlevel.ParkingLot()
         self._readers = trio.lowlevel.ParkingLot()
 
+    @property
+    def full(self) -> bool:
+        """Whether as many requests wait as may: then nothing is to be read."""
+        return len(self._waiting) >= self._max_queued
+
     async def wait_for_room(self) -> None:
         """Wait while the queue is full: called before a request is read, so that nothing read is ever dropped."""
-        while len(self._waiting) >= self._max_queued:
+        while self.full:
             await self._readers.park()
 
     @property
@@ -35,25 +41,48 @@ class HandlerSlots:
         return len(self._waiting)
 
     @property
+    def slots(self) -> int:
+        """Requests that are worked on at a time."""
+        return self._slots
+
+    @property
     def free(self) -> int:
-        """Slots that nobody holds."""
+        """Slots that nobody holds; below 0 while more are held than there are since `resize`."""
         return self._free
 
     async def acquire(self) -> Slot:
         """Wait for a slot. If cancelled, none was taken."""
-        if self._free:
-            self._free -= 1
-        else:
-            await self._waiting.park()  # release() hands its slot over
+        if self._free > 0:
+            return self.acquire_nowait()
+        await self._waiting.park()  # release_one() hands its slot over
+        return Slot(self)
+
+    def acquire_nowait(self) -> Slot:
+        """Take a slot when `free` says that there is one; nobody waits then."""
+        self._free -= 1
         return Slot(self)
 
     def release_one(self) -> None:
-        """Called by `Slot.release`: pass the slot on, or put it back."""
-        if self._waiting:
+        """Called by `Slot.release`: pass the slot on, put it back, or drop it when there are too many."""
+        if self._waiting and self._free >= 0:
             self._waiting.unpark()
-            self._readers.unpark_all()
+            self._let_in()
         else:
             self._free += 1
+
+    def resize(self, slots: int) -> None:
+        """Have more or fewer slots. Requests in progress go on: slots beyond the number vanish as they are released."""
+        self._free += slots - self._slots
+        self._slots = slots
+        while self._free > 0 and self._waiting:
+            self._free -= 1
+            self._waiting.unpark()
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Wake as many readers as there is room for. One that does not queue up leaves its place to the next release."""
+        if self._readers:
+            self._readers.unpark(count=max(self._max_queued - len(self._waiting), 0))
 
 
 class Slot:

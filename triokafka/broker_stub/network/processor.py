@@ -1,115 +1,156 @@
-"""One connection: read a request, have it answered, send the answer, and only then read on.
+"""One connection: find out whose it is, read a request, have it answered, send the answer, and only then read on.
 
 There is at most one request of a connection in progress, so answers leave in the order of the requests (A23). What the
 peer sends meanwhile waits in the kernel's buffer. Whatever goes wrong here closes this connection and no other, with
-one line in the log.
+one line in the log: ``closing`` the connection's id, and the reason.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
-from triokafka.broker_stub.handlers import CloseConnectionError, Dispatcher
-from triokafka.broker_stub.network.framing import FrameBuffers, FrameReader
-from triokafka.broker_stub.network.handler_slots import HandlerSlots
+from triokafka.broker_stub.dispatcher import Answer, Dispatcher
+from triokafka.broker_stub.handlers import CloseConnectionError
+from triokafka.broker_stub.network.authentication import Authentication, AuthenticationFailedError, NoAuthentication
+from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, FrameReader
+from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
+from triokafka.broker_stub.network.request_memory import RequestMemory
 from triokafka.errors import ProtocolError
 from triokafka.world import Stream, World
 
 logger = logging.getLogger(__name__)
 
+BUSY: Final = float("inf")
+"""`ConnectionProcessor.idle_since` of a connection that the broker works for."""
 _TURNS: Final = 4
 """Requests of one connection that are worked on before the others are let in, if all its bytes are there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connections of a broker share."""
+
+    dispatcher: Dispatcher
+    slots: HandlerSlots
+    memory: RequestMemory
+    buffers: FrameBuffers
+    world: World
+    max_frame_bytes: int
+    authentication: Authentication = NoAuthentication()  # noqa: RUF009  # it has no state
+    failed_authentication_delay_ms: int = 0
 
 
 class ConnectionProcessor:
     """Serves one connection until either side closes it.
 
-    ``idle_since`` is the time on the world's clock since when nothing was asked of the broker, or infinity while a
-    request is being worked on; the listener's sweep closes those that are idle for too long.
+    ``idle_since`` is the time on the world's clock since when nothing was asked of the broker, or `BUSY` while a
+    request is being worked on; the listener's sweep closes those that are idle for too long. Who sends a request
+    slowly, or does not take its answer, is idle, too.
     """
 
-    def __init__(
-        self,
-        stream: Stream,
-        *,
-        connection_id: str,
-        listener: str,
-        dispatcher: Dispatcher,
-        slots: HandlerSlots,
-        max_frame_bytes: int,
-        world: World,
-        buffers: FrameBuffers | None = None,
-    ) -> None:
+    def __init__(self, stream: Stream, *, connection_id: str, listener: str, shared: Shared) -> None:
         self.connection_id = connection_id
-        self.idle_since = world.now()
+        self.listener = listener
+        self.idle_since = shared.world.now()
         self.principal = ANONYMOUS
         self._stream = stream
-        self._listener = listener
-        self._dispatcher = dispatcher
-        self._slots = slots
-        self._reader = FrameReader(stream, max_bytes=max_frame_bytes, buffers=buffers)
-        self._world = world
+        self._shared = shared
         self._closing = False
+        self._reason: str | None = None
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is about to end."""
+        return self._closing
 
     def close(self, reason: str) -> None:
         """Close from outside."""
-        logger.info("closing %s: %s", self.connection_id, reason)
         self._closing = True
+        if self._reason is None:
+            self._reason = reason
         self._stream.close()
 
     def finish(self) -> None:
         """Stop after the request in progress, if there is one; at once otherwise."""
         self._closing = True
-        if self.idle_since != float("inf"):
+        if self._reason is None:
+            self._reason = "the broker stops"
+        if self.idle_since != BUSY:
             self._stream.close()
 
     async def run(self) -> None:
         """Serve until the connection ends; raises nothing but `trio.Cancelled`."""
+        level, reason = logging.INFO, "the broker stops"
         try:
             await self._authenticate()
             await self._serve()
-        except (ProtocolError, CloseConnectionError) as error:
-            logger.warning("closing %s: %s", self.connection_id, error)
+            level, reason = logging.DEBUG, "the peer closed it"
+        except (ProtocolError, CloseConnectionError, AuthenticationFailedError) as error:
+            level, reason = logging.WARNING, str(error)
         except (OSError, trio.ClosedResourceError) as error:
-            if not self._closing:
-                logger.info("%s broke: %r", self.connection_id, error)
+            reason = f"it broke: {error!r}"
         except Exception:
-            logger.exception("closing %s: a request failed in an unforeseen way", self.connection_id)
+            logger.exception("%s: a request failed in an unforeseen way", self.connection_id)
+            level, reason = logging.ERROR, "a request failed in an unforeseen way"
         finally:
             self._stream.close()
+            if self._reason is not None:
+                level, reason = logging.INFO, self._reason
+            logger.log(level, "closing %s: %s", self.connection_id, reason)
 
     async def _authenticate(self) -> None:
-        """The stage before the first request: a plaintext listener has nothing to ask."""
+        """The stage before the first request."""
+        shared = self._shared
+        try:
+            known = await shared.authentication.authenticate(self._stream, self.listener)
+        except AuthenticationFailedError:
+            # Who guesses passwords is not to learn quickly that this one was wrong (KIP-306).
+            await trio.sleep(shared.failed_authentication_delay_ms / 1000)
+            raise
+        self._stream, self.principal = known.stream, known.principal
 
     async def _serve(self) -> None:
-        stream, world = self._stream, self._world
+        shared, stream = self._shared, self._stream
+        world, slots, dispatcher = shared.world, shared.slots, shared.dispatcher
+        reader = FrameReader(stream, max_bytes=shared.max_frame_bytes, buffers=shared.buffers)
         peer = stream.peer_address
         turns = 0
         while not self._closing:
-            await self._slots.wait_for_room()
-            frame = await self._reader.read()
-            if frame is None:
+            size = await reader.read_size()
+            if size is None:
                 return
-            self.idle_since = float("inf")
-            slot = await self._slots.acquire()
+            reserved = 0
+            slot: Slot | None = None
             try:
-                answer = await self._dispatcher.dispatch(
-                    frame, slot=slot, principal=self.principal, listener=self._listener, peer=peer
+                if size > BUFFER_BYTES or slots.full:
+                    reserved = await self._admit(size)
+                frame = await reader.read_body(size)
+                received_at = world.now()
+                self.idle_since = BUSY
+                slot = slots.acquire_nowait() if slots.free > 0 else await slots.acquire()
+                answer = await dispatcher.dispatch(
+                    frame,
+                    slot=slot,
+                    principal=self.principal,
+                    listener=self.listener,
+                    peer=peer,
+                    received_at=received_at,
                 )
             finally:
-                slot.release()
+                if slot is not None:
+                    slot.release()
+                if reserved:
+                    shared.memory.release(reserved)
             del frame  # records of a produce request are not kept while the peer takes its time
-            self._reader.done()
-            if answer.delay_ms:
-                await trio.sleep(answer.delay_ms / 1000)
-            self.idle_since = world.now()  # a peer that does not take its answer is idle, too
-            if answer.parts:
-                await stream.send(*answer.parts)
+            reader.done()
+            await self._send(answer)
             if answer.closes:
+                self._reason = "a fault was injected: closed within the answer"
                 return
             if answer.throttle_ms:
                 # After the answer, which tells the client; it may obey, but need not (Z20).
@@ -118,3 +159,26 @@ class ConnectionProcessor:
             turns += 1
             if not turns % _TURNS:
                 await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in
+
+    async def _admit(self, size: int) -> int:
+        """Wait for room in the queue, and for memory if the request needs its own; returns how much was reserved."""
+        shared = self._shared
+        # Waiting is the broker's doing, so the connection is not idle meanwhile; while its request comes in, it is.
+        self.idle_since = BUSY
+        await shared.slots.wait_for_room()
+        needed = size if size > BUFFER_BYTES else 0
+        if needed:
+            await shared.memory.reserve(needed)
+        self.idle_since = shared.world.now()
+        return needed
+
+    async def _send(self, answer: Answer) -> None:
+        shared = self._shared
+        if answer.delay_ms:
+            await trio.sleep(answer.delay_ms / 1000)
+        self.idle_since = sending_at = shared.world.now()
+        try:
+            if answer.parts:
+                await self._stream.send(*answer.parts)
+        finally:
+            shared.dispatcher.answered(answer, sending_at, shared.world.now())

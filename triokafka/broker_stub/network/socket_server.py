@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import trio
 
-from triokafka.broker_stub.handlers import Dispatcher
+from triokafka.broker_stub.dispatcher import Dispatcher
+from triokafka.broker_stub.network.authentication import Authentication, NoAuthentication
 from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
-from triokafka.broker_stub.network.limits import ConnectionLimits, TooManyConnectionsError
-from triokafka.broker_stub.network.processor import ConnectionProcessor
+from triokafka.broker_stub.network.limits import (
+    ConnectingTooFastError,
+    ConnectionConfig,
+    ConnectionLimits,
+    TooManyConnectionsError,
+)
+from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
+from triokafka.broker_stub.network.request_memory import NO_LIMIT, RequestMemory
 from triokafka.errors import ConfigurationError
 from triokafka.world import Listener, Stream, World
 
@@ -33,36 +39,43 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class SocketLimits:
-    """The limits of the network layer, named as in Kafka's configuration (``connections.max.idle.ms`` and so on)."""
+class SocketConfig:
+    """The options of the network layer, named as in Kafka's configuration (``connections.max.idle.ms`` and so on).
+
+    Those that can change while the broker runs are ``connections`` and ``handler_slots``.
+    """
 
     request_max_bytes: int = 104_857_600
     connections_max_idle_ms: int = 600_000
-    max_connections: int = 2**31 - 1
-    max_connections_per_ip: int = 2**31 - 1
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     handler_slots: int = 8
     queued_max_requests: int = 500
+    queued_max_request_bytes: int = NO_LIMIT
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    listen_backlog_size: int = 50
+    failed_authentication_delay_ms: int = 100
 
 
 class SocketServer:
     """Accepts connections and runs their processors.
 
     `bind` first, so that every address is known (and every failure raised) before anything is served; then `run`.
+
+    Args:
+        authentication: the stage before a connection's first request; everybody is let in when left out.
     """
 
-    def __init__(self, world: World, limits: SocketLimits) -> None:
+    def __init__(self, world: World, config: SocketConfig, *, authentication: Authentication | None = None) -> None:
         self._world = world
-        self._limits = limits
-        self._counts = ConnectionLimits(
-            max_connections=limits.max_connections,
-            max_per_ip=limits.max_connections_per_ip,
-            per_ip_overrides=limits.max_connections_per_ip_overrides,
-        )
-        self.slots = HandlerSlots(limits.handler_slots, max_queued=limits.queued_max_requests)
+        self._config = config
+        self._authentication = NoAuthentication() if authentication is None else authentication
+        self.limits = ConnectionLimits(config.connections)
+        self.slots = HandlerSlots(config.handler_slots, max_queued=config.queued_max_requests)
+        self.memory = RequestMemory(config.queued_max_request_bytes)
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[ConnectionProcessor, None] = {}
-        self._room = trio.lowlevel.ParkingLot()  # those who wait for a connection to end
+        self._room = trio.lowlevel.ParkingLot()  # those who wait for a connection to end, or for other limits
         self._buffers = FrameBuffers()
         self._next_index = 0
         self._stopping = False
@@ -70,7 +83,7 @@ class SocketServer:
     @property
     def connection_count(self) -> int:
         """Open connections."""
-        return self._counts.total
+        return self.limits.total
 
     def address(self, name: str) -> tuple[str, int]:
         """Host and port that the listener ``name`` really listens on."""
@@ -82,8 +95,15 @@ class SocketServer:
         Raises:
             ConfigurationError: the address cannot be listened on; says which and why.
         """
+        config = self._config
         try:
-            listener = await self._world.listen(endpoint.host, endpoint.port)
+            listener = await self._world.listen(
+                endpoint.host,
+                endpoint.port,
+                send_buffer_bytes=config.send_buffer_bytes,
+                receive_buffer_bytes=config.receive_buffer_bytes,
+                backlog=config.listen_backlog_size,
+            )
         except OSError as error:
             raise ConfigurationError(_bind_sentence(endpoint, error)) from error
         self._listeners[endpoint.name] = listener
@@ -91,13 +111,36 @@ class SocketServer:
 
     async def run(self, dispatcher: Dispatcher) -> None:
         """Serve until cancelled. Connections are then cut; use `stop` first to let requests in progress finish."""
+        shared = Shared(
+            dispatcher,
+            self.slots,
+            self.memory,
+            self._buffers,
+            self._world,
+            self._config.request_max_bytes,
+            self._authentication,
+            self._config.failed_authentication_delay_ms,
+        )
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep_idle)
                 for name, listener in self._listeners.items():
-                    nursery.start_soon(self._accept, name, listener, dispatcher, nursery)
+                    nursery.start_soon(self._accept, name, listener, shared, nursery)
         finally:
             self.close()
+
+    def reconfigure(self, config: SocketConfig) -> None:
+        """Other limits of connections and another number of handler slots, from now on.
+
+        Connections beyond a lowered limit are closed, the most idle ones first, as many as are too many.
+        """
+        if config.handler_slots != self.slots.slots:
+            self.slots.resize(config.handler_slots)
+        if config.connections != self._config.connections:
+            self.limits.configure(config.connections)
+            self._cut_excess()
+            self._room.unpark_all()
+        self._config = config
 
     def close(self) -> None:
         """Stop listening and close every connection at once."""
@@ -119,9 +162,9 @@ class SocketServer:
                 await self._room.park()
         self.close()
 
-    async def _accept(self, name: str, listener: Listener, dispatcher: Dispatcher, nursery: trio.Nursery) -> None:
+    async def _accept(self, name: str, listener: Listener, shared: Shared, nursery: trio.Nursery) -> None:
         while True:
-            while self._counts.full:
+            while self.limits.is_full(name):
                 # The rest wait in the kernel's backlog until somebody leaves.
                 await self._room.park()
             try:
@@ -140,36 +183,44 @@ class SocketServer:
                 return
             ip = stream.peer_address[0]
             try:
-                self._counts.opened(ip)
+                seconds = self.limits.opened(name, ip, self._world.now())
             except TooManyConnectionsError as error:
                 logger.warning("refusing a connection: %s", error)
                 stream.close()
                 continue
-            nursery.start_soon(self._process, name, stream, ip, dispatcher)
-            await trio.lowlevel.checkpoint()
+            except ConnectingTooFastError as error:
+                logger.warning("refusing a connection: %s", error)
+                nursery.start_soon(_close_later, stream, error.seconds)
+                continue
+            nursery.start_soon(self._process, name, stream, ip, shared)
+            self._cut_excess()
+            await trio.sleep(seconds)  # new connections come too fast, if it is not 0 (KIP-612)
 
-    async def _process(self, name: str, stream: Stream, ip: str, dispatcher: Dispatcher) -> None:
+    async def _process(self, name: str, stream: Stream, ip: str, shared: Shared) -> None:
         self._next_index += 1
         connection = ConnectionProcessor(
-            stream,
-            connection_id=_connection_id(stream, self._next_index),
-            listener=name,
-            dispatcher=dispatcher,
-            slots=self.slots,
-            max_frame_bytes=self._limits.request_max_bytes,
-            world=self._world,
-            buffers=self._buffers,
+            stream, connection_id=_connection_id(stream, self._next_index), listener=name, shared=shared
         )
         self._connections[connection] = None
         try:
             await connection.run()
         finally:
             del self._connections[connection]
-            self._counts.closed(ip)
+            self.limits.closed(name, ip)
             self._room.unpark_all()
 
+    def _cut_excess(self) -> None:
+        """Close the most idle connections beyond ``max.connections``; those of the protected listener stay."""
+        if not self.limits.excess:
+            return
+        excess = max(self.limits.excess - sum(connection.closing for connection in self._connections), 0)
+        candidates = [c for c in self._connections if self.limits.may_be_cut(c.listener) and not c.closing]
+        candidates.sort(key=lambda connection: connection.idle_since)
+        for connection in candidates[:excess]:
+            connection.close("the broker has too many connections (max.connections), and this one was the most idle")
+
     async def _sweep_idle(self) -> None:
-        limit = self._limits.connections_max_idle_ms / 1000
+        limit = self._config.connections_max_idle_ms / 1000
         if limit <= 0:
             return
         while True:
@@ -177,10 +228,18 @@ class SocketServer:
             oldest = now
             for connection in list(self._connections):
                 if now - connection.idle_since >= limit:
-                    connection.close(f"idle for {self._limits.connections_max_idle_ms} ms")
+                    connection.close(f"idle for {self._config.connections_max_idle_ms} ms")
                 elif connection.idle_since < oldest:
                     oldest = connection.idle_since
             await trio.sleep(max(oldest + limit - now, 0))
+
+
+async def _close_later(stream: Stream, seconds: float) -> None:
+    """Close a connection that comes too soon, but not at once: it would only come again."""
+    try:
+        await trio.sleep(seconds)
+    finally:
+        stream.close()
 
 
 def _connection_id(stream: Stream, index: int) -> str:

@@ -90,9 +90,10 @@ async def test_the_buffer_of_a_large_produce_frame_is_used_again() -> None:
 def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
     """Bounded memory, whatever producers send."""
     buffers = FrameBuffers(limit=100_000)
-    taken = [buffers.take(size) for size in (16_384, 20_000, 60_000, 99_000, 10**6)]
-    assert [len(buffer) for buffer in taken] == [16_384, 32_768, 65_536, 99_000, 10**6]
-    for buffer in taken:
+    made = [bytearray(size) for size in (16_384, 32_768, 65_536, 99_000, 10**6)]
+    assert buffers.take(16_384) is None
+    for buffer in made:
         buffers.give_back(buffer)
     assert buffers.kept == 16_384 + 32_768
-    assert buffers.take(17_000) is taken[1]
+    assert buffers.take(17_000) is made[1]
+    assert [buffers.keeps(size) for size in (16_383, 16_384, 65_536, 65_537)] == [False, True, True, False]

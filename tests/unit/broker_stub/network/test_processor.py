@@ -14,10 +14,17 @@ import trio
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.dispatcher import Dispatcher
 from triokafka.broker_stub.faults import Faults
-from triokafka.broker_stub.handlers import CloseConnectionError, Dispatcher, Handler, RequestContext, handles
+from triokafka.broker_stub.handlers import CloseConnectionError, Handler, RequestContext, handles
+from triokafka.broker_stub.network.authentication import (
+    Authentication,
+    NoAuthentication,
+)
+from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
-from triokafka.broker_stub.network.processor import ConnectionProcessor
+from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor, Shared
+from triokafka.broker_stub.network.request_memory import RequestMemory
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation, Purgatory
 from triokafka.broker_stub.quotas import ClientQuotas
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -40,10 +47,20 @@ class Parked(DelayedOperation):
 class Bench:
     """A dispatcher with a Heartbeat handler that does what ``behaviour`` says."""
 
-    def __init__(self, slots: int = 8, authorizer: Authorizer | None = None) -> None:
+    def __init__(
+        self,
+        slots: int = 8,
+        authorizer: Authorizer | None = None,
+        *,
+        max_queued: int = 500,
+        memory: int = -1,
+        authentication: Authentication | None = None,
+    ) -> None:
         self.behaviour: Callable[[HeartbeatRequest, RequestContext], Any] = lambda request, context: None
         self.world = RealWorld()
-        self.slots = HandlerSlots(slots)
+        self.slots = HandlerSlots(slots, max_queued=max_queued)
+        self.memory = RequestMemory(memory)
+        self.authentication = authentication or NoAuthentication()
 
         @handles(
             HeartbeatRequest,
@@ -66,15 +83,17 @@ class Bench:
 
     def processor(self, stream: ScriptedStream) -> ConnectionProcessor:
         """A connection over ``stream``."""
-        return ConnectionProcessor(
-            stream,
-            connection_id="connection",
-            listener="PLAINTEXT",
-            dispatcher=self.dispatcher,
-            slots=self.slots,
-            max_frame_bytes=10_000,
-            world=self.world,
+        shared = Shared(
+            self.dispatcher,
+            self.slots,
+            self.memory,
+            FrameBuffers(),
+            self.world,
+            10_000,
+            self.authentication,
+            failed_authentication_delay_ms=100,
         )
+        return ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared)
 
     async def exchange(self, *frames: bytes) -> ScriptedStream:
         """Send frames and close; returns the stream with what was answered."""
@@ -308,7 +327,7 @@ async def test_connection_is_idle_between_requests_and_not_while_one_is_in_progr
     stream = ScriptedStream(heartbeat_frame(1), end=False)
     processor = bench.processor(stream)
     async with running(processor):
-        assert processor.idle_since == float("inf")
+        assert processor.idle_since == BUSY
         gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert processor.idle_since <= bench.world.now()

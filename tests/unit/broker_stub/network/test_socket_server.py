@@ -12,7 +12,7 @@ import trio
 
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from tests.unit.broker_stub.network.test_processor import Bench, answers, heartbeat_frame
-from triokafka.broker_stub.network.socket_server import Endpoint, SocketLimits, SocketServer
+from triokafka.broker_stub.network.socket_server import Endpoint, SocketConfig, SocketServer
 from triokafka.errors import ConfigurationError
 from triokafka.world import Listener, Stream, World
 
@@ -45,11 +45,11 @@ def server_with(listen: Callable[[], Listener]) -> tuple[SocketServer, Bench]:
     """A server whose world listens as it is told."""
     bench = Bench()
 
-    async def listen_(host: str, port: int) -> Listener:
+    async def listen_(host: str, port: int, **options: int) -> Listener:
         return listen()
 
     world = SimpleNamespace(listen=listen_, now=bench.world.now)
-    return SocketServer(cast(World, world), SocketLimits()), bench
+    return SocketServer(cast(World, world), SocketConfig()), bench
 
 
 async def test_acceptor_survives_running_out_of_file_descriptors(

@@ -1,0 +1,51 @@
+"""The network layer's options, taken from the broker's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.client_quotas import IP
+from triokafka.broker_stub.controller.image import QuotaEntity
+from triokafka.broker_stub.network.limits import ConnectionConfig
+from triokafka.broker_stub.network.socket_server import SocketConfig
+
+
+def socket_config(config: BrokerConfig) -> SocketConfig:
+    """What `SocketServer` needs to know."""
+    return SocketConfig(
+        request_max_bytes=config.socket_request_max_bytes,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        connections=_connection_config(config),
+        handler_slots=config.num_io_threads,
+        queued_max_requests=config.queued_max_requests,
+        queued_max_request_bytes=config.queued_max_request_bytes,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        listen_backlog_size=config.socket_listen_backlog_size,
+        failed_authentication_delay_ms=config.connection_failed_authentication_delay_ms,
+    )
+
+
+def ip_connection_rates(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> dict[str | None, float]:
+    """The ``connection_creation_rate`` of addresses; of those that have none of their own under None."""
+    return {
+        name: values["connection_creation_rate"]
+        for ((kind, name), *others), values in quotas.items()
+        if kind == IP and not others and "connection_creation_rate" in values
+    }
+
+
+def _connection_config(config: BrokerConfig) -> ConnectionConfig:
+    listeners = [listener.name for listener in config.broker_listeners]
+    return ConnectionConfig(
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=config.connections_per_ip,
+        max_connection_creation_rate=config.max_connection_creation_rate,
+        listener_max_connections=config.listener_limits("max.connections"),
+        listener_max_connection_creation_rate=config.listener_limits("max.connection.creation.rate"),
+        protected=config.inter_broker_listener if len(listeners) > 1 else None,
+        rate_samples=config.quota_window_num,
+        rate_window_seconds=config.quota_window_size_seconds,
+    )
