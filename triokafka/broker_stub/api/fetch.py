@@ -20,6 +20,7 @@ from triokafka.broker_stub.replica.fetch_session import PartitionKey, TopicKey, 
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters
 from triokafka.protocol.api.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -44,10 +45,31 @@ _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
 
 
+def _failed(request: FetchRequest, context: RequestContext, code: int, message: str) -> FetchResponse:
+    """The error at the top, which there is from version 7, and, as long as topics have names, at every partition."""
+    if context.version >= _TOPIC_IDS_SINCE:
+        return FetchResponse(error_code=code)
+    failed = ReadOutcome(code)
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    _partition(partition.partition, failed, context.version, read_committed=False)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 @handles(
     FetchRequest,
     versions=range(4, 19),
     accesses=[Access(Operation.READ, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics])],
+    on_error=_failed,
 )
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Read what the session asks for; park until there is enough, time is up, or something is wrong."""
@@ -184,7 +206,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         diverging_epoch=_NO_EPOCH,
         current_leader=_NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
-        aborted_transactions=[] if read_committed else None,
+        aborted_transactions=_aborted(outcome) if read_committed else None,
         records=outcome.records,
     )
     if outcome.diverging_epoch is not None:
@@ -194,6 +216,10 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         leader_id, leader_epoch = outcome.leader_hint
         data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
     return data
+
+
+def _aborted(outcome: ReadOutcome) -> list[AbortedTransaction]:
+    return [AbortedTransaction(producer_id=number, first_offset=offset) for number, offset in outcome.aborted]
 
 
 def _endpoint(node_id: int, host: str, port: int, rack: str | None) -> NodeEndpoint:

@@ -118,8 +118,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end for read_committed: without transactions, the high watermark."""
-        return self.high_watermark
+        """The end for readers of committed records: the first record of an open transaction, or the high watermark."""
+        return self.log.last_stable_offset(self.high_watermark)
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
         """Check that this broker leads, in the epoch that the client believes in (-1: it does not say).
@@ -235,23 +235,29 @@ class Partition:
         self.require_leader(current_leader_epoch)
         log = self.log
         high_watermark = self.high_watermark
+        last_stable_offset = log.last_stable_offset(high_watermark)
         log_start_offset = log.log_start_offset
         if last_fetched_epoch >= 0:
             diverging = self._diverging_epoch(offset, last_fetched_epoch)
             if diverging is not None:
-                return ReadOutcome(0, high_watermark, self.last_stable_offset, log_start_offset, b"", diverging)
+                return ReadOutcome(0, high_watermark, last_stable_offset, log_start_offset, b"", diverging)
         if follower:
             up_to = log.log_end_offset
         else:
-            up_to = self.last_stable_offset if read_committed else high_watermark
+            up_to = last_stable_offset if read_committed else high_watermark
         if not log_start_offset <= offset <= log.log_end_offset:
             raise errors.OffsetOutOfRangeError(
                 f"{self.topic_partition} holds offsets {log_start_offset} to {log.log_end_offset}, not {offset}"
             )
-        records: Buffer = b""
+        outcome = ReadOutcome(0, high_watermark, last_stable_offset, log_start_offset)
         if offset < up_to and (max_bytes > 0 or min_one_batch):
-            records = log.read(offset, max_bytes, up_to_offset=up_to, min_one_batch=min_one_batch).records
-        return ReadOutcome(0, high_watermark, self.last_stable_offset, log_start_offset, records)
+            found = log.read(offset, max_bytes, up_to_offset=up_to, min_one_batch=min_one_batch)
+            outcome.records = found.records
+            if read_committed and len(found.records):
+                outcome.aborted = [
+                    (aborted.producer_id, aborted.first_offset) for aborted in log.aborted_transactions(offset, up_to)
+                ]
+        return outcome
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
         """Where ``leader_epoch`` ends in the log: its own or the next lower epoch known, and the offset after its last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,7 +27,8 @@ class LeaderHint(NamedTuple):
 class ReadOutcome:
     """One partition's part of a fetch: offsets taken before the read, and the records as they lie in the log.
 
-    With an error, offsets are -1 and there are no records (O06).
+    With an error, offsets are -1 and there are no records (O06). ``aborted`` names producer id and first offset of every
+    aborted transaction that may have records among ``records``, for readers of committed records (O20).
     """
 
     error_code: int = 0
@@ -36,3 +38,4 @@ class ReadOutcome:
     records: Buffer = b""
     diverging_epoch: EpochEnd | None = None
     leader_hint: LeaderHint | None = None
+    aborted: Sequence[tuple[int, int]] = ()

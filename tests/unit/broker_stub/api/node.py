@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
@@ -37,6 +38,21 @@ def memory_world() -> World:
 def batch(*values: bytes, timestamp: int = NOW_MS, **options: Any) -> bytes:
     """A record batch with these values, each a millisecond after the one before."""
     return bytes(encode_batch([(timestamp + i, None, value, ()) for i, value in enumerate(values)], **options))
+
+
+def marker(producer_id: int, *, commit: bool) -> bytes:
+    """The batch with which a coordinator ends a transaction of a producer's epoch 0."""
+    key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 1)
+    return bytes(
+        encode_batch(
+            [(NOW_MS, key, value, ())],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=-1,
+            transactional=True,
+            control=True,
+        )
+    )
 
 
 class Node:

@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 import trio
 
-from tests.unit.broker_stub.api.node import batch, running_node
+from tests.unit.broker_stub.api.node import NOW_MS, batch, marker, running_node
 from triokafka import errors
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
-from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic
-from triokafka.records import decode_records
+from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
+from triokafka.records import decode_records, iter_batches
 from triokafka.structs import Buffer
 
 
@@ -244,3 +244,84 @@ async def test_partition_asked_for_in_two_topics_keeps_their_order() -> None:
         request.topics.append(FetchTopic(topic="a", partitions=[FetchPartition(partition_max_bytes=100)]))
         response = await node.call(request, 11)
         assert [topic.topic for topic in response.responses] == ["b", "a"]
+
+
+@pytest.mark.parametrize("version", [4, 6, 7, 12, 13, 18])
+async def test_failure_of_the_whole_request_never_looks_like_an_empty_success(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions 4 to 6 have no error at the top, so every partition says it (`broker-log/B06`, `O29`)."""
+    async with running_node() as node:
+        await node.create("t", partitions=2)
+
+        def broken(*args: object) -> None:
+            raise errors.KafkaStorageError("the disks are gone")
+
+        monkeypatch.setattr(node.broker.replicas, "read", broken)
+        response = await node.call(node.fetch_request("t", [0, 0], version=version), version)
+        code = errors.KafkaStorageError.code
+        assert response.error_code == (code if version >= 7 else 0)
+        partitions = [partition for topic in response.responses for partition in topic.partitions]
+        assert [partition.error_code for partition in partitions] == ([code, code] if version < 13 else [])
+        assert all(partition.high_watermark == -1 for partition in partitions)
+
+
+@pytest.mark.parametrize("version", [4, 11, 18])
+async def test_reader_of_committed_records_stops_at_open_transactions_and_learns_of_aborted_ones(version: int) -> None:
+    """Other readers, and followers, see everything (`broker-log/O15`, `O20`, `Z12`)."""
+    async with running_node() as node:
+        await node.create("t")
+        partition = node.broker.replicas.partition(("t", 0))
+
+        def append(records: bytes | bytearray, *, from_client: bool = True) -> None:
+            partition.append(records, required_acks=-1, now_ms=NOW_MS, from_client=from_client)
+            node.broker.replicas.appended(partition)
+
+        append(batch(b"a"))
+        append(batch(b"lost", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0))
+        append(marker(7, commit=False), from_client=False)
+        append(batch(b"open", transactional=True, producer_id=8, producer_epoch=0, base_sequence=0))
+        append(batch(b"b"))
+
+        async def fetch(offset: int, isolation: int) -> PartitionData:
+            (found,) = await node.fetch("t", offset, version=version, isolation_level=isolation)
+            return found
+
+        seen = await fetch(0, 1)
+        assert (seen.high_watermark, seen.last_stable_offset) == (5, 3)
+        assert [info.base_offset for info in iter_batches(seen.records or b"")] == [0, 1, 2]
+        assert [(a.producer_id, a.first_offset) for a in seen.aborted_transactions or ()] == [(7, 1)]
+        everything = await fetch(0, 0)
+        assert [info.base_offset for info in iter_batches(everything.records or b"")] == [0, 1, 2, 3, 4]
+        assert everything.aborted_transactions is None
+        waiting = await fetch(3, 1)
+        assert (waiting.records, waiting.aborted_transactions) == (b"", [])
+
+        append(marker(8, commit=True), from_client=False)
+        rest = await fetch(3, 1)
+        assert [info.base_offset for info in iter_batches(rest.records or b"")] == [3, 4, 5]
+        assert rest.aborted_transactions == []
+
+
+async def test_reader_of_committed_records_waits_for_the_end_of_a_transaction(autojump_clock: object) -> None:
+    """What an open transaction has written does not answer it (`broker-log/M06`)."""
+    async with running_node() as node:
+        await node.create("t")
+        partition = node.broker.replicas.partition(("t", 0))
+        answers: list[int] = []
+
+        async def fetch() -> None:
+            (found,) = await node.fetch("t", 0, isolation_level=1, max_wait_ms=60_000)
+            answers.append(len(list(iter_batches(found.records or b""))))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch)
+            await trio.testing.wait_all_tasks_blocked()
+            sent = batch(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+            partition.append(sent, required_acks=-1, now_ms=NOW_MS)
+            node.broker.replicas.appended(partition)
+            await trio.testing.wait_all_tasks_blocked()
+            assert answers == []
+            partition.append(marker(7, commit=True), required_acks=-1, now_ms=NOW_MS, from_client=False)
+            node.broker.replicas.appended(partition)
+        assert answers == [2]
