@@ -41,6 +41,21 @@ MODULES: Final = (
     "alter_client_quotas",
     "describe_cluster",
     "describe_topic_partitions",
+    "describe_acls",
+    "create_acls",
+    "delete_acls",
+    "alter_replica_log_dirs",
+    "describe_log_dirs",
+    "elect_leaders",
+    "alter_partition_reassignments",
+    "list_partition_reassignments",
+    "describe_quorum",
+    "update_features",
+    "describe_producers",
+    "unregister_broker",
+    "list_transactions",
+    "describe_transactions",
+    "list_config_resources",
 )
 
 

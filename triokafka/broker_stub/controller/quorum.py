@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller import topic_names
@@ -17,6 +18,8 @@ from triokafka.protocol.api.describe_quorum import (
     Node,
     ReplicaState,
 )
+
+_NO_ID: Final = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,15 @@ class QuorumDescription:
     endpoints: Sequence[tuple[str, str, int]] = ()
 
 
+_WITH_NODES: Final = 2
+
+
 def describe_quorum(
-    quorum: QuorumDescription, request: DescribeQuorumRequest, *, now_ms: int
+    quorum: QuorumDescription, request: DescribeQuorumRequest, *, now_ms: int, version: int = _WITH_NODES
 ) -> DescribeQuorumResponse:
     """The state of the quorum; ``now_ms`` is wall-clock time. There is only partition 0 of the metadata log."""
+    if version < _WITH_NODES:
+        quorum = replace(quorum, directory_id=_NO_ID)
     topics = [
         DescribedTopic(
             topic_name=topic.topic_name,
@@ -45,9 +53,8 @@ def describe_quorum(
         for topic in request.topics
     ]
     listeners = [Listener(name=name, host=host, port=port) for name, host, port in quorum.endpoints]
-    return DescribeQuorumResponse(
-        error_message=None, topics=topics, nodes=[Node(node_id=quorum.node_id, listeners=listeners)]
-    )
+    nodes = [Node(node_id=quorum.node_id, listeners=listeners)]
+    return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes if version >= _WITH_NODES else [])
 
 
 def _partition(quorum: QuorumDescription, topic: str, number: int, now_ms: int) -> DescribedPartition:

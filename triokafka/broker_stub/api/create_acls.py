@@ -1,0 +1,24 @@
+"""CreateAcls (API key 30): add access rules, which are not kept here.
+
+Versions 1-3. v2: flexible. v3: rules about users.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.api.describe_acls import NO_RULES
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+def _failed(request: CreateAclsRequest, context: RequestContext, code: int, message: str) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
+    )
+
+
+@handles(CreateAclsRequest, versions=range(1, 4), accesses=[cluster(Operation.ALTER)], on_error=_failed)
+async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    """Say for each rule that rules are not kept here."""
+    raise errors.SecurityDisabledError(NO_RULES)

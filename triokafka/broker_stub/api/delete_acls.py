@@ -1,0 +1,24 @@
+"""DeleteAcls (API key 31): remove access rules, which are not kept here.
+
+Versions 1-3. v2: flexible. v3: rules about users.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.api.describe_acls import NO_RULES
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+
+def _failed(request: DeleteAclsRequest, context: RequestContext, code: int, message: str) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error_code=code, error_message=message) for _ in request.filters]
+    )
+
+
+@handles(DeleteAclsRequest, versions=range(1, 4), accesses=[cluster(Operation.ALTER)], on_error=_failed)
+async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+    """Say for each filter that rules are not kept here."""
+    raise errors.SecurityDisabledError(NO_RULES)

@@ -1,0 +1,20 @@
+"""DescribeAcls (API key 29): access rules. There are none here: the authorizer is a Python object of its own.
+
+Versions 1-3. v2: flexible. v3: rules about users.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+NO_RULES = "No Authorizer is configured."
+"""What Kafka says without one that keeps rules."""
+
+
+@handles(DescribeAclsRequest, versions=range(1, 4), accesses=[cluster(Operation.DESCRIBE)])
+async def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+    """Say that rules are not kept here."""
+    raise errors.SecurityDisabledError(NO_RULES)

@@ -1,0 +1,57 @@
+"""DescribeLogDirs (API key 35): what the data directories hold (KIP-113, KIP-827).
+
+Versions 1-5. v2: flexible. v3: an error of the whole request. v4: the size of the volumes. v5: cordoned directories.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def _failed(
+    request: DescribeLogDirsRequest, context: RequestContext, code: int, message: str
+) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(error_code=code)
+
+
+@handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(Operation.DESCRIBE)], on_error=_failed)
+async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    """Go through the logs, directory by directory; a directory that failed says so and nothing else."""
+    broker = context.broker
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {path: {} for path in broker.config.data_directories}
+    for key, log in sorted(broker.logs.all().items()):
+        if wanted is not None and tuple(key) not in wanted:
+            continue
+        partition = broker.replicas.find(*key)
+        behind = 0 if partition is None else max(partition.high_watermark - log.log_end_offset, 0)
+        found.setdefault(broker.logs.directory_of(key), {}).setdefault(key.topic, []).append(
+            DescribeLogDirsPartition(partition_index=key.partition, partition_size=log.size, offset_lag=behind)
+        )
+    results = []
+    for path, topics in found.items():
+        try:
+            total, usable = broker.world.storage.space(path)
+        except OSError:
+            results.append(DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=path))
+            continue
+        results.append(
+            DescribeLogDirsResult(
+                log_dir=path,
+                topics=[DescribeLogDirsTopic(name=name, partitions=held) for name, held in topics.items()],
+                total_bytes=total,
+                usable_bytes=usable,
+            )
+        )
+    return DescribeLogDirsResponse(results=results)

@@ -1,0 +1,81 @@
+"""DescribeProducers (API key 61): the producers that a partition's leader remembers (KIP-664).
+
+Version 0.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from triokafka.structs import TopicPartition
+
+
+def _failed(
+    request: DescribeProducersRequest, context: RequestContext, code: int, message: str
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=number, error_code=code, error_message=message)
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(
+    DescribeProducersRequest,
+    versions=range(0, 1),
+    accesses=[Access(Operation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics])],
+    on_error=_failed,
+)
+async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    """Answer for the partitions that this broker leads."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _partition(TopicPartition(topic.name, number), context) for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(key: TopicPartition, context: RequestContext) -> PartitionResponse:
+    try:
+        if context.denied(Operation.READ, ResourceType.TOPIC, key.topic):
+            raise denial(ResourceType.TOPIC)("Authorization failed.")
+        partition = context.broker.replicas.partition(key)
+        partition.require_leader()
+    except errors.BrokerResponseError as error:
+        return PartitionResponse(partition_index=key.partition, error_code=error.code, error_message=str(error) or None)
+    producers = partition.log.producers
+    active = []
+    for state in producers.all():
+        begun_at = producers.transaction_start(state.producer_id)
+        active.append(
+            ProducerState(
+                producer_id=state.producer_id,
+                producer_epoch=state.epoch,
+                last_sequence=state.last_sequence,
+                last_timestamp=state.last_timestamp,
+                coordinator_epoch=state.coordinator_epoch,
+                current_txn_start_offset=-1 if begun_at is None else begun_at,
+            )
+        )
+    return PartitionResponse(partition_index=key.partition, active_producers=active)

@@ -1,0 +1,18 @@
+"""DescribeQuorum (API key 55): the state of the metadata quorum, which is this node (KIP-595).
+
+Versions 0-2. v1: times (KIP-836). v2: directories and addresses of the voters (KIP-853).
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.controller.quorum import describe_quorum as describe
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+
+@handles(DescribeQuorumRequest, versions=range(0, 3), accesses=[cluster(Operation.DESCRIBE)])
+async def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+    """Answer for the only voter."""
+    quorum = context.broker.controller.quorum
+    return describe(quorum, request, now_ms=context.world.wall_ms(), version=context.version)

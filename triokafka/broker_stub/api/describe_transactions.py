@@ -1,0 +1,47 @@
+"""DescribeTransactions (API key 65): the state of transactional ids. This broker coordinates no transactions.
+
+Version 0.
+"""
+
+from __future__ import annotations
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+
+
+def _failed(
+    request: DescribeTransactionsRequest, context: RequestContext, code: int, message: str
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(error_code=code, transactional_id=name) for name in request.transactional_ids
+        ]
+    )
+
+
+@handles(
+    DescribeTransactionsRequest,
+    versions=range(0, 1),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: request.transactional_ids)],
+    on_error=_failed,
+)
+async def describe_transactions(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    """Say of each id that it is not known."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_state(name, context) for name in request.transactional_ids]
+    )
+
+
+def _state(name: str, context: RequestContext) -> TransactionState:
+    kind = ResourceType.TRANSACTIONAL_ID
+    denied = context.denied(Operation.DESCRIBE, kind, name)
+    error = denial(kind) if denied else errors.TransactionalIdNotFoundError
+    return TransactionState(error_code=error.code, transactional_id=name, producer_id=-1, producer_epoch=-1)

@@ -1,0 +1,38 @@
+"""ElectLeaders (API key 43): have partitions led by their first replica, or by any that is alive (KIP-183, KIP-460).
+
+Versions 0-2. v1: elections of any replica, and an error of the whole request. v2: flexible.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+
+def _failed(request: ElectLeadersRequest, context: RequestContext, code: int, message: str) -> ElectLeadersResponse:
+    if context.version >= 1:
+        return ElectLeadersResponse(error_code=code)
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=number, error_code=code, error_message=message)
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ]
+    )
+
+
+@handles(ElectLeadersRequest, versions=range(0, 3), accesses=[cluster(Operation.ALTER)], on_error=_failed)
+async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Hand the request to the controller."""
+    return await context.broker.controller.elect_leaders(request)

@@ -1,0 +1,51 @@
+"""ListConfigResources (API key 74): what has a configuration (KIP-714, KIP-1142).
+
+Versions 0-1. v0: client metrics only. v1: any type.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.controller import MetadataImage
+from triokafka.broker_stub.controller import ResourceType as ConfigResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_TYPES: Final = tuple(kind for kind in ConfigResourceType if kind is not ConfigResourceType.UNKNOWN)
+
+
+@handles(ListConfigResourcesRequest, versions=range(0, 2), accesses=[cluster(Operation.DESCRIBE_CONFIGS)])
+async def list_config_resources(
+    request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
+    """Answer from the image."""
+    types = request.resource_types or _TYPES
+    if context.version == 0:
+        types = (ConfigResourceType.CLIENT_METRICS,)
+    unknown = [kind for kind in types if kind not in _TYPES]
+    if unknown:
+        raise errors.UnsupportedVersionError(f"resource types {unknown} are not known")
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in dict.fromkeys(types)
+            for name in _names(kind, context.broker.image)
+        ]
+    )
+
+
+def _names(kind: int, image: MetadataImage) -> list[str]:
+    match kind:
+        case ConfigResourceType.TOPIC:
+            return sorted(image.topics)
+        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
+            return [str(broker_id) for broker_id in sorted(image.brokers)]
+        case _:
+            return sorted(name for resource_type, name in image.configs if resource_type == kind)

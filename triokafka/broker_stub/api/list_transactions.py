@@ -1,0 +1,38 @@
+"""ListTransactions (API key 66): the transactional ids that this coordinator knows. It coordinates no transactions.
+
+Versions 0-2. v1: by duration (KIP-994). v2: by a pattern of ids (KIP-1152).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from triokafka import errors
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+_STATES: Final = frozenset(
+    {
+        "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+        "PrepareEpochFence",
+    }
+)  # fmt: skip
+
+
+@handles(
+    ListTransactionsRequest,
+    versions=range(0, 3),
+    accesses=[Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, lambda request: ())],
+)
+async def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    """Check what is asked for, and answer that there is nothing."""
+    if request.transactional_id_pattern:
+        try:
+            re.compile(request.transactional_id_pattern)
+        except re.error as error:
+            raise errors.InvalidRegularExpressionError(f"{request.transactional_id_pattern!r}: {error}") from None
+    return ListTransactionsResponse(
+        unknown_state_filters=[state for state in request.state_filters if state not in _STATES]
+    )

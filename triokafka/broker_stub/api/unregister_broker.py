@@ -1,0 +1,16 @@
+"""UnregisterBroker (API key 64): forget a broker that will not come back. One that lives registers anew.
+
+Version 0.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+@handles(UnregisterBrokerRequest, versions=range(0, 1), accesses=[cluster(Operation.ALTER)])
+async def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
+    """Hand the request to the controller."""
+    return await context.broker.controller.unregister_broker(request)

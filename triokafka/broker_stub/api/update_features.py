@@ -1,0 +1,16 @@
+"""UpdateFeatures (API key 57): change the levels of features (KIP-584, KIP-778, KIP-1022).
+
+Versions 0-2. v1: kinds of upgrades, and checking only. v2: no results by feature.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.authorizer import Operation, cluster
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+@handles(UpdateFeaturesRequest, versions=range(0, 3), accesses=[cluster(Operation.ALTER)])
+async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    """Hand the request to the controller."""
+    return await context.broker.controller.update_features(request, version=context.version)

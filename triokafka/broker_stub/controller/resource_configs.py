@@ -1,0 +1,143 @@
+"""The configuration of groups and of client metrics: what can be set, and what it is when nobody does.
+
+Both exist only in the metadata; they are kept, validated and shown as Kafka does. Groups of the classic protocol take
+nothing from theirs, and metrics are not asked of clients.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from triokafka.broker_stub.controller.image import ResourceType
+from triokafka.broker_stub.log.config import ConfigDefinition, ConfigType
+from triokafka.broker_stub.log.definitions import between, one_of
+from triokafka.errors import InvalidConfigurationError
+
+_T = ConfigType
+_MATCH_KEYS: Final = (
+    "client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address",
+    "client_source_port",
+)  # fmt: skip
+_DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.ASCII)
+
+
+def _offset_reset(value: Any) -> str:
+    if value in ("latest", "earliest") or _DURATION.fullmatch(value):
+        return ""
+    return "must be latest, earliest or by_duration:PnDTnHnMn.nS"
+
+
+def _match(value: Any) -> str:
+    for item in value:
+        key, equals, pattern = item.partition("=")
+        if not equals or key not in _MATCH_KEYS:
+            return f"{item!r} is not one of {', '.join(_MATCH_KEYS)}, '=' and a regular expression"
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            return f"{pattern!r} is not a regular expression: {error}"
+    return ""
+
+
+def _table(*definitions: ConfigDefinition) -> Mapping[str, ConfigDefinition]:
+    return {definition.name: definition for definition in definitions}
+
+
+GROUP_DEFINITIONS: Final = _table(
+    ConfigDefinition(
+        "consumer.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
+    ),
+    ConfigDefinition(
+        "consumer.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
+    ),
+    ConfigDefinition(
+        "consumer.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
+    ),
+    ConfigDefinition(
+        "share.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
+    ),
+    ConfigDefinition(
+        "share.auto.offset.reset", _T.STRING, "latest", "Where a share group begins in a partition.", _offset_reset
+    ),
+    ConfigDefinition("share.delivery.count.limit", _T.INT, 5, "How often a record is tried at most.", between(2)),
+    ConfigDefinition(
+        "share.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
+    ),
+    ConfigDefinition(
+        "share.isolation.level",
+        _T.STRING,
+        "read_uncommitted",
+        "Whether records of transactions that are open or were aborted are left out.",
+        one_of("read_committed", "read_uncommitted"),
+    ),
+    ConfigDefinition(
+        "share.partition.max.record.locks",
+        _T.INT,
+        2000,
+        "Records of a partition that are lent at a time.",
+        between(100),
+    ),
+    ConfigDefinition(
+        "share.record.lock.duration.ms", _T.INT, 30_000, "How long a record is lent to a member.", between(1000)
+    ),
+    ConfigDefinition(
+        "share.renew.acknowledge.enable", _T.BOOLEAN, True, "Whether a member may ask for a longer lease of a record."
+    ),
+    ConfigDefinition(
+        "share.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
+    ),
+    ConfigDefinition(
+        "streams.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
+    ),
+    ConfigDefinition(
+        "streams.heartbeat.interval.ms", _T.INT, 5000, "How often members say that they are alive.", between(1)
+    ),
+    ConfigDefinition(
+        "streams.initial.rebalance.delay.ms",
+        _T.INT,
+        3000,
+        "How long the first assignment waits for members.",
+        between(0),
+    ),
+    ConfigDefinition(
+        "streams.num.standby.replicas", _T.INT, 0, "Copies of a task's state on other members.", between(0)
+    ),
+    ConfigDefinition(
+        "streams.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
+    ),
+)
+"""What a group may have, by name."""
+
+CLIENT_METRICS_DEFINITIONS: Final = _table(
+    ConfigDefinition(
+        "interval.ms", _T.INT, 300_000, "How often clients are to push the metrics.", between(100, 3_600_000)
+    ),
+    ConfigDefinition(
+        "match", _T.LIST, (), "Which clients are meant, as key=regular expression; all by default.", _match
+    ),
+    ConfigDefinition("metrics", _T.LIST, (), "Prefixes of the metrics that are wanted; * for all."),
+)
+"""What a subscription of client metrics may have, by name."""
+
+DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
+    ResourceType.GROUP: GROUP_DEFINITIONS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_DEFINITIONS,
+}
+"""The tables by type of resource."""
+
+
+def validate(resource_type: int, configs: Mapping[str, str]) -> None:
+    """Check the whole configuration of a group or a subscription.
+
+    Raises:
+        InvalidConfigurationError: there is no such key, or a value is out of its bounds.
+    """
+    table = DEFINITIONS[resource_type]
+    for name, text in configs.items():
+        definition = table.get(name)
+        if definition is None:
+            kind = "group" if resource_type == ResourceType.GROUP else "client metrics"
+            raise InvalidConfigurationError(f"Unknown {kind} config name: {name}; known are {', '.join(table)}")
+        definition.parse(text)

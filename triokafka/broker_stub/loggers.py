@@ -1,0 +1,68 @@
+"""The log levels of this process, as configuration of the resource BROKER_LOGGER (KIP-412).
+
+Loggers are Python's: the one called ``root``, and those of this package. Levels have Kafka's names. A level is not kept
+anywhere: the next start begins as it was configured to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from triokafka import errors
+
+ROOT: Final = "root"
+_PACKAGE: Final = "triokafka"
+_TRACE: Final = 5
+_LEVELS: Final[Mapping[str, int]] = {
+    "TRACE": _TRACE,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+def levels() -> dict[str, str]:
+    """The effective level of every logger, by name."""
+    return {name: _name_of(_logger(name).getEffectiveLevel()) for name in _names()}
+
+
+def check(name: str, level: str | None) -> None:
+    """Check a change of one logger; ``level`` None takes its own level away.
+
+    Raises:
+        InvalidRequestError: there is no such logger, or it must have a level.
+        InvalidConfigurationError: there is no such level.
+    """
+    if name not in _names():
+        raise errors.InvalidRequestError(f"Logger {name} does not exist!")
+    if level is None:
+        if name == ROOT:
+            raise errors.InvalidRequestError(f"Removing the log level of the {ROOT} logger is not allowed")
+    elif level not in _LEVELS:
+        raise errors.InvalidConfigurationError(
+            f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(_LEVELS)}"
+        )
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Give a logger a level, or with None that of its parent. The change was checked."""
+    _logger(name).setLevel(logging.NOTSET if level is None else _LEVELS[level])
+
+
+def _names() -> list[str]:
+    known = (name for name in logging.root.manager.loggerDict if name.partition(".")[0] == _PACKAGE)
+    return [ROOT, *sorted({_PACKAGE, *known})]
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)
+
+
+def _name_of(level: int) -> str:
+    """The nearest of Kafka's levels that lets as much through."""
+    return next((name for name, number in _LEVELS.items() if level <= number), "FATAL")
