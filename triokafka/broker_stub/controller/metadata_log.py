@@ -17,7 +17,8 @@ from triokafka.broker_stub.controller.meta_properties import encode_uuid
 from triokafka.broker_stub.controller.records import LogBatch, decode_batches
 from triokafka.broker_stub.controller.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import FlushJob, PartitionLog
+from triokafka.broker_stub.log.durability import FlushJob
+from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import Storage

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import AppendInfo, PartitionLog, ReadResult
+from triokafka.broker_stub.log.log import AppendInfo, PartitionLog
 from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.readable_log import ReadResult
 
 __all__ = ["AppendInfo", "LogConfig", "LogManager", "PartitionLog", "ReadResult"]

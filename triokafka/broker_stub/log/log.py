@@ -9,25 +9,23 @@ moved ``recovery_point`` past them.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from triokafka.broker_stub.log import timestamps
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.index import CorruptIndexError
+from triokafka.broker_stub.log.disk_guard import DiskGuard
+from triokafka.broker_stub.log.durability import Durability, FlushJob
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producers import read_marker
-from triokafka.broker_stub.log.recovery import load_log, load_producers, note_batch, rebuild_transaction_index
+from triokafka.broker_stub.log.readable_log import ReadableLog
+from triokafka.broker_stub.log.recovery import load_log, load_producers, note_batch
 from triokafka.broker_stub.log.retention import count_expired
 from triokafka.broker_stub.log.segment import LogSegment
-from triokafka.broker_stub.log.transaction_index import AbortedTransaction, aborted_between
 from triokafka.broker_stub.log.validation import assign_offsets, prepare
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
 from triokafka.records import iter_batches
@@ -55,31 +53,13 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class ReadResult(NamedTuple):
-    """Whole batches, the first of which contains the offset that was asked for.
-
-    ``position`` is the byte in the segment ``segment_base_offset`` where they start; both -1 when there is nothing.
-    """
-
-    records: Buffer
-    segment_base_offset: int = -1
-    position: int = -1
-
-
-class FlushJob(NamedTuple):
-    """What a flush has to sync: `run` may be called in a thread, then `PartitionLog.flushed` in the log's."""
-
-    end_offset: int
-    cuts: int
-    run: Callable[[], None]
-
-
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """The log of one partition. Make it with `open`.
 
     ``topic_partition``, ``config`` and ``directory`` say whose log it is; ``leader_epochs`` and ``producers`` are what
-    it knows about leaders and producers. ``recovered_bytes`` is what opening had to cut off. Where ``now_ms`` may be
-    left out, the last one that any call brought counts.
+    it knows about leaders and producers. ``recovered_bytes`` is what opening had to cut off. ``settled_offset`` is the
+    offset up to which records may be acknowledged: with ``flush.messages`` those that are not flushed in time are
+    behind it. Where ``now_ms`` may be left out, the last one that any call brought counts.
     """
 
     @classmethod
@@ -96,6 +76,8 @@ class PartitionLog:
         clean: bool = False,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         before_cut: Callable[[], None] | None = None,
+        request_flush: Callable[[PartitionLog], bool] | None = None,
+        disk_failed: Callable[[OSError], None] | None = None,
         files: OpenFiles | None = None,
     ) -> PartitionLog:
         """Open the log in ``directory`` (its own, ``topic-partition``), making or recovering it as needed.
@@ -105,6 +87,9 @@ class PartitionLog:
             log_start_offset: from its checkpoint; 0 for the first record there is.
             clean: the last stop was clean, so that nothing needs to be recovered.
             before_cut: called before records at the end are given up, to checkpoint recovery point and start offset.
+            request_flush: called when ``flush.messages`` wants a flush; False when nobody is there to do it, so that
+                the append does it before it returns.
+            disk_failed: called with an error that is not just a lack of room; see `DiskGuard`.
             files: shared by the logs of a broker, so that not too many files are open.
 
         Raises:
@@ -121,6 +106,8 @@ class PartitionLog:
                 log_start_offset=log_start_offset,
                 producer_expiration_ms=producer_expiration_ms,
                 before_cut=before_cut,
+                request_flush=request_flush,
+                disk_failed=disk_failed,
                 files=OpenFiles(storage) if files is None else files,
             )
             try:
@@ -145,6 +132,8 @@ class PartitionLog:
         clean: bool,
         producer_expiration_ms: int,
         before_cut: Callable[[], None] | None,
+        request_flush: Callable[[PartitionLog], bool] | None,
+        disk_failed: Callable[[OSError], None] | None,
         files: OpenFiles,
     ) -> None:
         self.topic_partition = topic_partition
@@ -153,12 +142,10 @@ class PartitionLog:
         self._storage = storage
         self._producer_expiration_ms = producer_expiration_ms
         self._before_cut: Callable[[], None] | None = None
-        self._closed = False
-        self._failure: OSError | None = None
+        self._request_flush: Callable[[PartitionLog], bool] | None = None
         self._last_time_ms = now_ms
-        self._names_unsynced = True  # also of a folder that is there: who made it may have died before syncing it
-        self._cuts = 0
-        self._unflushed_since_ms: int | None = None
+        self._guard = DiskGuard(topic_partition, disk_failed)
+        self._durability = Durability(storage, directory, self._guard)
         if not storage.is_dir(directory):
             storage.make_dirs(directory)
         self.leader_epochs = LeaderEpochs(storage, directory)
@@ -177,7 +164,8 @@ class PartitionLog:
         )
         self._segments = LogSegments(files, directory, config, loaded)
         self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
-        self.recovery_point = self.log_end_offset if clean else min(recovery_point, self.log_end_offset)
+        self._durability.recovery_point = self.log_end_offset if clean else min(recovery_point, self.log_end_offset)
+        self.settled_offset = self.log_end_offset
         self.leader_epochs.truncate_to(self.log_end_offset)
         self.producers.expire(now_ms, producer_expiration_ms)
         self._bytes_since_snapshot = 0
@@ -186,34 +174,16 @@ class PartitionLog:
             self._start_afresh(self.log_start_offset, now_ms)
         self.leader_epochs.drop_before(self.log_start_offset)
         self._before_cut = before_cut
+        self._request_flush = request_flush
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
-        return self._segments.end_offset
-
-    @property
-    def segments(self) -> tuple[LogSegment, ...]:
-        """All segments, ascending; the last one is written to."""
-        return tuple(self._segments)
-
-    @property
-    def active_segment(self) -> LogSegment:
-        """The segment that is written to."""
-        return self._segments.active
-
-    @property
-    def size(self) -> int:
-        """Bytes of records on disk."""
-        return self._segments.size
 
     def update_config(self, config: LogConfig) -> None:
         """Work with another configuration from now on."""
         self.config = config
         self._segments.update_config(config)
+        self._settle()
 
     # -- writing
 
@@ -231,7 +201,7 @@ class PartitionLog:
             KafkaStorageError: the disk failed. Nothing was appended, unless it was the sync that ``flush.messages``
                 asks for.
         """
-        self._check_open()
+        self._guard.check()
         buffer, infos = prepare(batches, self.topic_partition, self.config, now_ms=now_ms, from_client=from_client)
         if not infos:
             return AppendInfo(-1, -1, -1, -1, self.log_start_offset)
@@ -261,7 +231,7 @@ class PartitionLog:
             IllegalStateError: the offsets do not follow the log's end.
             KafkaStorageError: the disk failed. Nothing was appended.
         """
-        self._check_open()
+        self._guard.check()
         infos = list(iter_batches(batches, check_crc=True))
         if not infos:
             return AppendInfo(-1, -1, -1, -1, self.log_start_offset)
@@ -287,15 +257,16 @@ class PartitionLog:
                 self._roll(first.base_offset, now_ms)
             segments.append(infos, data)
         except OSError as error:
-            raise self._disk_error("append", error) from error
+            raise self._guard.error("append", error) from error
         for info in infos:
             self.leader_epochs.assign(info.partition_leader_epoch, info.base_offset)
             if info.producer_id >= 0:
                 note_batch(self.producers, segments.active, info, memoryview(data)[info.position : info.end])
         self._bytes_since_snapshot += len(data)
-        if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now_ms
-        if segments.end_offset - self.recovery_point >= self.config.flush_messages:
+        self._durability.appended(now_ms)
+        if not self.flush_wanted:
+            self.settled_offset = segments.end_offset
+        elif self._request_flush is None or not self._request_flush(self):
             self.flush()
         return newest
 
@@ -305,15 +276,15 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed; the log goes on in the old segment.
         """
-        self._check_open()
-        with self._disk("roll"):
+        self._guard.check()
+        with self._guard.during("roll"):
             self._roll(self.log_end_offset, now_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         if base_offset != self.active_segment.base_offset:
             self._take_snapshot()
             self._segments.roll(base_offset, now_ms)
-            self._names_unsynced = True
+            self._durability.names_unsynced = True
 
     def _take_snapshot(self) -> None:
         if self._snapshots.newest != self.log_end_offset:
@@ -328,9 +299,11 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed; the recovery point stays.
         """
-        job = self.begin_flush()
+        self._finish(self.begin_flush(), "flush")
+
+    def _finish(self, job: FlushJob | None, action: str) -> None:
         if job is not None:
-            with self._disk("flush"):
+            with self._guard.during(action):
                 job.run()
             self.flushed(job)
 
@@ -343,137 +316,40 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed.
         """
-        self._check_open()
+        self._guard.check()
         end = self.active_segment.base_offset if sealed_only else self.log_end_offset
         if self.recovery_point >= end:
             return None
-        with self._disk("flush"):
+        with self._guard.during("flush"):
             if self._bytes_since_snapshot > _SNAPSHOT_EVERY_BYTES and not sealed_only:
                 self._take_snapshot()  # so that after a crash no more need be read than was not flushed
                 self._snapshots.remove_strays({segment.base_offset for segment in self._segments})
-            self.leader_epochs.write()
-            segments, syncs = self._segments.begin_sync(sealed_only=sealed_only)
-        if self.leader_epochs.unsynced:
-            syncs.append(partial(sync_path, self._storage, self.leader_epochs.path))
-            self._names_unsynced = True
-            self.leader_epochs.unsynced = False
-        if self._names_unsynced:
-            syncs.append(partial(self._storage.sync_dir, self.directory))
-            syncs.append(partial(self._storage.sync_dir, os.path.dirname(self.directory)))
-            self._names_unsynced = False
-        if not sealed_only:
-            self._unflushed_since_ms = None
-
-        def run() -> None:
-            try:
-                for sync in syncs:
-                    sync()
-            except OSError:
-                self._names_unsynced = self.leader_epochs.unsynced = True
-                for segment in segments:
-                    segment.sync_failed()
-                raise
-
-        return FlushJob(end, self._cuts, run)
+            return self._durability.begin(end, self._segments, self.leader_epochs, sealed_only=sealed_only)
 
     def flushed(self, job: FlushJob) -> None:
         """``job.run()`` has succeeded."""
-        if job.cuts == self._cuts:  # else these offsets may hold other records by now
-            self.recovery_point = max(self.recovery_point, job.end_offset)
+        self._durability.finished(job)
+        self._settle()
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether the oldest record that is not on disk has waited for ``flush.ms``."""
-        since = self._unflushed_since_ms
-        return since is not None and now_ms - since >= self.config.flush_ms
+        return self._durability.due(now_ms, self.config.flush_ms)
 
-    # -- reading
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is on disk."""
+        return self._durability.recovery_point
 
-    def read(
-        self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
-    ) -> ReadResult:
-        """Whole batches from the one that contains ``offset``, out of one segment (F16, F17).
+    @property
+    def flush_wanted(self) -> bool:
+        """Whether as many records as ``flush.messages`` are not on disk, and the newest wait for it."""
+        return self._segments.end_offset - self._durability.recovery_point >= self.config.flush_messages
 
-        Args:
-            max_bytes: their total size; with ``min_one_batch`` the first batch may be larger.
-            up_to_offset: read only batches below it; the end of the log when None.
-
-        Raises:
-            OffsetOutOfRangeError: ``offset`` is before the log's start or after its end.
-            KafkaStorageError: the disk failed.
-        """
-        self._check_open()
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
-            )
-        bound = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
-        with self._disk("read"):
-            found = self._segments.read(offset, max_bytes, up_to_offset=bound, at_least_one=min_one_batch)
-        if found is None:
-            return ReadResult(b"")
-        base_offset, part = found
-        return ReadResult(part.data, base_offset, part.position)
-
-    def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
-        """About how many bytes a read from ``start_offset`` up to ``end_offset`` would find, at most ``limit``.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        if start_offset < self.log_start_offset:
-            return 0
-        with self._disk("read"):
-            return self._segments.bytes_between(start_offset, min(end_offset, self.log_end_offset), limit)
-
-    def offset_for_timestamp(self, timestamp: int, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
-        """The first record at or after ``timestamp`` (ms): its offset, timestamp and leader epoch; None if none.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-            CorruptRecordError: the batch with that record is damaged.
-        """
-        self._check_open()
-        end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
-        with self._disk("look-up by time"):
-            return timestamps.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
-
-    def offset_of_max_timestamp(self, up_to_offset: int | None = None) -> tuple[int, int, int] | None:
-        """The first record with the largest timestamp: its offset, timestamp and leader epoch; None if none.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-            CorruptRecordError: the batch with that record is damaged.
-        """
-        self._check_open()
-        end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
-        with self._disk("look-up by time"):
-            return timestamps.first_with_largest(self.segments, self.log_start_offset, end)
-
-    # -- transactions
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Where readers of committed records stop (Z12): at the high watermark, or before it at the first record whose
-        transaction is open, or ended by a marker that is not committed yet."""
-        self.producers.committed(high_watermark)
-        first = self.producers.first_unstable_offset
-        return high_watermark if first is None else min(first, high_watermark)
-
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [start, end), where ``end`` is at most the last stable offset.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-            CorruptRecordError: an index was damaged, and cannot be made anew because a batch is, too.
-        """
-        self._check_open()
-        with self._disk("look-up of transactions"):
-            while True:
-                try:
-                    return aborted_between(self._segments.from_offset(start_offset), start_offset, end_offset)
-                except CorruptIndexError as error:
-                    logger.warning("%s; it is made anew", error)
-                    broken = next(s for s in self._segments if error.path == s.transaction_index.path)
-                    rebuild_transaction_index(broken, self._snapshots, self.segments)
+    def _settle(self) -> None:
+        if not self.flush_wanted:
+            self.settled_offset = self._segments.end_offset
+        else:
+            self.settled_offset = min(max(self.settled_offset, self.recovery_point), self._segments.end_offset)
 
     # -- cutting
 
@@ -483,13 +359,13 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
         """
-        self._check_open()
+        self._guard.check()
         if offset >= self.log_end_offset:
             return
         if offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
-        with self._disk("truncation"), self._all_or_offline():
+        with self._guard.during("truncation", or_offline=True):
             self._prepare_cut(self._segments.batch_start(offset))
             self._segments.truncate_to(offset)
             self._after_cut(self._time(now_ms))
@@ -500,8 +376,8 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
         """
-        self._check_open()
-        with self._disk("truncation"), self._all_or_offline():
+        self._guard.check()
+        with self._guard.during("truncation", or_offline=True):
             self._start_afresh(offset, self._time(now_ms))
 
     def _start_afresh(self, offset: int, now_ms: int) -> None:
@@ -509,11 +385,10 @@ class PartitionLog:
         self._segments.start_afresh(offset, now_ms)
         self.log_start_offset = offset
         self._after_cut(now_ms)
-        self.recovery_point = offset
+        self._durability.recovery_point = offset
 
     def _prepare_cut(self, offset: int) -> None:
-        self._cuts += 1
-        self.recovery_point = min(self.recovery_point, offset)
+        self._durability.cut_at(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         # On disk before the cut: else a crash would trust what is written there next.
         if self._before_cut is not None:
@@ -527,9 +402,10 @@ class PartitionLog:
         if self.leader_epochs.unsynced:
             sync_path(self._storage, self.leader_epochs.path)
             self.leader_epochs.unsynced = False
-        self._storage.sync_dir(self.directory)
+        self._durability.sync_names()
         self.producers = load_producers(self._snapshots, self.segments, self.log_end_offset)
         self.producers.expire(now_ms, self._producer_expiration_ms)
+        self._settle()
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Records before ``offset`` are gone for readers (Z08); their segments go with the next `apply_retention`.
@@ -556,8 +432,8 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed.
         """
-        self._check_open()
-        with self._disk("retention"):
+        self._guard.check()
+        with self._guard.during("retention"):
             self._segments.remove_doomed(now_ms)
             end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
             count = count_expired(
@@ -591,8 +467,8 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed.
         """
-        self._check_open()
-        with self._disk("compaction"):
+        self._guard.check()
+        with self._guard.during("compaction"):
             return self._segments.new_cleaned(base_offset, files, now_ms)
 
     def replace_segments(self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, now_ms: int) -> None:
@@ -622,8 +498,8 @@ class PartitionLog:
             IllegalStateError: ``old`` are not, or no longer, what the log has; nothing has changed.
             KafkaStorageError: the disk failed; which records are there shows when the log is opened again.
         """
-        self._check_open()
-        with self._disk("compaction"), self._all_or_offline():
+        self._guard.check()
+        with self._guard.during("compaction", or_offline=True):
             yield from self._segments.replacing(old, new, remove_at_ms=now_ms + self.config.file_delete_delay_ms)
             kept = {segment.base_offset for segment in new}
             for segment in old:
@@ -643,14 +519,10 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed; the files are closed, and the next opening must recover.
         """
-        if self._closed:
+        if self._guard.closed:
             return
         try:
-            job = self.begin_close()
-            if job is not None:
-                with self._disk("close"):
-                    job.run()
-                self.flushed(job)
+            self._finish(self.begin_close(), "close")
         finally:
             self.abandon()
 
@@ -660,15 +532,15 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed.
         """
-        self._check_open()
-        with self._disk("close"):
+        self._guard.check()
+        with self._guard.during("close"):
             self.active_segment.seal()
             self._take_snapshot()
         return self.begin_flush()
 
     def abandon(self) -> None:
         """Close the files without writing anything."""
-        self._closed = True
+        self._guard.closed = True
         self._segments.close()
 
     def moved_to(self, directory: str) -> None:
@@ -676,6 +548,7 @@ class PartitionLog:
         self.directory = directory
         self.leader_epochs.moved_to(directory)
         self._snapshots.moved_to(directory)
+        self._durability.moved_to(directory)
         self._segments.moved_to(directory)
 
     def delete(self) -> None:
@@ -685,7 +558,7 @@ class PartitionLog:
             KafkaStorageError: the disk failed; some files may be left.
         """
         self.abandon()
-        with self._disk("deletion"):
+        with self._guard.during("deletion"):
             self._storage.remove_tree(self.directory)
 
     def _time(self, now_ms: int | None) -> int:
@@ -693,28 +566,3 @@ class PartitionLog:
         if now_ms is not None:
             self._last_time_ms = now_ms
         return self._last_time_ms
-
-    def _check_open(self) -> None:
-        if self._closed:
-            why = "is closed" if self._failure is None else f"is offline since a truncation failed: {self._failure}"
-            raise KafkaStorageError(f"the log of {self.topic_partition} {why}")
-
-    @contextmanager
-    def _all_or_offline(self) -> Iterator[None]:
-        """For changes of several files: half of one is repaired by recovery alone."""
-        try:
-            yield
-        except OSError as error:
-            self._failure = error
-            self.abandon()
-            raise
-
-    @contextmanager
-    def _disk(self, action: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._disk_error(action, error) from error
-
-    def _disk_error(self, action: str, error: OSError) -> KafkaStorageError:
-        return KafkaStorageError(f"{action} of {self.topic_partition} failed in {self.directory}: {error}")

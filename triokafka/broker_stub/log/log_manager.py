@@ -25,7 +25,8 @@ from triokafka.broker_stub.log.checkpoints import (
     write_topic_id,
 )
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import FlushJob, PartitionLog
+from triokafka.broker_stub.log.durability import FlushJob
+from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
@@ -329,6 +330,7 @@ class LogManager:
         directory = min(self._directories, key=lambda candidate: counts[id(candidate)])
         path = f"{directory.path}/{folder_name(topic_partition)}"
         now_ms = self._world.wall_ms()
+        directory.forget(topic_partition)
         log = self._open(directory, topic_partition, path, config or self.defaults, now_ms=now_ms)
         if topic_id is not None:
             self._write_topic_id(path, topic_id)

@@ -94,10 +94,9 @@ class LogSegments:
         self._segments.append(segment)
         self._bases.append(base_offset)
 
-    def begin_sync(self, *, sealed_only: bool) -> tuple[list[LogSegment], list[Callable[[], None]]]:
-        """The segments that are to be synced, and what does it; the latter may run in another thread."""
-        segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active)]
-        return segments, [segment.begin_sync() for segment in segments]
+    def begin_sync(self, *, sealed_only: bool) -> list[Callable[[], None]]:
+        """What syncs the segments that have something to be synced; it may run in another thread."""
+        return [s.begin_sync() for s in self._segments if s.unsynced and not (sealed_only and s is self.active)]
 
     # -- finding
 

@@ -247,22 +247,15 @@ class LogSegment:
         self.write_indexes()
         storage = self._storage
         paths = [index.path for index in self._indexes() if index.unsynced]
-        self._set_unsynced(False)
+        self.unsynced = False
+        for index in self._indexes():
+            index.unsynced = False
 
         def run() -> None:
             for path in (self._log_path, *paths):
                 sync_path(storage, path)
 
         return run
-
-    def sync_failed(self) -> None:
-        """What `begin_sync` returned has failed, or was not called: all of it is still to be done."""
-        self._set_unsynced(True)
-
-    def _set_unsynced(self, unsynced: bool) -> None:
-        self.unsynced = unsynced
-        for index in self._indexes():
-            index.unsynced = unsynced
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped (E09)."""

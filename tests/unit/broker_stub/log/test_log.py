@@ -478,8 +478,8 @@ def test_a_failed_roll_leaves_the_log_in_its_old_segment() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 4]
 
 
-def test_a_failed_sync_does_not_move_the_recovery_point() -> None:
-    """(`broker-log/F15`)"""
+def test_a_failed_sync_is_not_tried_again() -> None:
+    """The next one would succeed without what this one has lost (`broker-log/F15`, `F28`)."""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 3)
@@ -487,8 +487,23 @@ def test_a_failed_sync_does_not_move_the_recovery_point() -> None:
     with pytest.raises(KafkaStorageError):
         log.flush()
     assert log.recovery_point == 0
+    for action in (log.flush, log.close, lambda: fill(log, 1), lambda: log.read(0, 100)):
+        with pytest.raises(KafkaStorageError, match="is offline"):
+            action()
+    assert log.recovery_point == 0
+    assert offsets(open_log(storage)) == [0, 1, 2]
+
+
+def test_a_flush_that_was_given_up_is_done_by_the_next_one() -> None:
+    """A task that is cancelled never comes to run what it prepared."""
+    storage = synced_storage()
+    log = open_log(storage)
+    fill(log, 60)
+    assert log.begin_flush() is not None
+    fill(log, 1)
     log.flush()
-    assert log.recovery_point == 3
+    storage.crash(random.Random(0), tear=False)
+    assert offsets(open_log(storage, recovery_point=61)) == list(range(61))
 
 
 def test_every_flush_makes_the_names_of_new_segments_durable() -> None:

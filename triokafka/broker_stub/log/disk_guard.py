@@ -1,0 +1,68 @@
+"""What an error of the disk means for a log: one refused call, or the end of its use (F28, Z16).
+
+A full disk, and a process that has too many files open, get better: the call fails, the log goes on. After anything
+else the disk is not to be trusted; whoever keeps the data directory is told. After a sync that failed, or a change of
+several files that came a part of the way, the log itself is not to be trusted: the next sync would succeed without what
+the failed one has lost, so only opening the log again, with recovery, shows what there is.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from triokafka.errors import KafkaStorageError
+from triokafka.structs import TopicPartition
+
+_PASSING: Final = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
+)
+
+
+def gets_better(error: OSError) -> bool:
+    """Whether the same call may succeed later, without anybody repairing anything but the lack of room."""
+    return error.errno in _PASSING
+
+
+class DiskGuard:
+    """The errors of one log.
+
+    ``failure`` is the error after which the log must not be used until it was opened again; setting it is enough, also
+    from another thread.
+
+    Args:
+        tell: called with an error that does not get better, in the middle of the call that met it.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, tell: Callable[[OSError], None] | None) -> None:
+        self.failure: OSError | None = None
+        self.closed = False
+        self._topic_partition = topic_partition
+        self._tell = tell
+
+    def check(self) -> None:
+        """Raise `KafkaStorageError` when the log is closed or offline."""
+        if self.failure is not None:
+            raise KafkaStorageError(
+                f"the log of {self._topic_partition} is offline since its disk failed: {self.failure}"
+            )
+        if self.closed:
+            raise KafkaStorageError(f"the log of {self._topic_partition} is closed")
+
+    @contextmanager
+    def during(self, action: str, *, or_offline: bool = False) -> Iterator[None]:
+        """Turn `OSError` into `KafkaStorageError`; ``or_offline`` when half of the action would be a damage."""
+        try:
+            yield
+        except OSError as error:
+            if or_offline:
+                self.failure = error
+            raise self.error(action, error) from error
+
+    def error(self, action: str, error: OSError) -> KafkaStorageError:
+        """What to raise for ``error``, which is told to whom it concerns."""
+        if self._tell is not None and (self.failure is not None or not gets_better(error)):
+            self._tell(error)
+        return KafkaStorageError(f"{action} of {self._topic_partition} failed: {error}")

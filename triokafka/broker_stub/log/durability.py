@@ -1,0 +1,106 @@
+"""How much of a log is on disk: the recovery point, and the syncs that move it (F05, F14, F15).
+
+A flush has a beginning in the log's thread, a slow part that may run in another one while appends go on, and an end in
+the log's thread again, which moves the recovery point to where the log ended at the beginning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from triokafka.broker_stub.log.checkpoints import sync_path
+from triokafka.broker_stub.log.disk_guard import DiskGuard
+from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.log_segments import LogSegments
+from triokafka.world import Storage
+
+
+@dataclass(slots=True, eq=False)
+class FlushJob:
+    """What a flush has to sync: `run` may be called in a thread, then `PartitionLog.flushed` in the log's.
+
+    A job that is never run is done by the next one.
+    """
+
+    end_offset: int
+    cuts: int
+    syncs: list[Callable[[], None]]
+    guard: DiskGuard
+
+    def run(self) -> None:
+        """Sync. Raises `OSError`; the log is offline then, for the next sync would succeed without what is lost."""
+        try:
+            for sync in self.syncs:
+                sync()
+        except OSError as error:
+            self.guard.failure = error
+            raise
+
+
+class Durability:
+    """What of a log is on disk, or about to be.
+
+    ``recovery_point``: everything below is on disk. ``cuts`` counts how often the log was cut at its end, after which
+    its offsets may have other records. ``names_unsynced``: files were made or renamed.
+    """
+
+    def __init__(self, storage: Storage, directory: str, guard: DiskGuard) -> None:
+        self.recovery_point = 0
+        self.cuts = 0
+        self.names_unsynced = True  # also of a folder that is there: who made it may have died before syncing it
+        self._unflushed_since_ms: int | None = None
+        self._storage = storage
+        self._directory = directory
+        self._guard = guard
+        self._begun: list[FlushJob] = []
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._directory = directory
+
+    def appended(self, now_ms: int) -> None:
+        """There is something to flush."""
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+
+    def due(self, now_ms: int, flush_ms: int) -> bool:
+        """Whether the oldest record that is not on disk has waited for ``flush_ms``."""
+        return self._unflushed_since_ms is not None and now_ms - self._unflushed_since_ms >= flush_ms
+
+    def cut_at(self, offset: int) -> None:
+        """The log gives up what is at and after ``offset``."""
+        self.cuts += 1
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def begin(self, end_offset: int, segments: LogSegments, epochs: LeaderEpochs, *, sealed_only: bool) -> FlushJob:
+        """Prepare to sync everything below ``end_offset``. Raises `OSError`."""
+        epochs.write()
+        syncs = [sync for job in self._begun for sync in job.syncs]  # it is not known that they came to their end
+        syncs += segments.begin_sync(sealed_only=sealed_only)
+        if epochs.unsynced:
+            syncs.append(partial(sync_path, self._storage, epochs.path))
+            self.names_unsynced = True
+            epochs.unsynced = False
+        if self.names_unsynced:
+            syncs.append(self.sync_names)
+        if not sealed_only:
+            self._unflushed_since_ms = None
+        job = FlushJob(end_offset, self.cuts, syncs, self._guard)
+        self._begun.append(job)
+        return job
+
+    def sync_names(self) -> None:
+        """Make the names of the log's files, and of its folder, durable. Raises `OSError`."""
+        self.names_unsynced = False
+        self._storage.sync_dir(self._directory)
+        self._storage.sync_dir(os.path.dirname(self._directory))
+
+    def finished(self, job: FlushJob) -> None:
+        """``job.run()`` has succeeded."""
+        if job in self._begun:
+            del self._begun[: self._begun.index(job) + 1]  # those before it were a part of it
+        if job.cuts == self.cuts:  # else these offsets may hold other records by now
+            self.recovery_point = max(self.recovery_point, job.end_offset)
