@@ -206,6 +206,15 @@ def test_a_directory_whose_name_was_not_synced_is_lost_with_all_that_was_synced_
     assert not storage.exists("d")
 
 
+def test_directories_can_be_made_to_last() -> None:
+    storage = MemoryStorage()
+    storage.make_dirs_durably("/a/b/c/")
+    storage.make_dirs_durably("/a/b/d")
+    storage.make_dirs_durably("/a")
+    storage.crash(random.Random(0), tear=False)
+    assert storage.list_dir("/a/b") == ["c", "d"]
+
+
 def test_a_file_that_was_renamed_before_it_was_synced_may_be_empty() -> None:
     """The name is journalled, the content is not: why `Storage.replace_file` syncs before it renames."""
     contents = set()

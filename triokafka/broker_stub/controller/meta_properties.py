@@ -60,9 +60,7 @@ def open_directories(
     for directory in directories:
         path = os.path.join(directory, FILE_NAME)
         try:
-            if not storage.exists(directory):
-                storage.make_dirs(directory)
-                storage.sync_dir(os.path.dirname(directory.rstrip("/")) or ".")
+            storage.make_dirs_durably(directory)
             if storage.exists(path):
                 found[directory] = parse_properties(storage.read_file(path).decode("utf-8"), source=path)
         except (OSError, UnicodeDecodeError) as error:
