@@ -92,8 +92,8 @@ class FakeClient:
         self.wire: deque[tuple[ProduceRequest, Any]] = deque()
         self.max_in_flight = in_flight
 
-    def ready(self, node: int) -> bool:
-        return len(self.wire) < self.max_in_flight
+    def ready_channel(self, node: int, now: float) -> FakeClient | None:
+        return self if len(self.wire) < self.max_in_flight else None
 
     def ready_delay(self, node: int) -> float:
         return float("inf")
@@ -107,7 +107,7 @@ class FakeClient:
     def request_metadata_update(self) -> None:
         pass
 
-    def submit(self, node: int, request: ProduceRequest, version: int, on_done: Any, **_: Any) -> None:
+    def submit(self, request: ProduceRequest, version: int, on_done: Any, **_: Any) -> None:
         # What was written to the wire does not change any more, whatever becomes of the batch.
         for topic in request.topic_data:
             for partition in topic.partition_data:

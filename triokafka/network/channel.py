@@ -9,17 +9,20 @@ import enum
 import logging
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
-from triokafka.errors import KafkaConnectionError, KafkaError
+from triokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from triokafka.network.backoff import Backoff
 from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
 from triokafka.network.connection import Connection
+from triokafka.network.in_flight import Completion
 from triokafka.network.negotiation import ApiVersions, VersionNegotiation
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.transport import discard, open_stream
+from triokafka.network.versions import choose_version
+from triokafka.protocol.message import Request
 from triokafka.structs import Node
 from triokafka.world import Stream, World
 
@@ -57,6 +60,7 @@ class BrokerChannel:
         self.state = ChannelState.DISCONNECTED
         self.connection: Connection | None = None
         self.api_versions: ApiVersions = {}
+        self._chosen_versions: dict[tuple[type[Request[Any]], int | None, int | None], int] = {}
         self.error: KafkaError | None = None
         self.failures = 0
         self.failed_connects = 0
@@ -122,7 +126,7 @@ class BrokerChannel:
                 connection = self._new_connection(stream)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._serve, connection, nursery.cancel_scope)
-                    self.api_versions = await self._agree(connection)
+                    self._note_versions(await self._agree(connection))
                     self.connection = connection
                     self.failures = self.failed_connects = 0
                     self.error = None
@@ -133,7 +137,7 @@ class BrokerChannel:
                     while True:
                         await self._versions_doubted.wait()
                         self._versions_doubted = trio.Event()
-                        self.api_versions = await self._agree(connection)
+                        self._note_versions(await self._agree(connection))
             finally:
                 await discard(stream)
             failure = self._connect_error(str(connection.error))
@@ -173,6 +177,43 @@ class BrokerChannel:
         except (KafkaError, OSError) as error:
             connection.close(error)
             raise self._connect_error(str(error)) from error
+
+    def _note_versions(self, versions: ApiVersions) -> None:
+        self.api_versions = versions
+        self._chosen_versions.clear()
+
+    def version_for(
+        self, request_type: type[Request[Any]], min_version: int | None = None, max_version: int | None = None
+    ) -> int:
+        """The version that a request to this broker would have; looked up once per connection.
+
+        Raises:
+            NodeNotReadyError: not connected yet, so that nothing is known.
+            UnsupportedVersionError: broker and client have no version in common.
+        """
+        asked = (request_type, min_version, max_version)
+        version = self._chosen_versions.get(asked)
+        if version is None:
+            if not self.api_versions:
+                raise NodeNotReadyError(f"{self.name} has not said yet which versions it speaks")
+            version = self._chosen_versions[asked] = choose_version(
+                request_type, self.api_versions, broker=self.name, min_version=min_version, max_version=max_version
+            )
+        return version
+
+    def submit(
+        self,
+        request: Request[Any],
+        version: int,
+        on_done: Completion,
+        *,
+        timeout: float | None = None,
+        expect_response: bool = True,
+    ) -> None:
+        """As `Connection.submit`. Raises `NodeNotReadyError` when there is no connection; nothing was sent."""
+        if self.connection is None:
+            raise NodeNotReadyError(f"{self.name} is not ready for a request")
+        self.connection.submit(request, version, on_done, timeout=timeout, expect_response=expect_response)
 
     def _doubt_versions(self) -> None:
         """The broker refused a version that it had announced: it is not what it was (`client/MOD-9`)."""

@@ -30,7 +30,6 @@ from triokafka.network.snapshot import Cluster
 from triokafka.network.status import BrokerStatus, take_statuses
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.network.transport import check_security
-from triokafka.network.versions import choose_version
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.message import Request, Response
@@ -156,18 +155,21 @@ class NetworkClient:
 
     def ready(self, node_id: int, purpose: str = "") -> bool:
         """Whether `submit` may be called now. If not, and the back-off allows it, a connection attempt starts."""
+        return self.ready_channel(node_id, self.world.now(), purpose) is not None
+
+    def ready_channel(self, node_id: int, now: float, purpose: str = "") -> BrokerChannel | None:
+        """The channel to a broker if it is `ready`, to submit a request there before the next checkpoint."""
         self.check_usable()
         try:
             channel = self._directory.channel(node_id, purpose)
         except NodeNotReadyError:
             self.request_metadata_update()
-            return False
-        now = self.world.now()
+            return None
         if channel.is_ready(now):
             # Metadata first: it may name another broker (`client/META-29`).
-            return not self._updater.is_due(now)
+            return None if self._updater.is_due(now) else channel
         self._connector.start(channel)
-        return False
+        return None
 
     def ready_delay(self, node_id: int, purpose: str = "") -> float:
         """Seconds after which `ready` is worth asking again; infinity when a listener will be called first."""
@@ -204,12 +206,7 @@ class NetworkClient:
             NodeNotReadyError: not connected yet, so that nothing is known.
             UnsupportedVersionError: broker and client have no version in common.
         """
-        channel = self._directory.channel(node_id, purpose)
-        if not channel.api_versions:
-            raise NodeNotReadyError(f"{channel.name} has not said yet which versions it speaks")
-        return choose_version(
-            request_type, channel.api_versions, broker=channel.name, min_version=min_version, max_version=max_version
-        )
+        return self._directory.channel(node_id, purpose).version_for(request_type, min_version, max_version)
 
     # ---------------------------------------------------------------- requests
 
@@ -231,11 +228,10 @@ class NetworkClient:
         """
         self.check_usable()
         channel = self._directory.channel(node_id, purpose)
-        connection = channel.connection
-        if connection is None or not channel.is_ready(self.world.now()):
+        if not channel.is_ready(self.world.now()):
             raise NodeNotReadyError(f"{channel.name} is not ready for a request")
         timeout = None if timeout_ms is None else timeout_ms / 1000
-        connection.submit(request, version, on_done, timeout=timeout, expect_response=expect_response)
+        channel.submit(request, version, on_done, timeout=timeout, expect_response=expect_response)
 
     async def send(
         self,
@@ -279,9 +275,7 @@ class NetworkClient:
         limit: float,
     ) -> R:
         """Send a request on a connection that has room for it, and wait for the answer."""
-        version = choose_version(
-            request_type, channel.api_versions, broker=channel.name, min_version=bounds[0], max_version=bounds[1]
-        )
+        version = channel.version_for(request_type, *bounds)
         message = request if isinstance(request, Request) else request(version)
         waiter = ResponseWaiter()
         connection.submit(message, version, waiter.done, timeout=limit)

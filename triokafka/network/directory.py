@@ -82,7 +82,7 @@ class BrokerDirectory:
                 node, world=self._world, config=self._config, pool=self._pool, on_change=self._on_change
             )
             self._channels[node_id, purpose] = channel
-        elif (channel.node.host, channel.node.port) != (node.host, node.port):
+        elif channel.node is not node and (channel.node.host, channel.node.port) != (node.host, node.port):
             # The broker moved: whatever was wrong with its old address says nothing about the new one.
             channel.node = node
             channel.retry_at = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -80,6 +80,18 @@ class Cluster:
         """Number of partitions, None when the topic is not known."""
         found = self.topics.get(topic)
         return len(found.partitions) if found is not None else None
+
+    def ids_of(self, topics: Iterable[str]) -> tuple[dict[str, uuid.UUID], bool]:
+        """The ids of those topics that have one, by name, and whether all have."""
+        ids: dict[str, uuid.UUID] = {}
+        complete = True
+        for name in topics:
+            topic = self.topics.get(name)
+            if topic is None or not topic.topic_id.int:
+                complete = False
+            else:
+                ids[name] = topic.topic_id
+        return ids, complete
 
     @cached_property
     def topic_names(self) -> Mapping[uuid.UUID, str]:

@@ -199,19 +199,29 @@ class ShortWay:
     _topics = cython.declare(dict)
     _wall_ms = cython.declare(object)
     _now = cython.declare(object)
+    _next_queue = cython.declare(object)
     _long_way = cython.declare(object)
     _long_way_now = cython.declare(object)
     _system_clock = cython.declare(cython.bint)
     _enabled = cython.declare(cython.bint)
 
     def __init__(
-        self, topics: dict, wall_ms, now, system_clock: cython.bint, enabled: cython.bint, long_way, long_way_now
+        self,
+        topics: dict,
+        wall_ms,
+        now,
+        system_clock: cython.bint,
+        enabled: cython.bint,
+        next_queue,
+        long_way,
+        long_way_now,
     ):
         self._topics = topics
         self._wall_ms = wall_ms
         self._now = now
         self._system_clock = system_clock
         self._enabled = enabled
+        self._next_queue = next_queue
         self._long_way = long_way
         self._long_way_now = long_way_now
 
@@ -256,6 +266,7 @@ class ShortWay:
     @cython.cfunc
     def _append(self, topic, value, key, partition):
         number: cython.Py_ssize_t
+        sticky: cython.bint = False
         if not PyUnicode_CheckExact(topic):
             return None
         found: cython.pointer(PyObject) = PyDict_GetItem(self._topics, topic)
@@ -272,6 +283,7 @@ class ShortWay:
                 return None
         elif key is None:
             number = known.sticky
+            sticky = True
         elif PyBytes_CheckExact(key) and count:
             number = (
                 murmur2(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(key)), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
@@ -280,17 +292,23 @@ class ShortWay:
             return None
         if not 0 <= number < count:
             return None
-        return self._put(cython.cast(QueueEnd, PyList_GET_ITEM(known.queues, number)), value, key)
+        end: QueueEnd = cython.cast(QueueEnd, PyList_GET_ITEM(known.queues, number))
+        return self._put(end, known if sticky else None, value, key)
 
     @cython.cfunc
-    def _put(self, end: QueueEnd, value, key):
+    def _put_next(self, full: QueueEnd, known, value, key):
+        end = self._next_queue(full, known, key, value, _NO_HEADERS)
+        return None if end is None else self._put(end, known, value, key)
+
+    @cython.cfunc
+    def _put(self, end: QueueEnd, known, value, key):
         time: cython.longlong = 0
         timestamp: cython.longlong
         index: cython.longlong
         key_size: cython.Py_ssize_t = -1
         value_size: cython.Py_ssize_t = -1
         plain: cython.bint = True
-        if end._appender is None:
+        if end._appender is None and end._open is not None:
             return None
         if key is not None:
             if PyBytes_CheckExact(key):
@@ -306,6 +324,8 @@ class ShortWay:
                 plain = False
             else:
                 return None
+        if end._open is None:
+            return self._put_next(end, known, value, key) if plain else None
         if self._system_clock:
             time = _wall_ns()
             timestamp = time // 1_000_000
@@ -313,6 +333,8 @@ class ShortWay:
             timestamp = self._wall_ms()
         if plain:
             index = append_record(end._appender, timestamp, key, value)
+            if index < 0:
+                return self._put_next(end, known, value, key)
         else:
             if key is not None:
                 key_size = len(key) if type(key) is not memoryview else key.nbytes
@@ -353,7 +375,7 @@ class BoundWay:
         """As `ShortWay.append`."""
         if not self._way._takes(timestamp_ms, headers, on_delivery):
             return None
-        return _told(self._way._put(self._end, value, key), on_delivery)
+        return _told(self._way._put(self._end, None, value, key), on_delivery)
 
     def send(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
         """As `Producer.send` to the bound partition."""
@@ -371,7 +393,7 @@ class BoundWay:
     def send_nowait(self, value=None, *, key=None, timestamp_ms=None, headers=(), on_delivery=None):
         """As `Producer.send_nowait` to the bound partition."""
         if self._way._takes(timestamp_ms, headers, on_delivery):
-            delivery = self._way._put(self._end, value, key)
+            delivery = self._way._put(self._end, None, value, key)
             if delivery is not None:
                 return _told(delivery, on_delivery)
         topic, partition = self._end.topic_partition
@@ -478,7 +500,7 @@ class _Sending:
         """The delivery, or None when the long way has begun."""
         self._state = _DONE
         if self._end is not None:
-            delivery = self._way._put(self._end, self._value, self._key)
+            delivery = self._way._put(self._end, None, self._value, self._key)
             if delivery is None:
                 self._topic, self._partition = self._end.topic_partition
         else:

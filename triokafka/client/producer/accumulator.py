@@ -6,7 +6,7 @@ bytes a batch holds until it is settled and off the wire.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from triokafka.client.producer.batch import ProducerBatch
@@ -14,7 +14,7 @@ from triokafka.client.producer.batch_ledger import BatchLedger
 from triokafka.client.producer.batch_settings import BATCH_HEADER, AccumulatorSettings
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor
-from triokafka.client.producer.partition_queue import PartitionQueue, QueueRegister
+from triokafka.client.producer.partition_queue import CompressionRatio, PartitionQueue, QueueRegister
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.network.snapshot import Cluster
 from triokafka.records import BatchBuilder
@@ -63,12 +63,16 @@ class Accumulator(BatchLedger):
         does."""
         size = self.settings.batch_limit
         if self.settings.compression_type != "none":
-            size = BATCH_HEADER + int((size - BATCH_HEADER) / self._expected_ratio(self.queues.ratio(topic).expected))
+            size = BATCH_HEADER + int((size - BATCH_HEADER) / self._expected_ratio(self.queues.ratio(topic)))
         return max(size, record_size + BATCH_HEADER)
 
-    def _expected_ratio(self, of_topic: float) -> float:
+    def _expected_ratio(self, of_topic: CompressionRatio) -> float:
         """What compression is counted on to make of a batch: never so much that it would not fit into all memory."""
-        return max(of_topic, (self.settings.batch_limit - BATCH_HEADER) / max(1, self.pool.total - BATCH_HEADER))
+        if self.settings.compression_type == "none":
+            return 1.0
+        return max(
+            of_topic.expected, (self.settings.batch_limit - BATCH_HEADER) / max(1, self.pool.total - BATCH_HEADER)
+        )
 
     def open_batch(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
         """Start a batch in a borrowed buffer, at the end of a queue. The caller appends to it at once.
@@ -81,7 +85,7 @@ class Accumulator(BatchLedger):
                 settings.batch_limit,
                 compression=settings.compression_type,
                 level=settings.compression_level,
-                expected_ratio=self._expected_ratio(queue.ratio.expected),
+                expected_ratio=self._expected_ratio(queue.ratio),
                 buffer=buffer,
             )
         except BaseException:
@@ -166,14 +170,17 @@ class Accumulator(BatchLedger):
             node = cluster.leader_for(topic_partition)
             if node in by_node:
                 by_node[node].append(queue)
+        compresses = self.settings.compression_type != "none"
         drained: dict[int, list[ProducerBatch]] = {}
         for node, queues in by_node.items():
             batches: list[ProducerBatch] = []
             size = 0
             first = self._start_at.pop(node, None)
-            start = next((i for i, queue in enumerate(queues) if queue.topic_partition == first), 0)
-            queues = [*queues[start:], *queues[:start]]
-            self._line_up(queues, cluster, now)
+            if first is not None:
+                start = next((i for i, queue in enumerate(queues) if queue.topic_partition == first), 0)
+                queues = [*queues[start:], *queues[:start]]
+            if compresses:
+                self._line_up(queues, cluster, now)
             for queue in queues:
                 head = queue.batches[0]
                 if not self._may_drain(queue, head, cluster, now):
@@ -184,7 +191,7 @@ class Accumulator(BatchLedger):
                 if batches and size + head.size > self.settings.max_request_size:
                     self._start_at[node] = queue.topic_partition
                     break
-                if not self._is_compressed(queue, head):
+                if compresses and not self._is_compressed(queue, head):
                     continue
                 head.leader_epoch = cluster.leader_epoch_for(queue.topic_partition)
                 self._take(queue, head, identity)
@@ -260,7 +267,7 @@ class Accumulator(BatchLedger):
         head.attempts += 1
         queue.on_wire += 1
 
-    def note_refusals(self, nodes: Iterable[int], now: float) -> None:
+    def note_refusals(self, nodes: Sequence[int], now: float) -> None:
         """These are the nodes, of those that something is ready for, that take no request now."""
         limit = self.settings.availability_timeout
         if not limit:

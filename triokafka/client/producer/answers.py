@@ -81,39 +81,41 @@ class AnswerHandler:
 
     # ---------------------------------------------------------------- how a request can end
 
-    def answered(self, batches: Iterable[ProducerBatch], answers: Mapping[TopicPartition, ProduceAnswer]) -> None:
+    def answered(
+        self, batches: Iterable[ProducerBatch], answers: Mapping[TopicPartition, ProduceAnswer], now: float
+    ) -> None:
         """The broker answered: partitions succeed and fail by themselves (`client/SND-8`)."""
         for batch in self._off_wire(batches):
             answer = answers.get(batch.topic_partition)
             if answer is None:
                 error = NetworkExceptionError(f"the broker's answer says nothing sure about {batch.topic_partition}")
-                self._failed(batch, error, None, retry=self._attempts_left(batch))
+                self._failed(batch, error, None, now, retry=self._attempts_left(batch))
             elif answer.error_code:
-                self._refused(batch, answer)
+                self._refused(batch, answer, now)
             else:
-                self._written(batch, answer.base_offset, answer.log_append_time)
+                self._written(batch, answer.base_offset, answer.log_append_time, now)
         self._tell_fatal()
 
-    def written(self, batches: Iterable[ProducerBatch]) -> None:
+    def written(self, batches: Iterable[ProducerBatch], now: float) -> None:
         """The request was written, and no answer is due: ``acks=0`` (`client/SND-9`)."""
         for batch in self._off_wire(batches):
-            self._written(batch, -1, -1)
+            self._written(batch, -1, -1, now)
 
-    def unanswered(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
+    def unanswered(self, batches: Iterable[ProducerBatch], error: Exception, now: float) -> None:
         """The connection ended first, or the answer was none: whether the broker has the batches is unknown.
 
         With ``acks=0`` none is sent again: part of the request may be on its way, and a gap is allowed, a repeat not.
         """
         for batch in self._off_wire(batches):
-            self._failed(batch, error, None, retry=self._acks != 0 and self._attempts_left(batch))
+            self._failed(batch, error, None, now, retry=self._acks != 0 and self._attempts_left(batch))
 
-    def unsent(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
+    def unsent(self, batches: Iterable[ProducerBatch], error: Exception, now: float) -> None:
         """The connection took nothing: no attempt was made, so none is counted, and nothing can be repeated."""
         logger.debug("nothing was sent, trying again: %s", error)
         for batch in self._off_wire(batches):
             batch.attempts -= 1
             batch.last_error = error
-            self._accumulator.retry(batch, self._world.now(), chance=self._world.random.random())
+            self._accumulator.retry(batch, now, chance=self._world.random.random())
 
     def impossible(self, batches: Iterable[ProducerBatch], error: KafkaError) -> None:
         """There is no request to this broker that could carry the batches; nothing was sent."""
@@ -129,32 +131,33 @@ class AnswerHandler:
 
     # ---------------------------------------------------------------- one batch
 
-    def _written(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+    def _written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         accumulator = self._accumulator
         if batch.done:
             accumulator.late_answer(batch, written=True)
             return
         records, size = batch.count, batch.size
         self._counters["record_send_total"] += records
-        now = self._world.now()
         accumulator.acknowledge(batch, base_offset, log_append_time, now)
         if self._hooks:
             age = now - batch.created_at
             self._hooks.on_batch_acknowledged(batch.topic_partition, records, size, base_offset, batch.attempts, age)
 
-    def _refused(self, batch: ProducerBatch, answer: ProduceAnswer) -> None:
+    def _refused(self, batch: ProducerBatch, answer: ProduceAnswer, now: float) -> None:
         error = _refusal(batch, answer)
         if isinstance(error, DuplicateSequenceNumberError):
             self._counters["duplicate_batch_total"] += 1
-            self._written(batch, -1, -1)  # the broker has it, but forgot where
+            self._written(batch, -1, -1, now)  # the broker has it, but forgot where
             return
         if isinstance(error, MessageSizeTooLargeError) and batch.count > 1 and not batch.done:
             self._split(batch, error)
             return
         self._client.metadata.update_leader(batch.topic_partition, answer.leader_id, answer.leader_epoch, answer.leader)
-        self._failed(batch, error, answer, retry=not batch.done and self._should_retry(batch, error, answer))
+        self._failed(batch, error, answer, now, retry=not batch.done and self._should_retry(batch, error, answer))
 
-    def _failed(self, batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None, *, retry: bool) -> None:
+    def _failed(
+        self, batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None, now: float, *, retry: bool
+    ) -> None:
         """An attempt has failed: try again or give up (`client/SND-10`, `client/SND-13`)."""
         accumulator = self._accumulator
         if isinstance(error, KafkaError) and error.invalid_metadata:
@@ -166,7 +169,7 @@ class AnswerHandler:
             self._counters["batch_retry_total"] += 1
             logger.debug("%s: attempt %d failed, trying again: %s", batch.topic_partition, batch.attempts, error)
             batch.last_error = error
-            accumulator.retry(batch, self._world.now(), chance=self._world.random.random())
+            accumulator.retry(batch, now, chance=self._world.random.random())
             self._tell_retried(batch, error)
         else:
             # Refused now, it may still have been written by an attempt before (or by a broker that then failed in a way

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from triokafka.network.backoff import Backoff
@@ -18,6 +18,7 @@ class AccumulatorSettings:
     """What shapes batches. Times are seconds.
 
     A node that takes no batches for longer than ``availability_timeout`` counts as slow; 0 is no limit.
+    ``batch_limit`` is how many bytes a finished batch should have at most; only a single large record makes one larger.
     """
 
     batch_size: int
@@ -31,11 +32,10 @@ class AccumulatorSettings:
     idempotent: bool = False
     adaptive_partitioning: bool = True
     availability_timeout: float = 0.0
+    batch_limit: int = field(init=False)
 
-    @property
-    def batch_limit(self) -> int:
-        """Bytes that a finished batch should have at most; only a single large record makes one larger."""
-        return max(min(self.batch_size, self.max_request_size), BATCH_HEADER + 1)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_limit", max(min(self.batch_size, self.max_request_size), BATCH_HEADER + 1))
 
     @staticmethod
     def record_bound(key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -34,6 +34,11 @@ from triokafka.structs import Buffer
 from triokafka.world import World
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+_BYTES_BETWEEN_YIELDS: Final = 512 << 10
+_SECONDS_BETWEEN_YIELDS: Final = 0.001
+"""How much memory new batches take, or how long it takes to fill them, before a sender yields to other tasks. A turn of
+the event loop costs about as much as sending a batch; fewer ones would keep the others waiting."""
 
 
 class Intake:
@@ -61,6 +66,8 @@ class Intake:
         self._world = world
         self._check_usable = check_usable
         self._wake = wake
+        self._yielded_at = -_SECONDS_BETWEEN_YIELDS
+        self._begun_bytes = 0
         self._serializers_see_headers = any(
             isinstance(serializer, Serializer) for serializer in (options.key_serializer, options.value_serializer)
         )
@@ -190,16 +197,19 @@ class Intake:
         return size
 
     async def open_batch(self, queue: PartitionQueue, record_bytes: int, give_up_at: float) -> None:
-        """Make sure that the queue has an open batch with room for a record of so many bytes, after yielding once to
-        other tasks (`client/ACC-2` to `ACC-4`).
+        """Make sure that the queue has an open batch with room for a record of so many bytes (`client/ACC-2` to
+        `ACC-4`), after yielding to other tasks if it is time for that.
 
         Waits while there is no memory. Nothing is held meanwhile, so another task may open one first: if the record
         fits into that, the memory goes back. If not, it is closed and the new one opened behind it: who has waited for
         memory does not wait again, however many small records come in between.
         """
-        if queue.batches:
-            self._wake()  # the last one was just closed, and can go
-        await trio.lowlevel.checkpoint()
+        if self._should_yield(self._world.now()):
+            if queue.batches:
+                self._wake()  # the last one was just closed, and can go
+            await trio.lowlevel.checkpoint()
+            self._yielded_at = self._world.now()
+            self._begun_bytes = 0
         self._check_usable()
         if queue.open is not None and queue.open.room >= record_bytes:
             return
@@ -220,7 +230,7 @@ class Intake:
             if queue.open is not None and queue.open.room >= record_bytes:
                 self._pool.release(buffer, size)
                 return
-        self._begin(queue, buffer)
+        self._begin(queue, buffer, self._world.now())
 
     def open_batch_nowait(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
         """As `open_batch`, but raises `BufferFullError` instead of waiting, and does not yield."""
@@ -231,12 +241,39 @@ class Intake:
                 f"{self._pool.in_use} of buffer_memory={self._pool.total} bytes wait for acknowledgement;"
                 " let the event loop run, or await send instead"
             )
-        self._wake()
-        return self._begin(queue, buffer)
+        return self._begin(queue, buffer, self._world.now())
 
-    def _begin(self, queue: PartitionQueue, buffer: bytearray) -> ProducerBatch:
+    def next_queue(
+        self, full: PartitionQueue, known: TopicState | None, key: Buffer | None, value: Buffer | None, headers: Headers
+    ) -> PartitionQueue | None:
+        """The queue for a record that the open batch of ``full`` has no room for, with a new batch begun.
+
+        With ``known`` it may be that of another partition of the topic: the sticky one, if it is due to change. None
+        when there is something to wait for, or it is time to yield: then `open_batch` is to be asked. Raises what
+        `record_bytes` does, or why nothing can be sent any more.
+        """
+        self._check_usable()
+        full.close_open()
+        queue = full if known is None else known.queues[known.switch_if_due()]
+        if queue.open is not None:
+            return queue
         now = self._world.now()
+        if self._should_yield(now):
+            return None
+        size = self.record_bytes(queue, key, value, headers)
+        buffer = self._pool.try_allocate(self._accumulator.buffer_size_for(queue.topic_partition.topic, size))
+        if buffer is None:
+            return None
+        self._begin(queue, buffer, now)
+        return queue
+
+    def _should_yield(self, now: float) -> bool:
+        """Whether other tasks must get their turn before another batch is begun."""
+        return self._begun_bytes >= _BYTES_BETWEEN_YIELDS or now - self._yielded_at >= _SECONDS_BETWEEN_YIELDS
+
+    def _begin(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
         topic, partition = queue.topic_partition
+        self._begun_bytes += len(buffer)
         batch = self._accumulator.open_batch(queue, buffer, now)
         self._client.metadata.use_topic(topic, now)
         if self._options.partitioner is not None:

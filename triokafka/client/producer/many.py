@@ -31,6 +31,9 @@ _OF_ONE_RECORD: Final = (
 )
 
 
+_UNCHANGING: Final = frozenset({bytes, type(None)})
+
+
 async def send_many(
     producer: Producer,
     topic: str,
@@ -127,8 +130,8 @@ class _Sending:
     async def _to_one_queue(self, records: RecordColumns) -> None:
         intake, known, partition = self._intake, self._known, self._columns.partition
         count = len(self._columns)
+        queue = intake.choose(known, partition, None, None)
         while self.position < count:
-            queue = intake.choose(known, partition, None, None)
             batch = queue.open
             if batch is not None and batch.builder is not None:
                 timestamp = self._timestamp()
@@ -143,13 +146,11 @@ class _Sending:
                     self._note(batch, first, added, timestamp)
                 if failed:
                     await self._send_alone()
-                if added or failed:
+                    queue = intake.choose(known, partition, None, None)
                     continue
-                queue.close_open()
-                queue = intake.choose(known, partition, None, None)
-                if queue.open is not None:
-                    continue
-            await self._open_batch(queue)
+                if self.position == count:
+                    return
+            queue = await self._next_queue(queue, known if partition is None else None)
 
     async def _to_many_queues(self, records: RecordColumns, partitions: array[int]) -> None:
         """Each to its own partition, to that of its key, or (without either) to the sticky one."""
@@ -192,6 +193,22 @@ class _Sending:
             return None
         await self._open_batch(queue)
         return queue.open
+
+    async def _next_queue(self, full: PartitionQueue, known: TopicState | None) -> PartitionQueue:
+        """The queue for the next record, for which that batch has no room: as `Intake.next_queue`, but waits."""
+        columns, position = self._columns, self.position
+        if columns.headers is None:
+            key = None if columns.keys is None else columns.keys[position]
+            value = columns.values[position]
+            if type(key) in _UNCHANGING and type(value) in _UNCHANGING:
+                queue = self._intake.next_queue(full, known, key, value, columns.same_headers)
+                if queue is not None:
+                    return queue
+        full.close_open()
+        queue = full if known is None else known.queues[known.switch_if_due()]
+        if queue.open is None:
+            await self._open_batch(queue)
+        return queue
 
     async def _open_batch(self, queue: PartitionQueue) -> None:
         """Begin a batch for the next record."""

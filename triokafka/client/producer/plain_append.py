@@ -2,7 +2,7 @@
 ``_append``.
 
 The same interface as ``_append`` with equal results; picked by ``triokafka.kernels`` when that one is not compiled.
-Nothing here waits, opens a batch or says what is wrong: whatever is not the usual case is left to the long way.
+Nothing here waits or says what is wrong: whatever is not the usual case is left to the long way.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ The compiled ones are in CPython 3.11, which asks what it awaits for the result;
 _CREATE_TIME: Final = -1
 _LARGEST_REMEMBERED_KEY: Final = 64
 _BUFFERS: Final = frozenset({bytes, bytearray, memoryview})
+_UNCHANGING: Final = frozenset({bytes, type(None)})
 
 
 _remembered_hash = lru_cache(maxsize=16_384)(murmur2)  # real streams repeat their keys
@@ -158,11 +159,12 @@ class ShortWay:
 
     ``topics`` is looked into for every record. ``wall_ms`` and ``now`` are the world's clocks; with ``system_clock``
     they are those of this machine, and the compiled twin reads its clock itself. ``enabled`` is False for producers
-    with serializers and the like, whose records always go the long way. ``long_way`` and ``long_way_now`` take what
-    `send` and `send_nowait` do, all by position.
+    with serializers and the like, whose records always go the long way. ``next_queue`` is `Intake.next_queue`, which is
+    asked when there is no room for a record. ``long_way`` and ``long_way_now`` take what `send` and `send_nowait` do,
+    all by position.
     """
 
-    __slots__ = ("_enabled", "_long_way", "_long_way_now", "_now", "_topics", "_wall_ms")
+    __slots__ = ("_enabled", "_long_way", "_long_way_now", "_next_queue", "_now", "_topics", "_wall_ms")
 
     def __init__(
         self,
@@ -171,6 +173,7 @@ class ShortWay:
         now: Callable[[], float],
         system_clock: bool,
         enabled: bool,
+        next_queue: Callable[..., Any],
         long_way: Callable[..., Coroutine[Any, Any, Delivery]],
         long_way_now: Callable[..., Delivery],
     ) -> None:
@@ -178,6 +181,7 @@ class ShortWay:
         self._wall_ms = wall_ms
         self._now = now
         self._enabled = enabled
+        self._next_queue = next_queue
         self._long_way = long_way
         self._long_way_now = long_way_now
 
@@ -203,7 +207,8 @@ class ShortWay:
             return None
         if not 0 <= number < len(known.queues):
             return None
-        return _told(self._put(known.queues[number], value, key), on_delivery)
+        is_sticky = partition is None and key is None
+        return _told(self._put(known.queues[number], known if is_sticky else None, value, key), on_delivery)
 
     def _takes(self, timestamp_ms: Any, headers: Any, on_delivery: Any) -> bool:
         """Whether a record with these goes the short way."""
@@ -245,10 +250,7 @@ class ShortWay:
             return delivery
         return self._long_way_now(topic, value, key, partition, timestamp_ms, headers, on_delivery)
 
-    def _put(self, end: QueueEnd, value: Any, key: Any) -> Delivery | None:
-        batch = end.open
-        if batch is None:
-            return None
+    def _put(self, end: QueueEnd, known: QueueEnds | None, value: Any, key: Any) -> Delivery | None:
         key_size = value_size = -1
         if key is not None:
             if type(key) not in _BUFFERS:
@@ -258,14 +260,19 @@ class ShortWay:
             if type(value) not in _BUFFERS:
                 return None
             value_size = len(value) if type(value) is not memoryview else value.nbytes
-        timestamp = self._wall_ms()
-        try:
-            index = batch.append(timestamp, key, value)
-        except BufferError:
+        batch = end.open
+        if batch is not None:
+            timestamp = self._wall_ms()
+            try:
+                index = batch.append(timestamp, key, value)
+            except BufferError:
+                return None
+            if index >= 0:
+                return Delivery(batch, index, timestamp, key_size, value_size, self._now() - batch.created_at)
+        if type(key) not in _UNCHANGING or type(value) not in _UNCHANGING:
             return None
-        if index < 0:
-            return None
-        return Delivery(batch, index, timestamp, key_size, value_size, self._now() - batch.created_at)
+        following = self._next_queue(end, known, key, value, ())
+        return None if following is None else self._put(following, known, value, key)
 
 
 class BoundWay:
@@ -281,7 +288,7 @@ class BoundWay:
         """As `ShortWay.append`."""
         if not self._way._takes(timestamp_ms, headers, on_delivery):
             return None
-        return _told(self._way._put(self._end, value, key), on_delivery)
+        return _told(self._way._put(self._end, None, value, key), on_delivery)
 
     async def send(
         self,

@@ -51,16 +51,21 @@ def build_request(
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
 
 
-def read_response(response: ProduceResponse, names: Mapping[uuid.UUID, str]) -> dict[TopicPartition, ProduceAnswer]:
-    """The answers by partition; ``names`` are the request's topics by id, for versions that know topics by id only.
+def read_response(response: ProduceResponse, ids: Mapping[str, uuid.UUID]) -> dict[TopicPartition, ProduceAnswer]:
+    """The answers by partition; ``ids`` are those of the request's topics, for versions that know topics by id only.
 
     What an answer says twice and differently about a partition is left out: it may have been written, or not.
     """
     nodes = {n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints}
+    names: dict[uuid.UUID, str] | None = None
     answers: dict[TopicPartition, ProduceAnswer] = {}
     unsure: set[TopicPartition] = set()
     for topic in response.responses:
-        name = topic.name or names.get(topic.topic_id, "")
+        name = topic.name
+        if not name:
+            if names is None:
+                names = {topic_id: name for name, topic_id in ids.items()}
+            name = names.get(topic.topic_id, "")
         for p in topic.partition_responses:
             topic_partition = TopicPartition(name, p.index)
             answer = ProduceAnswer(

@@ -140,6 +140,7 @@ class Producer:
             self._world.now,
             type(self._world) is RealWorld,
             self._plain,
+            self._intake.next_queue,
             self._long_way.send,
             self._long_way.send_now,
         )
@@ -247,9 +248,9 @@ class Producer:
         """Put one record into the accumulator and return its delivery.
 
         Waits only while the buffer is full or the topic is unknown, at most ``max_block_ms`` in all; linger, batching
-        and retries go on in the background. Yields to other tasks when a batch is begun, not for every record. If
-        cancelled while waiting, the record was not accepted and its buffer space is free again. Await the delivery for
-        the broker's answer.
+        and retries go on in the background. Yields to other tasks when a batch is begun half a megabyte or a millisecond
+        after the last time, not for every record. If cancelled while waiting, the record was not accepted and its
+        buffer space is free again. Await the delivery for the broker's answer.
 
         Args:
             topic: its name.
@@ -315,7 +316,7 @@ class Producer:
         Only where serializers, interceptors, a partitioner or a callback need each record is it sent by itself.
 
         Records of one partition keep their order. Waits as `send` does, at most ``max_block_ms`` for each new batch
-        (so that a call with many batches may take longer in all), and yields to other tasks once per batch. If
+        (so that a call with many batches may take longer in all), and yields to other tasks as `send` does. If
         cancelled or raising midway, the records before that point were accepted and no others; what becomes of them is
         reported like any delivery that nobody awaited.
 

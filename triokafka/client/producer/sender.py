@@ -21,7 +21,9 @@ from triokafka.client.producer.produce_request import FIRST_VERSION_WITH_IDS, bu
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError, for_code
 from triokafka.hooks import NO_HOOKS, HookChain
+from triokafka.network.channel import BrokerChannel
 from triokafka.network.cluster import NetworkClient
+from triokafka.network.snapshot import Cluster
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
 from triokafka.protocol.api.produce import ProduceRequest, ProduceResponse
 from triokafka.world import World
@@ -71,6 +73,8 @@ class Sender:
         self._client = client
         self._world = world
         self._acks = acks
+        self._min_version = _FIRST_ZSTD_VERSION if accumulator.settings.compression_type == "zstd" else None
+        self._request_timeout_ms = int(client.config.request_timeout_ms)
         self._idempotence_required = idempotence_required
         self._start_identity_task = start_identity_task
         self._on_fatal = on_fatal
@@ -134,9 +138,11 @@ class Sender:
         before."""
         accumulator, client = self._accumulator, self._client
         self._restart_partitions()
-        for batch in accumulator.take_expired(now, self.why_unacknowledged):
-            self.counters["record_expired_total"] += batch.count
         expiry = accumulator.next_expiry(now)
+        if expiry <= 0:
+            for batch in accumulator.take_expired(now, self.why_unacknowledged):
+                self.counters["record_expired_total"] += batch.count
+            expiry = accumulator.next_expiry(now)
         accumulator.start_compressing()
         if not accumulator.queued:
             accumulator.note_refusals((), now)
@@ -150,22 +156,25 @@ class Sender:
             wait = min(ready.next_check, expiry)
             if ready.leaderless:
                 self._ask_for_leaders(now)
-            nodes = []
-            refusing = list(ready.held)
+            channels: dict[int, BrokerChannel] = {}
+            refusing = ready.held
             for node in ready.nodes:
-                if client.ready(node):
-                    nodes.append(node)
+                channel = client.ready_channel(node, now)
+                if channel is not None:
+                    channels[node] = channel
                 else:
                     refusing.append(node)
                     wait = min(wait, client.ready_delay(node))
-            accumulator.note_refusals((node for node in refusing if node not in nodes), now)
-            if not nodes:
+            accumulator.note_refusals([node for node in refusing if node not in channels], now)
+            if not channels:
                 return wait
-            drained = accumulator.drain(cluster, nodes, now, self.identity)
+            drained = accumulator.drain(cluster, channels, now, self.identity)
             if not drained:
                 return wait
             for node, batches in drained.items():
-                self._send(node, batches, now)
+                self._send(channels[node], cluster, batches, now)
+            if not accumulator.queued:
+                return expiry
 
     def why_unacknowledged(self, batch: ProducerBatch) -> str:
         """The end of the sentence about a batch that ran out of time: what went wrong last."""
@@ -204,19 +213,17 @@ class Sender:
 
     # ---------------------------------------------------------------- requests
 
-    def _send(self, node: int, batches: list[ProducerBatch], now: float) -> None:
-        client, counters = self._client, self.counters
-        known = client.cluster.topics
-        names = dict.fromkeys(batch.topic_partition.topic for batch in batches)
-        ids = {name: known[name].topic_id for name in names if name in known and known[name].topic_id.int}
+    def _send(self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float) -> None:
+        counters = self.counters
         # An answer names topics as its request did, whatever metadata says by then.
-        names_by_id = {topic_id: name for name, topic_id in ids.items()}
+        ids, all_have_ids = cluster.ids_of(batch.topic_partition.topic for batch in batches)
 
         def done(response: ProduceResponse | None, error: Exception | None) -> None:
+            ended_at = self._world.now()
             counters["requests_in_flight"] -= 1
-            self._note_time("request_seconds", self._world.now() - now)
+            self._note_time("request_seconds", ended_at - now)
             try:
-                self._request_ended(batches, response, error, names_by_id)
+                self._request_ended(batches, response, error, ids, ended_at)
             except Exception as bug:
                 # The connection would only log it, and the records would hang until they expire.
                 self._on_fatal(bug)
@@ -224,18 +231,15 @@ class Sender:
                 self.wake()
 
         try:
-            version = client.version_for(
-                node,
-                ProduceRequest,
-                min_version=_FIRST_ZSTD_VERSION if self._compresses_zstd else None,
-                max_version=None if len(ids) == len(names) else FIRST_VERSION_WITH_IDS - 1,
+            version = channel.version_for(
+                ProduceRequest, self._min_version, None if all_have_ids else FIRST_VERSION_WITH_IDS - 1
             )
             request = build_request(batches, version, acks=self._acks, timeout_ms=self._request_timeout_ms, ids=ids)
-            client.submit(node, request, version, done, expect_response=self._acks != 0)
+            channel.submit(request, version, done, expect_response=self._acks != 0)
         except (UnsupportedVersionError, ProtocolError) as error:
             self._answers.impossible(batches, error)
         except KafkaError as error:
-            self._answers.unsent(batches, error)
+            self._answers.unsent(batches, error, now)
         else:
             counters["request_total"] += 1
             counters["requests_in_flight"] += 1
@@ -247,43 +251,37 @@ class Sender:
         batches: list[ProducerBatch],
         response: ProduceResponse | None,
         error: Exception | None,
-        names_by_id: Mapping[uuid.UUID, str],
+        ids: Mapping[str, uuid.UUID],
+        now: float,
     ) -> None:
         if response is not None:
             if response.throttle_time_ms:
                 self._note_time("throttle_seconds", response.throttle_time_ms / 1000)
-            self._answers.answered(batches, read_response(response, names_by_id))
+            self._answers.answered(batches, read_response(response, ids), now)
         elif error is not None:
             self.counters["request_error_total"] += 1
-            self._answers.unanswered(batches, error)
+            self._answers.unanswered(batches, error, now)
         else:
-            self._answers.written(batches)
+            self._answers.written(batches, now)
 
     def _note_sent(self, batch: ProducerBatch, now: float) -> None:
         counters = self.counters
-        counters["byte_total"] += batch.size
+        size = batch.size
+        counters["byte_total"] += size
         if batch.attempts > 1 or batch.builder is None:
             return
         counters["batch_total"] += 1
         counters["record_byte_total"] += batch.builder.size
-        counters["compressed_byte_total"] += batch.size
+        counters["compressed_byte_total"] += size
         self._note_time("queue_seconds", now - batch.created_at)
         if self._hooks:
-            self._hooks.on_batch_sealed(batch.topic_partition, batch.count, batch.builder.size, batch.size)
+            self._hooks.on_batch_sealed(batch.topic_partition, batch.count, batch.builder.size, size)
 
     def _note_time(self, name: str, seconds: float) -> None:
         counters = self.counters
         counters[name + "_total"] += seconds
         if seconds > counters[name + "_max"]:
             counters[name + "_max"] = seconds
-
-    @property
-    def _compresses_zstd(self) -> bool:
-        return self._accumulator.settings.compression_type == "zstd"
-
-    @property
-    def _request_timeout_ms(self) -> int:
-        return int(self._client.config.request_timeout_ms)
 
     # ---------------------------------------------------------------- idempotence
 

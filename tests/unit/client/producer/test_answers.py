@@ -32,7 +32,7 @@ class Desk:
                 metadata=SimpleNamespace(update_leader=lambda *args: False),
                 request_metadata_update=self._note_refresh,
             ),  # type: ignore[arg-type]
-            world=SimpleNamespace(now=lambda: 10.0, random=SimpleNamespace(random=lambda: 0.5)),  # type: ignore[arg-type]
+            world=SimpleNamespace(random=SimpleNamespace(random=lambda: 0.5)),  # type: ignore[arg-type]
             acks=acks,
             retries=retries,
             counters=self.counters,
@@ -61,7 +61,7 @@ class Desk:
     def refuse(self, batch: ProducerBatch, code: int) -> None:
         """The broker's answer is this code."""
         answer = ProduceAnswer(code, -1, -1, None, {}, -1, -1, None)
-        self.handler.answered([batch], {TopicPartition("t", 0): answer})
+        self.handler.answered([batch], {TopicPartition("t", 0): answer}, 10.0)
 
 
 @pytest.mark.parametrize(("acks", "again"), [(0, False), (1, True), (-1, True)])
@@ -69,7 +69,7 @@ def test_unanswered_batch_is_sent_again_unless_nobody_would_know_it_for_a_repeat
     """With ``acks=0`` a gap is allowed, a repeat is not (`client/SND-7`, `client/SND-9`)."""
     desk = Desk(acks=acks)
     batch = desk.sent()
-    desk.handler.unanswered([batch], KafkaConnectionError("cut"))
+    desk.handler.unanswered([batch], KafkaConnectionError("cut"), 10.0)
     assert desk.queued == ([batch] if again else [])
     assert batch.done == (not again)
     assert desk.refreshes == 1
@@ -80,7 +80,7 @@ def test_unsent_batch_is_queued_again_as_if_nothing_had_been(acks: int) -> None:
     """(`client/SND-10`)"""
     desk = Desk(acks=acks, retries=0)
     batch = desk.sent()
-    desk.handler.unsent([batch], KafkaConnectionError("just ended"))
+    desk.handler.unsent([batch], KafkaConnectionError("just ended"), 10.0)
     assert desk.queued == [batch]
     assert batch.attempts == 0
     assert desk.counters["record_retry_total"] == 0
@@ -90,7 +90,7 @@ def test_partition_that_the_answer_leaves_out_is_tried_again() -> None:
     """(`client/SND-8`)"""
     desk = Desk()
     batch = desk.sent()
-    desk.handler.answered([batch], {})
+    desk.handler.answered([batch], {}, 10.0)
     assert desk.queued == [batch]
 
 

@@ -62,9 +62,21 @@ class Way:
             (lambda: time.time_ns() // 1_000_000, lambda: 100.25) if system_clock else (lambda: WALL_MS, lambda: 100.25)
         )
         self.long: list[Any] = []
+        self.asked: list[Any] = []
+        self.following: Any = None
         self.way = module.ShortWay(
-            {"orders": self.topic}, *clocks, system_clock, enabled, self.go_the_long_way, self.go_the_long_way_now
+            {"orders": self.topic},
+            *clocks,
+            system_clock,
+            enabled,
+            self.next_queue,
+            self.go_the_long_way,
+            self.go_the_long_way_now,
         )
+
+    def next_queue(self, *arguments: Any) -> Any:
+        self.asked.append(arguments)
+        return self.following
 
     async def go_the_long_way(self, *arguments: Any) -> Any:
         self.long.append(arguments)
@@ -143,6 +155,43 @@ def test_record_goes_to_its_partition_the_one_of_its_key_or_the_sticky_one(modul
         way.append("orders", b"v", key=b"21") is not None
     )  # Java's hash is -973932308: 0, without its sign and modulo 3
     assert way.counts() == [1, 1, 1]
+
+
+@both
+def test_record_without_room_goes_into_the_batch_that_is_begun_for_it(module: ModuleType) -> None:
+    """Of its own partition, or of the sticky one of the moment (`client/ACC-6`, `client/MOD-6`)."""
+    way = Way(module)
+    full, other = way.ends[0], way.ends[1]
+    way.following = other
+    large = bytes(300)
+    assert way.append("orders", large, partition=0) is not None
+    delivery = way.append("orders", large, b"key", partition=0)
+    assert (told(delivery).serialized_key_size, told(delivery).serialized_value_size) == (3, 300)
+    assert way.asked == [(full, None, b"key", large, ())]
+    assert way.counts() == [1, 1, 0]
+    way.topic.sticky = 0
+    other.open = open_batch()
+    assert way.append("orders", large) is not None
+    assert way.asked[1] == (full, way.topic, None, large, ())
+    assert way.counts() == [1, 1, 0]
+    full.open = None
+    other.open = open_batch()
+    assert way.append("orders", large, partition=0) is not None
+    assert way.asked[2][0] is full, "where there is no batch there is no room"
+    way.following = None
+    assert way.append("orders", large, partition=0) is None
+    assert len(way.asked) == 4
+
+
+@both
+def test_nothing_is_begun_for_a_record_that_may_change_or_is_none(module: ModuleType) -> None:
+    way = Way(module)
+    way.following = way.ends[1]
+    way.ends[0].open = None
+    for value in (bytearray(b"abc"), memoryview(b"abc"), "text", 5):
+        assert way.append("orders", value, partition=0) is None
+        assert way.append("orders", None, value, partition=0) is None
+    assert way.asked == []
 
 
 @both

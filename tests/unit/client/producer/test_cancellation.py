@@ -42,6 +42,7 @@ async def test_send_cancelled_at_any_checkpoint_accepts_nothing() -> None:
 
         sent = 0
         while sent < 3:
+            await trio.sleep(0.01)  # so long after the last one that beginning a batch yields
             _, times = await cancelled_at_each_checkpoint(lambda: producer.send("orders", b"x" * 150), check)
             cancelled += times
             sent += 1

@@ -14,7 +14,7 @@ from tests.simulated import current_simulation, simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka.client.config import ProducerOptions
 from triokafka.client.producer.intake import Intake
-from triokafka.errors import ClosedError, UnknownTopicOrPartitionError
+from triokafka.errors import ClosedError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 
 RECORD = 100
@@ -23,8 +23,8 @@ RECORD = 100
 class Setup:
     """An intake over a bench whose memory is two batches, and a partition's queue."""
 
-    def __init__(self) -> None:
-        self.bench = Bench(memory=400)
+    def __init__(self, **options: Any) -> None:
+        self.bench = Bench(**{"memory": 400, **options})
         self.usable = True
         self.wakes = 0
         metadata = SimpleNamespace(add_listener=lambda listener: None, use_topic=lambda *args: False)
@@ -44,6 +44,9 @@ class Setup:
 
     def wake(self) -> None:
         self.wakes += 1
+
+    def next_queue(self, value: bytes = bytes(RECORD)) -> Any:
+        return self.intake.next_queue(self.queue, None, None, value, ())
 
     async def open_batch(self) -> None:
         await self.intake.open_batch(self.queue, RECORD, trio.current_time() + 60)
@@ -75,8 +78,63 @@ async def test_new_batch_wakes_the_sender_for_its_linger() -> None:
     await setup.open_batch()
     before = setup.wakes
     setup.queue.close_open()
-    setup.intake._begin(setup.queue, setup.bench.accumulator.pool.try_allocate(200) or bytearray())
+    setup.intake._begin(setup.queue, setup.bench.accumulator.pool.try_allocate(200) or bytearray(), 0.0)
     assert setup.wakes == before + 1
+
+
+async def test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """After half a megabyte, or a millisecond since the last time."""
+    setup = Setup(memory=8 << 20, batch_size=128 << 10)
+    await setup.open_batch()
+    for _ in range(3):
+        with trio.testing.assert_no_checkpoints():
+            assert setup.next_queue() is setup.queue
+    assert setup.next_queue() is None
+    assert setup.queue.open is None
+    with trio.testing.assert_checkpoints():
+        await setup.open_batch()
+    assert setup.next_queue() is setup.queue
+    await trio.sleep(0.0011)
+    assert setup.next_queue() is None
+    with trio.testing.assert_checkpoints():
+        await setup.open_batch()
+    assert setup.next_queue() is setup.queue
+    assert len(setup.queue.batches) == 8
+
+
+async def test_batch_for_which_there_is_no_memory_is_not_begun_without_waiting() -> None:
+    setup = Setup()
+    await setup.open_batch()
+    assert setup.next_queue() is setup.queue
+    assert setup.next_queue() is None
+    assert setup.bench.accumulator.pool.waiting == 0
+
+
+async def test_nothing_is_begun_for_what_cannot_be_sent() -> None:
+    setup = Setup()
+    await setup.open_batch()
+    with pytest.raises(MessageSizeTooLargeError):
+        setup.next_queue(bytes(2_000_000))
+    setup.usable = False
+    with pytest.raises(ClosedError):
+        setup.next_queue()
+    assert len(setup.queue.batches) == 1
+
+
+async def test_record_without_key_goes_on_in_the_sticky_partition_of_the_moment() -> None:
+    """(`client/MOD-6`)"""
+    setup = Setup()
+    other = setup.bench.accumulator.queue(TopicPartition("t", 1))
+    await setup.open_batch()
+    assert setup.queue.open is not None
+    known: Any = SimpleNamespace(queues=[setup.queue, other], switch_if_due=lambda: 1)
+    assert setup.intake.next_queue(setup.queue, known, None, b"v", ()) is other
+    assert setup.queue.open is None
+    assert other.open is not None
+    assert setup.intake.next_queue(setup.queue, known, None, b"v", ()) is other
+    assert len(other.batches) == 1, "it has room"
 
 
 async def test_batch_that_another_task_opened_is_used_if_the_record_fits() -> None:

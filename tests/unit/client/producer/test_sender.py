@@ -249,9 +249,9 @@ class _Node:
         self.is_ready = True
         self.calls: list[Any] = []
 
-    def ready(self, node: int) -> bool:
+    def ready_channel(self, node: int, now: float) -> _Node | None:
         self.calls.append("ready?")
-        return self.is_ready
+        return self if self.is_ready else None
 
     def ready_delay(self, node: int) -> float:
         return 0.7
@@ -373,7 +373,8 @@ async def test_connection_that_takes_nothing_costs_no_attempt() -> None:
     """Also without retries (`client/SND-10`)."""
     async with scripted() as s, s.producer(enable_idempotence=False, retries=0, linger_ms=0) as producer:
         await (await producer.send("orders", b"a"))
-        submit = producer._client.submit
+        [channel] = [c for c in producer._client._directory.channels() if c.node.node_id == 1]
+        submit = channel.submit
         refusals = 0
 
         def refuse(*args: Any, **kwargs: Any) -> None:
@@ -384,7 +385,7 @@ async def test_connection_that_takes_nothing_costs_no_attempt() -> None:
             else:
                 raise KafkaConnectionError("it has just ended")
 
-        producer._client.submit = refuse  # type: ignore[method-assign]
+        channel.submit = refuse  # type: ignore[method-assign]
         metadata = await (await producer.send("orders", b"b"))
         assert (metadata.offset, metadata.attempts, refusals) == (1, 1, 4)
         assert producer.metrics()["request_total"] == 2
