@@ -39,6 +39,7 @@ class LeaderEpochs:
             for epoch, start in read_leader_epochs(storage, self.path):
                 self.assign(epoch, start)
             self._dirty = False
+            self.unsynced = bool(self._epochs)  # who wrote it may have died before syncing it
         except CorruptCheckpointError:
             self._epochs, self._starts = [], []
             self._dirty = self.lost = True
