@@ -174,7 +174,7 @@ class BrokerLifecycle:
             failure = await self._communicate()
             if self._core.state is LifecycleState.RUNNING:
                 return
-            if self._world.now() + self._wait >= give_up_at:
+            if self._wait and self._world.now() + self._wait >= give_up_at:
                 raise failure or errors.KafkaTimeoutError(f"the broker was not let in for {timeout_ms} ms")
             await trio.sleep(self._wait)
 

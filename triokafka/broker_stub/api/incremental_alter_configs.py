@@ -1,14 +1,23 @@
 """IncrementalAlterConfigs (API key 44): sets, deletes, appends to and subtracts from single configuration keys.
 
-Versions 0-1. v1: flexible.
+Versions 0-1. v1: flexible. Log levels (``BROKER_LOGGER``) are this process's own and are not kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from triokafka import errors
+from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
+from triokafka.broker_stub.controller import ResourceType as ConfigResourceType
+from triokafka.broker_stub.controller.configuration import AlterOperation, check_broker_name
+from triokafka.broker_stub.controller.outcome import NO_ERROR, ItemError
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -40,6 +49,55 @@ def _failed(
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Hand the request to the controller; as many answers as resources."""
+    """Set log levels here, hand the rest to the controller; as many answers as resources, in their order."""
     denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
-    return await context.broker.controller.incremental_alter_configs(request, denied=denied)
+    own = [resource for resource in request.resources if resource.resource_type == ConfigResourceType.BROKER_LOGGER]
+    if not own:
+        return await context.broker.controller.incremental_alter_configs(request, denied=denied)
+    rest = IncrementalAlterConfigsRequest(
+        resources=[resource for resource in request.resources if resource not in own],
+        validate_only=request.validate_only,
+    )
+    response = await context.broker.controller.incremental_alter_configs(rest, denied=denied)
+    others = iter(response.responses)
+    response.responses = [
+        _alter_loggers(resource, request.validate_only, denied, context) if resource in own else next(others)
+        for resource in request.resources
+    ]
+    return response
+
+
+def _alter_loggers(
+    resource: AlterConfigsResource,
+    validate_only: bool,
+    denied: Mapping[tuple[int, str], ItemError],
+    context: RequestContext,
+) -> AlterConfigsResourceResponse:
+    """All changes of log levels, or none (KIP-412)."""
+    failure = denied.get((resource.resource_type, resource.resource_name), NO_ERROR)
+    try:
+        if not failure:
+            check_broker_name(resource.resource_name, context.broker.node_id)
+            changes = [(change.name, _level(change)) for change in resource.configs]
+            for name, level in changes:
+                loggers.check(name, level)
+            for name, level in () if validate_only else changes:
+                loggers.set_level(name, level)
+    except errors.BrokerResponseError as error:
+        failure = ItemError.of(error)
+    return AlterConfigsResourceResponse(
+        error_code=failure.code,
+        error_message=failure.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _level(change: AlterableConfig) -> str | None:
+    match change.config_operation:
+        case AlterOperation.SET:
+            return change.value or ""
+        case AlterOperation.DELETE:
+            return None
+        case other:
+            raise errors.InvalidRequestError(f"Operation {other} is not allowed for the BROKER_LOGGER resource")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_secret
-from triokafka.broker_stub.controller.image import MetadataImage
+from triokafka.broker_stub.controller import resource_configs
+from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.log import config as log_config
 
 
@@ -21,6 +22,9 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,47 @@ def topic_entries(overrides: Mapping[str, str], config: BrokerConfig, image: Met
             )
         )
     return entries
+
+
+def resource_entries(resource_type: int, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every key of a group or of a subscription of client metrics that has ``overrides``, by name."""
+    source = ConfigSource.GROUP if resource_type == ResourceType.GROUP else ConfigSource.CLIENT_METRICS
+    entries = []
+    for name, definition in sorted(resource_configs.DEFINITIONS[resource_type].items()):
+        default = definition.format(definition.default)
+        synonyms = [ConfigSynonym(name, default, ConfigSource.DEFAULT)]
+        if name in overrides:
+            synonyms.insert(0, ConfigSynonym(name, overrides[name], source))
+        entries.append(
+            ConfigEntry(
+                name=name,
+                value=synonyms[0].value,
+                source=synonyms[0].source,
+                type=definition.type,
+                documentation=definition.doc,
+                sensitive=False,
+                read_only=False,
+                synonyms=tuple(synonyms),
+            )
+        )
+    return entries
+
+
+def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
+    """The levels of loggers, by the logger's name."""
+    return [
+        ConfigEntry(
+            name=name,
+            value=level,
+            source=ConfigSource.DYNAMIC_BROKER_LOGGER,
+            type=log_config.ConfigType.STRING,
+            documentation="",
+            sensitive=False,
+            read_only=False,
+            synonyms=(),
+        )
+        for name, level in levels.items()
+    ]
 
 
 def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:

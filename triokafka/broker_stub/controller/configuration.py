@@ -15,8 +15,9 @@ from typing import Final, Protocol
 from triokafka import errors
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_listener_limit, is_secret, is_unused
-from triokafka.broker_stub.config.definition import unknown_option
-from triokafka.broker_stub.controller import topic_names
+from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
+from triokafka.broker_stub.config.known_names import UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
+from triokafka.broker_stub.controller import resource_configs, topic_names
 from triokafka.broker_stub.controller.config_entries import ConfigEntry, broker_entries, topic_entries
 from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.controller.outcome import ItemError, Outcome
@@ -48,6 +49,19 @@ _THROTTLES: Final = frozenset(
     }
 )
 """Broker configuration that Kafka's tools set around a reassignment; it exists only dynamically."""
+
+
+_POOLS: Final = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
+"""Broker configuration that says how much is done at a time."""
 
 
 class AlterOperation(enum.IntEnum):
@@ -113,14 +127,16 @@ class ConfigurationControl:
                 if name not in image.topics:
                     raise errors.UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
             case ResourceType.BROKER:
-                self._validate_broker(configs, cluster_wide=not name)
+                self._validate_broker(image, configs, cluster_wide=not name)
+            case ResourceType.GROUP | ResourceType.CLIENT_METRICS as kind:
+                if not name:
+                    raise errors.InvalidRequestError("Default group or client metrics resources are not allowed.")
+                resource_configs.validate(kind, configs)
             case other:
                 raise not_configurable(other)
 
-    def _validate_broker(self, configs: Mapping[str, str], *, cluster_wide: bool) -> None:
-        read_only = sorted(
-            name for name in configs if name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.READ_ONLY
-        )
+    def _validate_broker(self, image: MetadataImage, configs: Mapping[str, str], *, cluster_wide: bool) -> None:
+        read_only = sorted(name for name in configs if _is_read_only(name))
         if read_only:
             raise errors.InvalidRequestError(f"Cannot update these configs dynamically: {', '.join(read_only)}")
         for name in configs:
@@ -132,6 +148,7 @@ class ConfigurationControl:
             self._config.with_properties({name: text for name, text in configs.items() if _applies(name)})
         except errors.ConfigurationError as error:
             raise errors.InvalidRequestError(str(error)) from None
+        _check_pools(self.broker_config(image), configs)
 
     # Changing
 
@@ -216,6 +233,28 @@ class ConfigurationControl:
             check_broker_name(resource.resource_name, self._config.node_id)
 
 
+def _is_read_only(name: str) -> bool:
+    """Whether only ``server.properties`` can set the option: also those that Kafka has and this broker does not use."""
+    if name in DEFINITIONS:
+        return DEFINITIONS[name].update_mode is UpdateMode.READ_ONLY
+    return name in UNUSED_NAMES and name not in UNUSED_DYNAMIC_NAMES
+
+
+def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:
+    """The size of a pool may at most be halved or doubled at once, as in Kafka. Raises `InvalidRequestError`."""
+    for name in _POOLS & set(configs):
+        current, wanted = int(now.text(name) or 0), int(configs[name])
+        problem = None
+        if wanted < current // 2:
+            problem = f"value should be at least half the current value {current}"
+        elif wanted > current * 2:
+            problem = f"value should not be greater than double the current value {current}"
+        if problem:
+            raise errors.InvalidRequestError(
+                f"Dynamic thread count update validation failed for {name}={wanted}: {problem}"
+            )
+
+
 def check_broker_name(name: str, node_id: int) -> None:
     """Refuse a broker resource that is not this node: every broker answers for itself. Raises `InvalidRequestError`."""
     if not name.lstrip("-").isdigit():
@@ -271,18 +310,14 @@ def _parses(name: str, text: str) -> bool:
     return True
 
 
-def _is_list(resource_type: int, name: str) -> bool:
-    if resource_type == ResourceType.TOPIC:
-        definition = log_config.DEFINITIONS.get(name)
-        return definition is not None and definition.type is ConfigType.LIST
-    option = DEFINITIONS.get(name)
-    return option is not None and option.type is ConfigType.LIST
-
-
-def _default_items(resource_type: int, name: str) -> Iterable[str]:
-    if resource_type == ResourceType.TOPIC:
-        return tuple(log_config.DEFINITIONS[name].default or ())
-    return tuple(DEFINITIONS[name].default or ())
+def _definition_of(resource_type: int, name: str) -> log_config.ConfigDefinition | ConfigDefinition | None:
+    match resource_type:
+        case ResourceType.TOPIC:
+            return log_config.DEFINITIONS.get(name)
+        case ResourceType.BROKER:
+            return DEFINITIONS.get(name)
+        case _:
+            return resource_configs.DEFINITIONS.get(resource_type, {}).get(name)
 
 
 def _apply_operations(resource_type: int, values: dict[str, str], changes: Iterable[AlterableConfig]) -> None:
@@ -299,13 +334,14 @@ def _apply_operations(resource_type: int, values: dict[str, str], changes: Itera
         if operation is AlterOperation.SET:
             values[change.name] = change.value
             continue
-        if not _is_list(resource_type, change.name):
+        definition = _definition_of(resource_type, change.name)
+        if definition is None or definition.type is not ConfigType.LIST:
             raise errors.InvalidConfigurationError(
                 f"Can't {operation.name} to key {change.name} because its type is not LIST."
             )
         given = change.value.split(",")
         now = values.get(change.name)
-        items = list(_default_items(resource_type, change.name)) if now is None else [i for i in now.split(",") if i]
+        items = list(definition.default or ()) if now is None else [i for i in now.split(",") if i]
         if operation is AlterOperation.APPEND:
             items += [item for item in dict.fromkeys(given) if item not in items]
         else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from triokafka import errors
+from triokafka.broker_stub import loggers
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import topic_names
-from triokafka.broker_stub.controller.config_entries import ConfigEntry
+from triokafka.broker_stub.controller.config_entries import ConfigEntry, logger_entries, resource_entries
 from triokafka.broker_stub.controller.configuration import ConfigurationControl, check_broker_name, not_configurable
 from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.controller.outcome import ItemError
@@ -66,6 +67,15 @@ def _entries(
             if name:
                 check_broker_name(name, config.node_id)
             return configuration.broker_entries(image, cluster_wide=not name)
+        case ResourceType.BROKER_LOGGER:
+            if not name:
+                raise errors.InvalidRequestError("Broker id must not be empty")
+            check_broker_name(name, config.node_id)
+            return logger_entries(loggers.levels())
+        case ResourceType.GROUP | ResourceType.CLIENT_METRICS as kind:
+            if not name:
+                raise errors.InvalidRequestError("The name of a group or of client metrics must not be empty")
+            return resource_entries(kind, image.configs.get((kind, name), {}))
         case other:
             raise not_configurable(other)
 

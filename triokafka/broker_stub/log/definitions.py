@@ -127,6 +127,10 @@ def _cleanup_policy(value: tuple[str, ...]) -> str:
     return one_of("compact", "delete")(value) or ("" if len(set(value)) == len(value) else "names a policy twice")
 
 
+def _no_tiered_storage(value: bool) -> str:
+    return "tiered storage is not built, so a topic cannot be configured with it" if value else ""
+
+
 def _throttled(value: tuple[str, ...]) -> str:
     wrong = [item for item in value if item != "*" and not all(part.isdigit() for part in item.split(":"))]
     return "must be * or a list of partition:broker pairs" if wrong else ""
@@ -330,6 +334,19 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             False,
             "Kept for Kafka's tools; tiered storage is not built.",
             lambda value: "tiered storage is not built" if value else "",
+        ),
+        ConfigDefinition(
+            "remote.log.copy.disable", _T.BOOLEAN, False, "Only false: tiered storage is not built.", _no_tiered_storage
+        ),
+        ConfigDefinition(
+            "remote.log.delete.on.disable",
+            _T.BOOLEAN,
+            False,
+            "Only false: tiered storage is not built.",
+            _no_tiered_storage,
+        ),
+        ConfigDefinition(
+            "remote.storage.enable", _T.BOOLEAN, False, "Only false: tiered storage is not built.", _no_tiered_storage
         ),
         ConfigDefinition(
             "retention.bytes",

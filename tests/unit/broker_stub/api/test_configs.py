@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tests.unit.broker_stub.api.node import Node, memory_world, running_node
@@ -165,3 +167,40 @@ async def test_offsets_topic_keeps_its_partitions_when_the_option_changes() -> N
         before = [node.broker.group_coordinator.partition_for(f"g{number}") for number in range(50)]
     async with running_node(world=world, offsets_topic_num_partitions=9) as node:
         assert [node.broker.group_coordinator.partition_for(f"g{number}") for number in range(50)] == before
+
+
+async def test_log_levels_are_configuration_of_the_process() -> None:
+    """(KIP-412)"""
+    name = "triokafka.broker_stub.controller.controller"
+    logger = logging.getLogger(name)
+    before = logger.level
+    try:
+        async with running_node() as node:
+
+            async def alter(*changes: tuple[str, int, str | None], validate_only: bool = False) -> int:
+                configs = [
+                    Change(name=logger_name, config_operation=operation, value=value)
+                    for logger_name, operation, value in changes
+                ]
+                resource = ChangedResource(resource_type=8, resource_name="1", configs=configs)
+                request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+                return (await node.call(request, 1)).responses[0].error_code
+
+            async def levels() -> dict[str, str | None]:
+                asked = DescribeConfigsResource(resource_type=8, resource_name="1", configuration_keys=None)
+                (result,) = (await node.call(DescribeConfigsRequest(resources=[asked]), 4)).results
+                assert result.error_code == 0 and {c.config_source for c in result.configs} == {6}
+                return {c.name: c.value for c in result.configs}
+
+            assert await alter((name, 0, "ERROR"), validate_only=True) == 0
+            assert (await levels())[name] != "ERROR"
+            assert await alter((name, 0, "ERROR")) == 0
+            assert (await levels())[name] == "ERROR" and logger.level == logging.ERROR
+            assert await alter((name, 0, "DEBUG"), ("no.such", 0, "DEBUG")) == errors.InvalidRequestError.code
+            assert logger.level == logging.ERROR
+            assert await alter((name, 0, "LOUD")) == errors.InvalidConfigurationError.code
+            assert await alter((name, 2, "DEBUG")) == errors.InvalidRequestError.code
+            assert await alter(("root", 1, None)) == errors.InvalidRequestError.code
+            assert await alter((name, 1, None)) == 0 and logger.level == logging.NOTSET
+    finally:
+        logger.setLevel(before)

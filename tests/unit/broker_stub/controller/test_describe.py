@@ -133,7 +133,6 @@ def test_cluster_wide_default_shows_only_what_was_set() -> None:
         (TOPIC, "a b", errors.InvalidTopicError),
         (BROKER, "2", errors.InvalidRequestError),
         (BROKER, "x", errors.InvalidRequestError),
-        (32, "g", errors.InvalidRequestError),
         (99, "g", errors.InvalidRequestError),
     ],
 )
@@ -150,3 +149,24 @@ def test_denied_resource_is_answered_as_denied() -> None:
     denied = {(TOPIC, "t"): ItemError(29, "no")}
     (result,) = describe_configs(IMAGE, request, ConfigurationControl(CONFIG), CONFIG, denied=denied).results
     assert (result.error_code, result.configs) == (29, [])
+
+
+def test_group_and_client_metrics_show_every_key_with_its_source() -> None:
+    """(KIP-848, KIP-714)"""
+    image = cluster(
+        ConfigRecord(resource_type=32, resource_name="g", name="consumer.session.timeout.ms", value="46000"),
+        ConfigRecord(resource_type=16, resource_name="m", name="metrics", value="a,b"),
+    )
+    group = described(32, "g", image=image)
+    timeout = entry(group, "consumer.session.timeout.ms")
+    assert (timeout.value, timeout.config_source) == ("46000", 8)
+    assert [(s.value, s.source) for s in timeout.synonyms or ()] == [("46000", 8), ("45000", 5)]
+    assert entry(group, "share.auto.offset.reset").config_source == 5
+    metrics = described(16, "m", image=image)
+    assert {c.name: (c.value, c.config_source) for c in metrics.configs} == {
+        "interval.ms": ("300000", 5),
+        "match": ("", 5),
+        "metrics": ("a,b", 7),
+    }
+    for kind in (16, 32):
+        assert described(kind, "", image=image).error_code == errors.InvalidRequestError.code
