@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from triokafka.broker_stub.log.checkpoints import sync_path
+from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, sync_path
 from triokafka.broker_stub.log.disk_guard import DiskGuard
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
@@ -93,8 +93,13 @@ class Durability:
         return job
 
     def sync_names(self) -> None:
-        """Make the names of the log's files, and of its folder, durable. Raises `OSError`."""
+        """Make the names of the log's files, and of its folder, durable, and to which topic they belong.
+
+        Raises:
+            OSError: the disk failed.
+        """
         self.names_unsynced = False
+        sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")
         self._storage.sync_dir(self._directory)
         self._storage.sync_dir(os.path.dirname(self._directory))
 

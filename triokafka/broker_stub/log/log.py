@@ -383,6 +383,7 @@ class PartitionLog(ReadableLog):
     def _start_afresh(self, offset: int, now_ms: int) -> None:
         self._prepare_cut(min(offset, self.log_start_offset))
         self._segments.start_afresh(offset, now_ms)
+        self._snapshots.remove_after(-1)  # those before the new start, too: their producers are gone
         self.log_start_offset = offset
         self._after_cut(now_ms)
         self._durability.recovery_point = offset
@@ -396,6 +397,10 @@ class PartitionLog(ReadableLog):
 
     def _after_cut(self, now_ms: int) -> None:
         """Make the rest agree with the shorter log, durably."""
+        end = self.log_end_offset
+        # A cut within a gap comes out before it.
+        self._durability.recovery_point = min(self._durability.recovery_point, end)
+        self.log_start_offset = min(self.log_start_offset, end)
         self._snapshots.remove_after(self.log_end_offset)
         self.leader_epochs.truncate_to(self.log_end_offset)
         self.leader_epochs.write()
