@@ -8,7 +8,7 @@ the answer), waiting to be sent, and being sent. Nothing is computed while nobod
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class ApiMetrics:
 
     def summaries(self) -> dict[str, Summary]:
         """Every metric by its name."""
-        last: Sequence[Times] = [*self._recent, *self._pending]
-        columns = [sorted(column) for column in zip(*last, strict=True)] if last else [[0.0]] * len(METRICS)
         self._sum_up()
+        last = self._recent
+        columns = [sorted(column) for column in zip(*last, strict=True)] if last else [[0.0]] * len(METRICS)
         found = {}
         for name, column, total, most in zip(METRICS, columns, self._sums, self._most, strict=True):
             unit = 1 if name == "RequestBytes" else 1000

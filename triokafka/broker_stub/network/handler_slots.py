@@ -66,9 +66,9 @@ class HandlerSlots:
         """Called by `Slot.release`: pass the slot on, put it back, or drop it when there are too many."""
         if self._waiting and self._free >= 0:
             self._waiting.unpark()
-            self._let_in()
         else:
             self._free += 1
+        self._let_in()
 
     def resize(self, slots: int) -> None:
         """Have more or fewer slots. Requests in progress go on: slots beyond the number vanish as they are released."""

@@ -179,6 +179,6 @@ class ConnectionProcessor:
         self.idle_since = sending_at = shared.world.now()
         try:
             if answer.parts:
-                await self._stream.send(*answer.parts)
+                await self._stream.send_parts(answer.parts)
         finally:
             shared.dispatcher.answered(answer, sending_at, shared.world.now())

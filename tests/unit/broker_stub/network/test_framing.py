@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
+import trio
+import trio.testing
 
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from triokafka.broker_stub.network.framing import FrameBuffers, FrameReader
 from triokafka.errors import ProtocolError
+
+
+def allocated_by_framing() -> int:
+    """Bytes that were allocated in the module of frames, and are still there."""
+    traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/network/framing.py")])
+    return sum(trace.size for trace in traces.statistics("filename"))
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -97,3 +107,39 @@ def test_no_more_buffers_are_kept_than_the_limit_says() -> None:
     assert buffers.kept == 16_384 + 32_768
     assert buffers.take(17_000) is made[1]
     assert [buffers.keeps(size) for size in (16_383, 16_384, 65_536, 65_537)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("buffers", [None, FrameBuffers()], ids=["plain", "pooled"])
+async def test_frame_that_was_announced_large_occupies_no_more_than_a_few_times_what_has_come(
+    buffers: FrameBuffers | None,
+) -> None:
+    """A hundred megabytes announced and nothing sent are sixteen kilobytes (`reliability/T8`)."""
+    size = 5_000_000
+    body = b"\0\0" + bytes(range(256)) * (size // 256) + bytes(size % 256 - 2)
+    stream = ScriptedStream(size.to_bytes(4, "big") + body[:2], end=False)
+    reader = FrameReader(stream, max_bytes=10**7, buffers=buffers)
+    frames: list[bytes] = []
+
+    async def read() -> None:
+        frame = await reader.read()
+        assert frame is not None
+        frames.append(bytes(frame))
+        del frame
+        reader.done()
+
+    tracemalloc.start()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            sent = 2
+            for step in (2, 10_000, 100_000, 1_000_000):
+                await trio.testing.wait_all_tasks_blocked()
+                assert allocated_by_framing() < 100_000 + 5 * sent
+                stream.feed(body[sent : sent + step])
+                sent += step
+            stream.feed(body[sent:])
+    finally:
+        tracemalloc.stop()
+    assert frames == [body]
+    if buffers is not None:
+        assert buffers.kept == 8_388_608

@@ -18,7 +18,9 @@ from triokafka.broker_stub.dispatcher import Dispatcher
 from triokafka.broker_stub.faults import Faults
 from triokafka.broker_stub.handlers import CloseConnectionError, Handler, RequestContext, handles
 from triokafka.broker_stub.network.authentication import (
+    Authenticated,
     Authentication,
+    AuthenticationFailedError,
     NoAuthentication,
 )
 from triokafka.broker_stub.network.framing import FrameBuffers
@@ -31,7 +33,8 @@ from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsR
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
-from triokafka.world import RealWorld
+from triokafka.structs import Buffer
+from triokafka.world import RealWorld, Stream
 
 
 class Parked(DelayedOperation):
@@ -350,3 +353,206 @@ async def test_finishing_a_connection_answers_the_request_in_progress_first() ->
         gate.set()
     assert len(answers(busy)) == 1
     assert busy.closed
+
+
+class Doorkeeper(Authentication):
+    """Lets in who says the word, under a name of its own, and gives requests another stream."""
+
+    async def authenticate(self, stream: Stream, listener: str) -> Authenticated:
+        word = bytearray(4)
+        have = 0
+        while have < 4:
+            have += await stream.receive_into(memoryview(word)[have:])
+        if word != b"open":
+            raise AuthenticationFailedError(f"{bytes(word)!r} is not the word on {listener}")
+        return Authenticated(Louder(stream), "User:friend")
+
+
+class Louder(ScriptedStream):
+    """A stream over a stream, as TLS is one."""
+
+    def __init__(self, below: Stream) -> None:
+        super().__init__()
+        self._below = below
+
+    async def send(self, *buffers: Buffer) -> None:
+        await self._below.send(b"!", *buffers)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        return await self._below.receive_into(buffer)
+
+    def close(self) -> None:
+        self._below.close()
+
+
+async def test_connection_says_who_it_is_before_its_first_request() -> None:
+    """Requests then come over the stream that the stage made, with the name that it found (`broker-log/Z22`)."""
+    bench = Bench(authentication=Doorkeeper())
+    seen: list[str] = []
+    bench.behaviour = lambda request, context: seen.append(context.principal)
+    stream = await bench.exchange(b"op", b"en", heartbeat_frame(1), heartbeat_frame(2))
+    assert seen == ["User:friend", "User:friend"]
+    assert bytes(stream.sent).startswith(b"!")
+    assert stream.sent.count(b"!") == 2
+
+
+async def test_who_is_not_let_in_is_told_so_late_and_served_nothing(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``connection.failed.authentication.delay.ms`` (`broker-log/Z22`, KIP-306)."""
+    bench = Bench(authentication=Doorkeeper())
+    bench.behaviour = lambda request, context: pytest.fail("the handler ran")
+    start = trio.current_time()
+    stream = await bench.exchange(b"shut", heartbeat_frame(1))
+    assert trio.current_time() - start == pytest.approx(0.1)
+    assert stream.closed and not stream.sent
+    assert [record.getMessage() for record in caplog.records] == [
+        "closing connection: b'shut' is not the word on PLAINTEXT"
+    ]
+
+
+async def test_connection_that_breaks_while_it_says_who_it_is_is_closed_like_any_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line in the log."""
+
+    class Breaking(Authentication):
+        async def authenticate(self, stream: Stream, listener: str) -> Authenticated:
+            raise ConnectionResetError("gone")
+
+    caplog.set_level(logging.DEBUG)
+    stream = await Bench(authentication=Breaking()).exchange(heartbeat_frame(1))
+    assert stream.closed
+    assert "it broke: ConnectionResetError" in caplog.text
+
+
+async def test_large_request_is_not_read_while_the_memory_for_requests_is_used_up(autojump_clock: object) -> None:
+    """Small ones pass: they are here already (`broker-log/Z21`)."""
+    bench = Bench(memory=8000)
+    gate = trio.Event()
+
+    async def wait(request: HeartbeatRequest, context: RequestContext) -> None:
+        if len(request.group_id) > 4096:
+            await gate.wait()
+
+    bench.behaviour = wait
+    large = heartbeat_frame(1, "g" * 5000)
+    first, second = ScriptedStream(large), ScriptedStream(large)
+    async with trio.open_nursery() as nursery:
+        for stream in (first, second):
+            nursery.start_soon(bench.processor(stream).run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (bench.memory.waiting, bench.slots.free) == (1, 7)
+        assert 5000 < bench.memory.used < 5100
+        assert len(answers(await bench.exchange(heartbeat_frame(3)))) == 1
+        gate.set()
+    assert len(answers(first)) == len(answers(second)) == 1
+    assert bench.memory.used == 0
+
+
+async def test_memory_of_a_request_is_free_again_whatever_became_of_it() -> None:
+    """Cut in the middle, cancelled, failed (`broker-log/T`)."""
+    bench = Bench(memory=8000)
+    large = heartbeat_frame(1, "g" * 5000)
+    await bench.exchange(large[:-100])
+    assert bench.memory.used == 0
+    bench.behaviour = lambda request, context: 1 // 0
+    await bench.exchange(large)
+    assert bench.memory.used == 0
+    bench.behaviour = lambda request, context: trio.sleep_forever()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.processor(ScriptedStream(large)).run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert bench.memory.used > 5000
+        nursery.cancel_scope.cancel()
+    assert bench.memory.used == 0
+
+
+async def test_connection_that_is_not_read_because_of_others_is_not_idle() -> None:
+    """It is the broker that lets it wait (`broker-log/A35`)."""
+    bench = Bench(slots=1, max_queued=1)
+    bench.behaviour = lambda request, context: trio.sleep_forever()
+    streams = [ScriptedStream(heartbeat_frame(number), end=False) for number in range(3)]
+    async with trio.open_nursery() as nursery:
+        processors = [bench.processor(stream) for stream in streams]
+        for processor in processors:
+            nursery.start_soon(processor.run)
+            await trio.testing.wait_all_tasks_blocked()
+        assert bench.slots.queued == 1
+        assert [processor.idle_since for processor in processors] == [BUSY] * 3
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("frames", "reason"),
+    [
+        ([heartbeat_frame(1)], "the peer closed it"),
+        ([], "the peer closed it"),
+        ([b"GET / HTTP/1.1\r\n\r\n"], "GET / HT"),
+        ([heartbeat_frame(1)[:3]], "the peer closed within a frame's size"),
+    ],
+)
+async def test_every_end_of_a_connection_has_one_line_in_the_log(
+    frames: list[bytes], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its id and why."""
+    caplog.set_level(logging.DEBUG)
+    await Bench().exchange(*frames)
+    (line,) = [record.getMessage() for record in caplog.records if "closing" in record.getMessage()]
+    assert line.startswith("closing connection: ")
+    assert reason in line
+
+
+async def test_times_of_a_request_are_cut_into_phases_that_add_up(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Queue, local, remote, throttle; one line each in the log of requests (`broker-log/A32`)."""
+    caplog.set_level(logging.DEBUG, logger="triokafka.broker_stub.requests")
+    bench = Bench(slots=1)
+    purgatory = Purgatory("test", now_ms=0)
+
+    async def work(request: HeartbeatRequest, context: RequestContext) -> None:
+        await trio.sleep(0.2)  # with the slot
+        if request.group_id == "parked":
+            operation = Parked(10_000)
+            purgatory.try_complete_else_watch(operation, ["key"], 0)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(context.park, operation)
+                await trio.sleep(0.5)
+                operation.force_complete()
+            context.throttle_ms = 300
+
+    bench.behaviour = work
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.exchange, heartbeat_frame(1, "parked"))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(bench.exchange, heartbeat_frame(2, "queued"))
+    found = bench.dispatcher.metrics.api("Heartbeat").summaries()
+    assert {name: round(summary.total) for name, summary in found.items() if name.endswith("Ms")} == {
+        "RequestQueueTimeMs": 200,
+        "LocalTimeMs": 400,
+        "RemoteTimeMs": 500,
+        "ThrottleTimeMs": 300,
+        "ResponseQueueTimeMs": 0,
+        "ResponseSendTimeMs": 0,
+        "TotalTimeMs": 1400,
+    }
+    lines = [record.getMessage() for record in caplog.records if record.name.endswith(".requests")]
+    assert len(lines) == 2
+    (parked,) = [line for line in lines if "correlation 1 " in line]
+    for part in ("Heartbeat v4", "192.0.2.1:40000", "'test'", "remote 500.000", "throttle 300.000", "total 1000.000"):
+        assert part in parked
+    assert bench.dispatcher.metrics.api("Heartbeat").errors == {0: 2}
+    assert bench.dispatcher.metrics.api("Heartbeat").by_version == {4: 2}
+
+
+async def test_answer_that_could_not_be_sent_is_counted_all_the_same() -> None:
+    """The work was done (`security-metrics-tools/KM-07`)."""
+
+    class Deaf(ScriptedStream):
+        async def send(self, *buffers: Buffer) -> None:
+            raise BrokenPipeError
+
+    bench = Bench()
+    await bench.processor(Deaf(heartbeat_frame(1))).run()
+    assert bench.dispatcher.metrics.count == 1

@@ -1,0 +1,98 @@
+"""Claims about limits of connections: how many, and how fast (`broker-log/A14`, `Z19`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from triokafka.broker_stub.network.limits import (
+    ConnectingTooFastError,
+    ConnectionConfig,
+    ConnectionLimits,
+    TooManyConnectionsError,
+)
+
+ONE, TWO = "192.0.2.1", "192.0.2.2"
+
+
+def test_address_at_its_limit_is_refused_and_nothing_is_counted() -> None:
+    """(`broker-log/A14`)."""
+    limits = ConnectionLimits(ConnectionConfig(max_connections_per_ip=1, max_connections_per_ip_overrides={TWO: 2}))
+    for ip in (ONE, TWO, TWO):
+        limits.opened("A", ip, 0)
+    for ip in (ONE, TWO):
+        with pytest.raises(TooManyConnectionsError, match=ip):
+            limits.opened("A", ip, 0)
+    assert (limits.total, limits.count("A")) == (3, 3)
+    limits.closed("A", ONE)
+    limits.opened("B", ONE, 0)
+    assert (limits.total, limits.count("A"), limits.count("B")) == (3, 2, 1)
+
+
+def test_connection_that_was_never_counted_cannot_be_counted_out() -> None:
+    """(`broker-log/A14`)."""
+    limits = ConnectionLimits(ConnectionConfig())
+    with pytest.raises(KeyError):
+        limits.closed("A", ONE)
+
+
+def test_broker_that_is_full_takes_connections_on_the_protected_listener_only() -> None:
+    """Brokers reach each other whatever clients do; somebody else has to go (`broker-log/Z19`, KIP-402)."""
+    limits = ConnectionLimits(ConnectionConfig(max_connections=1, protected="BROKERS"))
+    assert not limits.is_full("CLIENTS")
+    limits.opened("CLIENTS", ONE, 0)
+    assert (limits.is_full("CLIENTS"), limits.is_full("BROKERS")) == (True, False)
+    assert limits.excess == 0
+    limits.opened("BROKERS", TWO, 0)
+    assert limits.excess == 1
+    assert (limits.may_be_cut("CLIENTS"), limits.may_be_cut("BROKERS")) == (True, False)
+
+
+def test_listener_has_a_limit_of_its_own() -> None:
+    """Also the protected one (`broker-log/Z19`)."""
+    limits = ConnectionLimits(ConnectionConfig(listener_max_connections={"BROKERS": 1}, protected="BROKERS"))
+    limits.opened("BROKERS", ONE, 0)
+    assert (limits.is_full("BROKERS"), limits.is_full("CLIENTS")) == (True, False)
+
+
+def test_lowered_limit_leaves_too_many() -> None:
+    """(`broker-log/Z19`)."""
+    limits = ConnectionLimits(ConnectionConfig())
+    for _ in range(3):
+        limits.opened("A", ONE, 0)
+    limits.configure(ConnectionConfig(max_connections=1))
+    assert limits.excess == 2
+
+
+def test_listener_that_takes_connections_too_fast_has_to_wait_until_the_rate_is_right() -> None:
+    """Twenty at once are what ten windows of two allow; then it is told to wait, at most one window (KIP-612)."""
+    limits = ConnectionLimits(ConnectionConfig(max_connection_creation_rate=2))
+    assert [limits.opened("A", ONE, 0.5) for _ in range(20)] == [0.0] * 20
+    assert limits.opened("A", ONE, 0.5) == pytest.approx(0.5)
+    assert limits.opened("B", ONE, 0.5) == 1.0, "one window is the most"
+    assert limits.opened("A", ONE, 30.0) == 0.0
+
+
+def test_rate_of_one_listener_holds_up_that_listener_only() -> None:
+    """(`broker-log/Z19`)."""
+    limits = ConnectionLimits(ConnectionConfig(listener_max_connection_creation_rate={"A": 1}))
+    assert [limits.opened("A", ONE, 0) for _ in range(11)][-1] > 0
+    assert limits.opened("B", ONE, 0) == 0
+
+
+def test_address_that_connects_too_fast_is_refused_and_others_are_not() -> None:
+    """By its own quota or the one of all addresses; what is refused does not count (KIP-612)."""
+    limits = ConnectionLimits(ConnectionConfig())
+    limits.configure_ip_rates({None: 100, ONE: 1})
+    for _ in range(10):
+        limits.opened("A", ONE, 0)
+    for _ in range(5):
+        with pytest.raises(ConnectingTooFastError, match=ONE) as refused:
+            limits.opened("A", ONE, 0)
+        assert refused.value.seconds == pytest.approx(1.0)
+    assert limits.total == 10
+    for _ in range(50):
+        limits.opened("A", TWO, 0)
+    limits.opened("A", ONE, 12)
+    limits.configure_ip_rates({})
+    for _ in range(100):
+        limits.opened("A", ONE, 12)
