@@ -383,7 +383,9 @@ class PartitionLog(ReadableLog):
     def _start_afresh(self, offset: int, now_ms: int) -> None:
         self._prepare_cut(min(offset, self.log_start_offset))
         self._segments.start_afresh(offset, now_ms)
-        self._snapshots.remove_after(-1)  # those before the new start, too: their producers are gone
+        # Also what was before the new start: the records that told of it are gone.
+        self._snapshots.remove_after(-1)
+        self.leader_epochs.clear()
         self.log_start_offset = offset
         self._after_cut(now_ms)
         self._durability.recovery_point = offset
@@ -542,6 +544,20 @@ class PartitionLog(ReadableLog):
             self.active_segment.seal()
             self._take_snapshot()
         return self.begin_flush()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is neither closed nor offline."""
+        return not self._guard.closed and self._guard.failure is None
+
+    def take_offline(self, error: OSError) -> None:
+        """The disk cannot be trusted any more: close the files, and refuse every call from now on."""
+        self._guard.failure = self._guard.failure or error
+        self.abandon()
+
+    def adopt(self, files: OpenFiles) -> None:
+        """Belong to another set of open files, and so to another thread, from now on."""
+        self._segments.adopt(files)
 
     def abandon(self) -> None:
         """Close the files without writing anything."""

@@ -1,12 +1,12 @@
-"""One data directory: its lock, its clean-shutdown marker, its checkpoints, and the folders of logs in it."""
+"""One data directory: its lock, its clean-shutdown marker, its checkpoints, and the logs in it."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.log.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -20,6 +20,9 @@ from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
+if TYPE_CHECKING:
+    from triokafka.broker_stub.log.log import PartitionLog
+
 logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
@@ -31,31 +34,45 @@ _METADATA_LOG: Final = "__cluster_metadata-0"  # the controller's, which opens i
 _MAX_NAME: Final = 255
 
 
+@dataclass(frozen=True, slots=True)
+class OfflineLog:
+    """A log that cannot be used, why, and what the checkpoints say of it."""
+
+    reason: str
+    recovery_point: int
+    log_start_offset: int
+
+
 class LogDirectory:
     """A data directory in use by this broker.
 
-    `open` takes the lock; everything else needs it. ``clean`` says whether the last stop was clean.
+    `open` takes the lock; everything else needs it. ``clean`` says whether the last stop was clean. ``logs`` are those
+    that are open, ``offline`` those that cannot be. ``failure`` is why the whole directory cannot be used any more; its
+    logs are all offline then, and nothing is written to it.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
         self.path = path
         self.clean = False
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.offline: dict[TopicPartition, OfflineLog] = {}
+        self.failure = ""
         self._storage = storage
         self._release: Callable[[], None] | None = None
+        self._checkpointed: dict[str, Mapping[TopicPartition, int]] = {}  # by name of the file
 
     def open(self) -> None:
         """Make the directory if it is missing, and lock it (G02, G03).
 
         Raises:
-            ConfigurationError: it cannot be used; says why.
+            ConfigurationError: another broker uses it.
+            KafkaStorageError: it cannot be used. Both say what to do.
         """
         try:
-            if not self._storage.is_dir(self.path):
-                self._storage.make_dirs(self.path)
-                self._storage.sync_dir(os.path.dirname(self.path))
+            self._storage.make_dirs_durably(self.path)
             self._storage.list_dir(self.path)
         except OSError as error:
-            raise ConfigurationError(
+            raise KafkaStorageError(
                 f"The data directory {self.path} cannot be used: {error.strerror or error}. Give another one in "
                 f"log.dirs, or its permissions to the user of this process."
             ) from error
@@ -67,10 +84,22 @@ class LogDirectory:
                 f"or give this one a directory of its own in log.dirs."
             ) from None
         except OSError as error:
-            raise ConfigurationError(
+            raise KafkaStorageError(
                 f"The data directory {self.path} cannot be locked: {error.strerror or error}."
             ) from error
         self.clean = self._storage.exists(self._marker)
+
+    def fail(self, error: OSError) -> list[TopicPartition]:
+        """Take the directory and all its logs offline; returns which were not yet. A second call does nothing."""
+        if self.failure:
+            return []
+        self.failure = f"the data directory {self.path} is offline: {error}"
+        taken = dict(self.logs)
+        self.logs.clear()
+        for topic_partition, log in taken.items():
+            log.take_offline(error)
+            self.offline[topic_partition] = OfflineLog(self.failure, log.recovery_point, log.log_start_offset)
+        return list(taken)
 
     @property
     def _marker(self) -> str:
@@ -117,20 +146,70 @@ class LogDirectory:
         names = self._storage.list_dir(self.path)
         return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_SUFFIX)]
 
+    def checkpoint(self) -> None:
+        """Write recovery points and start offsets. Raises `KafkaStorageError`."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_start_offsets()
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write up to where each log is on disk (G08). Raises `KafkaStorageError`."""
+        points = {tp: log.recovery_point for tp, log in self.logs.items()}
+        points.update((tp, log.recovery_point) for tp, log in self.offline.items())
+        self.write_offsets(RECOVERY_POINT_CHECKPOINT, points)
+
+    def checkpoint_start_offsets(self) -> None:
+        """Write where logs start, as far as the names of their segments do not say it (Z07).
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        starts = {
+            tp: log.log_start_offset
+            for tp, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        starts.update((tp, log.log_start_offset) for tp, log in self.offline.items())
+        self.write_offsets(LOG_START_CHECKPOINT, starts)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the high watermarks of those of the logs that are here. Raises `KafkaStorageError`."""
+        here = {tp: high_watermarks[tp] for tp in self.logs if tp in high_watermarks}
+        known = self._checkpointed.get(HIGH_WATERMARK_CHECKPOINT, {})
+        here.update((tp, known[tp]) for tp in self.offline if tp in known)
+        self.write_offsets(HIGH_WATERMARK_CHECKPOINT, here)
+
     def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
         """A checkpoint of this directory; nothing, with a warning, when it cannot be read (I03)."""
         try:
-            return read_offsets(self._storage, f"{self.path}/{checkpoint}")
+            offsets = read_offsets(self._storage, f"{self.path}/{checkpoint}")
         except (CorruptCheckpointError, OSError) as error:
             logger.warning("%s; going on without", error)
             return {}
+        self._checkpointed[checkpoint] = offsets
+        return offsets
 
     def write_offsets(self, checkpoint: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint of this directory. Raises `KafkaStorageError`."""
+        """Replace a checkpoint of this directory, unless it has failed. Raises `KafkaStorageError`."""
+        if self.failure:
+            return
         try:
             write_offsets(self._storage, f"{self.path}/{checkpoint}", offsets)
         except OSError as error:
             raise KafkaStorageError(f"{checkpoint} in {self.path} cannot be written: {error}") from error
+        self._checkpointed[checkpoint] = offsets
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Take a log out of the checkpoints, before a new one of that name is made: it must not inherit their offsets.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        for checkpoint in CHECKPOINTS:
+            offsets = self._checkpointed.get(checkpoint)
+            if offsets is None:
+                offsets = self.read_offsets(checkpoint)
+            if topic_partition in offsets:
+                self.write_offsets(checkpoint, {tp: at for tp, at in offsets.items() if tp != topic_partition})
 
 
 def folder_name(topic_partition: TopicPartition) -> str:

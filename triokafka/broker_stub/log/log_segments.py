@@ -105,11 +105,12 @@ class LogSegments:
         return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
 
     def read(
-        self, offset: int, max_bytes: int, *, up_to_offset: int, at_least_one: bool
+        self, offset: int, max_bytes: int, *, up_to_offset: int, at_least_one: bool, to_send: bool = False
     ) -> tuple[int, SegmentRead] | None:
         """Whole batches below ``up_to_offset`` out of one segment, with its base offset; None when there are none.
 
-        Segments without anything at or above ``offset`` are passed over: compaction has emptied them (F17).
+        Segments without anything at or above ``offset`` are passed over: compaction has emptied them (F17). For
+        ``to_send`` see `LogSegment.read`.
         """
         for segment in self.from_offset(offset):
             if offset >= up_to_offset or segment.base_offset >= up_to_offset:
@@ -120,6 +121,7 @@ class LogSegments:
                 up_to_offset=up_to_offset if up_to_offset < self.end_offset else None,
                 at_least_one=at_least_one,
                 hint=self._hinted(offset, segment),
+                to_send=to_send,
             )
             if found is not None:
                 if found.next_offset is not None:
@@ -282,6 +284,12 @@ class LogSegments:
             paths.pop()
 
     # -- end of life
+
+    def adopt(self, files: OpenFiles) -> None:
+        """Belong to another set of open files from now on."""
+        self._files = files
+        for segment in self._segments:
+            segment.adopt(files)
 
     def close(self) -> None:
         """Close the files. Writes nothing."""

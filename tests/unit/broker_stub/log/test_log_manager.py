@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from tests.unit.broker_stub.log.builders import NOW, append, batch, config, fill, from_producer, offsets
-from triokafka.broker_stub.log import LogManager
+from triokafka.broker_stub.log import LogManager, PartitionLog
 from triokafka.broker_stub.log.log_directory import parse_folder, renamed_folder
 from triokafka.broker_stub.log.log_manager import LogManagerConfig
 from triokafka.errors import ConfigurationError, IllegalStateError, InvalidConfigurationError, KafkaStorageError
@@ -375,20 +375,19 @@ async def test_retention_flushing_and_checkpoints_run_in_the_background(autojump
 
 
 async def test_a_disk_that_fails_does_not_end_the_background_work(autojump_clock: trio.testing.MockClock) -> None:
-    """(`broker-log/F27`, `G07`)"""
+    """The logs on other disks are still looked after (`broker-log/F27`, `G07`, `Z16`)."""
     world = DiskWorld()
-    logs = started(world)
-    log = logs.create(A0, config=config(flush_ms=1_000, retention_ms=0))
-    fill(log, 60)
-    world.storage.inject(DiskFault("*", "*"))
+    logs = started(world, "/one", "/two")
+    both = [logs.create(tp, config=config(flush_ms=1_000, retention_ms=0)) for tp in (A0, A1)]
+    for log in both:
+        fill(log, 60)
+    failing, whole = sorted(both, key=lambda log: log.directory)
+    world.storage.inject(DiskFault("*", "/one*"))
+    world.wall += 10**8
     with trio.move_on_after(400):
         await logs.run()
-    assert log.recovery_point == 0
-    world.storage.faults.clear()
-    world.wall += 10**8
-    with trio.move_on_after(31):
-        await logs.run()
-    assert log.recovery_point > 0
+    assert failing.recovery_point == 0
+    assert whole.recovery_point == whole.log_start_offset == 60
 
 
 async def test_few_files_are_open_however_many_logs_there_are() -> None:
@@ -440,6 +439,198 @@ def test_a_failed_disk_fails_the_creation_alone() -> None:
     with pytest.raises(KafkaStorageError):
         logs.create(B0)
     assert logs.create(A0).log_end_offset == 0
+
+
+# Disks that fail
+
+
+def spread(world: DiskWorld) -> tuple[LogManager, list[PartitionLog]]:
+    """Two logs in ``/one`` and two in ``/two``, with some records each, flushed and checkpointed."""
+    logs = started(world, "/one", "/two")
+    made = [logs.create(TopicPartition("t", number), TOPIC_ID) for number in range(4)]
+    for log in made:
+        fill(log, 5)
+        log.flush()
+    logs.checkpoint()
+    return logs, sorted(made, key=lambda log: log.directory)
+
+
+async def test_an_error_of_the_disk_takes_its_directory_offline_and_no_other() -> None:
+    """Also the logs that have not met it; whoever serves them is told (`broker-log/Z16`, `F28`)."""
+    world = DiskWorld()
+    logs, (failing, beside, *others) = spread(world)
+    told: list[tuple[list[TopicPartition], str]] = []
+    logs.on_offline = lambda gone, reason: told.append((gone, reason))
+    world.storage.inject(DiskFault("write", "/one/*.log", errno.EIO))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(logs.run)
+        with pytest.raises(KafkaStorageError, match="failed"):
+            fill(failing, 1)
+        for log in (failing, beside):
+            with pytest.raises(KafkaStorageError, match="is offline"):
+                log.read(0, 100)
+            with pytest.raises(KafkaStorageError, match="the data directory /one is offline"):
+                logs.create(log.topic_partition, TOPIC_ID)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert [set(gone) for gone, _ in told] == [{failing.topic_partition, beside.topic_partition}]
+    assert set(logs.all()) == {log.topic_partition for log in others}
+    assert list(logs.offline_directories()) == ["/one"]
+    for log in others:
+        fill(log, 1)
+    assert logs.create(B0).directory == "/two/b-0"
+
+
+async def test_a_directory_that_was_offline_is_whole_after_a_restart() -> None:
+    """It has no mark of a clean stop, and nothing was written to it meanwhile (`broker-log/G13`)."""
+    world = DiskWorld()
+    logs, made = spread(world)
+    heal = world.storage.inject(DiskFault("sync", "/one/*", errno.EIO))
+    fill(made[0], 3)
+    with pytest.raises(KafkaStorageError):
+        made[0].flush()
+    await logs.close()
+    heal()
+    assert not world.storage.exists("/one/.kafka_cleanshutdown")
+    assert world.storage.exists("/two/.kafka_cleanshutdown")
+    again = started(world, "/one", "/two")
+    assert again.offline_directories() == {}
+    assert sorted(log.log_end_offset for log in again.all().values()) == [5, 5, 5, 8]
+
+
+@pytest.mark.parametrize("operation", ["write", "open", "rename"])
+def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str) -> None:
+    """Nothing is offline, and what was there is there (`broker-log/F28`)."""
+    world = DiskWorld()
+    logs, made = spread(world)
+    heal = world.storage.inject(DiskFault(operation, "*", errno.ENOSPC))
+    refused = 0
+    for log in made:
+        for action in (lambda log=log: fill(log, 40), lambda log=log: log.roll(now_ms=NOW), logs.checkpoint):
+            try:
+                action()
+            except KafkaStorageError:
+                refused += 1
+    assert refused
+    heal()
+    assert logs.offline_directories() == {}
+    for log in made:
+        fill(log, 40)
+        assert offsets(log) == list(range(log.log_end_offset))
+
+
+async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_others_serve() -> None:
+    """A partition that may be there is not made anew elsewhere; a new one is (`broker-log/G02`, `Z16`)."""
+    world = DiskWorld()
+    logs, made = spread(world)
+    await logs.close()
+    world.storage.inject(DiskFault("list", "/one", errno.EIO))
+    again = started(world, "/one", "/two")
+    assert set(again.all()) == {log.topic_partition for log in made[2:]}
+    with pytest.raises(KafkaStorageError, match="unless in /one"):
+        again.create(made[0].topic_partition, TOPIC_ID, is_new=False)
+    assert again.create(B0, is_new=True).directory == "/two/b-0"
+    await again.close()
+    with pytest.raises(ConfigurationError, match="/one"):
+        started(world, "/one")
+
+
+async def test_records_wait_for_their_flush_and_not_the_appending_task() -> None:
+    """One sync serves all that came while the one before was under way (`broker-log/F14`)."""
+    world = DiskWorld()
+    syncs = threads = 0
+
+    async def slow_thread(function: Callable[..., Any], *args: Any) -> Any:
+        nonlocal threads
+        threads += 1
+        await trio.sleep(1)
+        return function(*args)
+
+    world.run_in_thread = slow_thread  # type: ignore[method-assign]
+    logs = started(world)
+    log = logs.create(A0, config=config(flush_messages=1))
+    log.flush()
+    flushed: list[int] = []
+    logs.on_flushed = lambda tp: flushed.append(log.settled_offset)
+
+    def count(operation: str, path: str, size: int) -> None:
+        nonlocal syncs
+        syncs += operation == "sync" and path.endswith(".log")
+
+    world.storage.before_operation = count
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(logs.run)
+        await trio.testing.wait_all_tasks_blocked()
+        fill(log, 1)
+        assert (log.settled_offset, syncs) == (0, 0)
+        await trio.sleep(0.5)
+        fill(log, 10)
+        await trio.sleep(0.6)
+        assert (flushed, log.settled_offset, log.recovery_point) == ([1], 1, 1)
+        await trio.sleep(1)
+        assert (flushed, log.settled_offset, syncs, threads) == ([1, 11], 11, 2, 2)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_sync_that_was_asked_for_and_fails_takes_the_directory_offline() -> None:
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0, config=config(flush_messages=1))
+    world.storage.inject(DiskFault("sync", "*.log"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(logs.run)
+        await trio.testing.wait_all_tasks_blocked()
+        fill(log, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert log.settled_offset == 0
+        assert list(logs.offline_directories()) == ["/data"]
+        nursery.cancel_scope.cancel()
+
+
+# Start-up
+
+
+async def test_logs_are_opened_by_as_many_threads_as_wanted() -> None:
+    """Per directory (`broker-log/I01`, `num.recovery.threads.per.data.dir`)."""
+    world = DiskWorld()
+    logs = started(world, "/one", "/two")
+    for number in range(40):
+        fill(logs.create(TopicPartition("t", number)), 3)
+    world.storage.kill()
+    running = most = 0
+
+    async def thread(function: Callable[..., Any], *args: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await trio.testing.wait_all_tasks_blocked()
+        try:
+            return function(*args)
+        finally:
+            running -= 1
+
+    world.run_in_thread = thread  # type: ignore[method-assign]
+    again = manager(world, "/one", "/two", recovery_threads_per_data_dir=3)
+    again.lock()
+    await again.load()
+    assert most == 6
+    assert len(again.all()) == 40
+    assert all(offsets(log) == [0, 1, 2] for log in again.all().values())
+
+
+async def test_a_start_that_fails_leaves_nothing_locked_or_open() -> None:
+    world = DiskWorld()
+    logs = started(world, "/one", "/two")
+    logs.create(A0)
+    await logs.close()
+    world.storage.make_dirs("/two/a-b-0")
+    again = manager(world, "/one", "/two")
+    again.lock()
+    with pytest.raises(ConfigurationError, match="in two data directories"):
+        await again.load()
+    world.storage.remove_tree("/two/a-b-0")
+    world.storage.remove_tree("/one/a-b-0")
+    assert started(world, "/one", "/two").all() == {}
 
 
 async def test_silent_producers_are_looked_for_in_their_own_interval(autojump_clock: trio.testing.MockClock) -> None:

@@ -1,0 +1,102 @@
+"""Opening the logs of a data directory when the broker starts: several at once, each in a thread (I01).
+
+Nothing here belongs to a `LogManager`, so that the threads share no more than the list of what is left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from triokafka.broker_stub.log.checkpoints import (
+    LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    CorruptCheckpointError,
+    read_topic_id,
+)
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
+from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.errors import KafkaStorageError
+from triokafka.structs import TopicPartition
+from triokafka.world import Storage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLog:
+    """A folder with a log, and what is known before it is opened."""
+
+    directory: LogDirectory
+    topic_partition: TopicPartition
+    path: str
+    config: LogConfig
+    recovery_point: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """A log that was opened, or why it could not be."""
+
+    found: FoundLog
+    log: PartitionLog | OfflineLog
+    topic_id: UUID | None = None
+
+
+def find_logs(directory: LogDirectory, config_of: Callable[[str], LogConfig]) -> list[FoundLog]:
+    """The logs in a directory, with what its checkpoints say of them. Raises `OSError`.
+
+    Args:
+        config_of: the configuration of a topic.
+    """
+    recovery_points = directory.read_offsets(RECOVERY_POINT_CHECKPOINT)
+    start_offsets = directory.read_offsets(LOG_START_CHECKPOINT)
+    found = [
+        FoundLog(directory, tp, path, config_of(tp.topic), recovery_points.get(tp, 0), start_offsets.get(tp, 0))
+        for tp, path in directory.log_folders().items()
+    ]
+    if found and not directory.clean:
+        logger.info("%s was not closed cleanly: its %d logs are checked", directory.path, len(found))
+    return found
+
+
+def open_logs(
+    storage: Storage,
+    left: list[FoundLog],
+    loaded: list[LoadedLog],
+    open_log: Callable[[FoundLog, OpenFiles], PartitionLog],
+    max_open_files: int,
+) -> None:
+    """Open logs, and take them from ``left`` to ``loaded``, until none is left. Several threads may do it.
+
+    A log that cannot be opened is offline, and the others go on.
+    """
+    files = OpenFiles(storage, max_open_files)
+    while True:
+        try:
+            found = left.pop()
+        except IndexError:
+            return
+        try:
+            log = open_log(found, files)
+        except KafkaStorageError as error:
+            logger.error("%s is offline: %s", found.topic_partition, error)
+            reason = OfflineLog(str(error), found.recovery_point, found.log_start_offset)
+            loaded.append(LoadedLog(found, reason))
+        else:
+            files.close_all()  # they are opened again, by the broker's own, when they are needed
+            loaded.append(LoadedLog(found, log, _topic_id(storage, found.path)))
+
+
+def _topic_id(storage: Storage, path: str) -> UUID | None:
+    try:
+        return read_topic_id(storage, f"{path}/{PARTITION_METADATA}")
+    except (CorruptCheckpointError, OSError) as error:
+        logger.warning("%s; going on without", error)
+        return None
