@@ -48,8 +48,13 @@ def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, 
 
 
 def read_leader_epochs(storage: Storage, path: str) -> list[tuple[int, int]]:
-    """(epoch, first offset), as they are in the file; nothing when the file is missing or empty."""
+    """(epoch, first offset), as they are in the file; nothing when the file is missing.
+
+    An empty one is what a power cut leaves of a file that was not synced yet: it may have had entries.
+    """
     entries = []
+    if storage.exists(path) and not storage.read_file(path):
+        raise CorruptCheckpointError(f"{path} is empty")
     for line in _read_entries(storage, path):
         fields = line.split(" ")
         if len(fields) != 2:
