@@ -19,7 +19,8 @@ class AppendOutcome:
     """One partition's part of a produce.
 
     ``record_errors`` names records of the batch that were refused: index in the batch and why. ``leader`` is the leader
-    id and epoch to name, where it is not the one that this broker knows.
+    id and epoch to name, where it is not the one that this broker knows. ``flushing``: ``flush.messages`` wants the
+    records on the disk, and they are on their way.
     """
 
     error_code: int = 0
@@ -30,6 +31,7 @@ class AppendOutcome:
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str]] = field(default_factory=tuple)
     leader: tuple[int, int] | None = None
+    flushing: bool = False
 
     @property
     def required_offset(self) -> int:
@@ -38,21 +40,25 @@ class AppendOutcome:
 
 
 class DelayedProduce(DelayedOperation):
-    """A produce with acks=all, until every partition's high watermark has passed its records.
+    """A produce with acks=all, until every partition's high watermark has passed its records; one with acks=1, until
+    the leader has flushed them (``flush.messages``).
 
     Each successful partition starts with REQUEST_TIMED_OUT, which success overwrites: at the time-out, those satisfied
     report success and the others the time-out (L04).
     """
 
-    __slots__ = ("_outcomes", "_partitions", "_pending")
+    __slots__ = ("_outcomes", "_partitions", "_pending", "_required_acks")
 
     def __init__(
         self,
         timeout_ms: int,
         outcomes: Mapping[TopicPartition, AppendOutcome],
         partitions: Callable[[TopicPartition], Partition],
+        *,
+        required_acks: int = -1,
     ) -> None:
         super().__init__(timeout_ms)
+        self._required_acks = required_acks
         self._outcomes = outcomes
         self._partitions = partitions
         self._pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
@@ -73,6 +79,11 @@ class DelayedProduce(DelayedOperation):
             partition.require_leader()
         except errors.BrokerResponseError as error:
             outcome.error_code = error.code
+            return True
+        if self._required_acks == 1:
+            if partition.log.settled_offset < outcome.required_offset:
+                return False
+            outcome.error_code = 0
             return True
         if partition.high_watermark < outcome.required_offset:
             return False
