@@ -98,7 +98,8 @@ class OpenedBatch:
         horizon = self.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
         records = [self.records[index] for index in kept]
         if info.magic < 2:
-            base_offset, last_delta = records[0].offset, info.last_offset - records[0].offset
+            base_offset = records[0].offset
+            last_delta = max(info.last_offset, self.records[-1].offset) - base_offset
             base_timestamp = records[0].timestamp if horizon is None else horizon
             payload = b"".join(_encode(record, base_offset, base_timestamp) for record in records)
         else:
