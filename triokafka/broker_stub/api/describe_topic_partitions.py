@@ -71,7 +71,7 @@ async def describe_topic_partitions(
                 name=name,
                 topic_id=topic.topic_id,
                 is_internal=is_internal(name),
-                partitions=[_partition(state, image) for state in states[:room]],
+                partitions=[_partition(name, state, image, context) for state in states[:room]],
                 topic_authorized_operations=context.allowed_operations(ResourceType.TOPIC, name),
             )
         )
@@ -82,10 +82,13 @@ async def describe_topic_partitions(
     return response
 
 
-def _partition(state: PartitionImage, image: MetadataImage) -> DescribeTopicPartitionsResponsePartition:
-    leader = image.brokers.get(state.leader)
+def _partition(
+    topic: str, state: PartitionImage, image: MetadataImage, context: RequestContext
+) -> DescribeTopicPartitionsResponsePartition:
+    offline = offline_replicas(topic, state, image, context)
+    leads = state.leader in image.brokers and state.leader not in offline
     return DescribeTopicPartitionsResponsePartition(
-        error_code=errors.LeaderNotAvailableError.code if leader is None or leader.fenced else 0,
+        error_code=0 if leads else errors.LeaderNotAvailableError.code,
         partition_index=state.partition,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
@@ -93,5 +96,5 @@ def _partition(state: PartitionImage, image: MetadataImage) -> DescribeTopicPart
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.eligible_leader_replicas),
         last_known_elr=list(state.last_known_elr),
-        offline_replicas=offline_replicas(state, image),
+        offline_replicas=offline,
     )

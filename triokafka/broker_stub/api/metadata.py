@@ -144,26 +144,33 @@ def _topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(state, image) for _, state in sorted(topic.partitions.items())],
+        partitions=[_partition(topic.name, state, image, context) for _, state in sorted(topic.partitions.items())],
     )
     if context.version >= 8 and request.include_topic_authorized_operations:
         response.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name)
     return response
 
 
-def _partition(state: PartitionImage, image: MetadataImage) -> MetadataResponsePartition:
-    leader = image.brokers.get(state.leader)
+def _partition(
+    topic: str, state: PartitionImage, image: MetadataImage, context: RequestContext
+) -> MetadataResponsePartition:
+    offline = offline_replicas(topic, state, image, context)
+    leads = state.leader in image.brokers and state.leader not in offline
     return MetadataResponsePartition(
-        error_code=errors.LeaderNotAvailableError.code if leader is None or leader.fenced else 0,
+        error_code=0 if leads else errors.LeaderNotAvailableError.code,
         partition_index=state.partition,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        offline_replicas=offline_replicas(state, image),
+        offline_replicas=offline,
     )
 
 
-def offline_replicas(state: PartitionImage, image: MetadataImage) -> list[int]:
-    """Replicas whose broker is not there, or is fenced."""
-    return [replica for replica in state.replicas if (node := image.brokers.get(replica)) is None or node.fenced]
+def offline_replicas(topic: str, state: PartitionImage, image: MetadataImage, context: RequestContext) -> list[int]:
+    """Replicas whose broker is not there, or is fenced, or, as far as this broker's own go, whose disk has failed."""
+    offline = [replica for replica in state.replicas if (node := image.brokers.get(replica)) is None or node.fenced]
+    broker = context.broker
+    if broker.replicas.is_offline((topic, state.partition)) and broker.node_id not in offline:
+        offline.append(broker.node_id)
+    return offline

@@ -70,7 +70,10 @@ def _failed(request: ProduceRequest, context: RequestContext, code: int, message
     on_error=_failed,
 )
 async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    """Append to each partition, wait for the in-sync replicas with acks=all, answer per partition."""
+    """Append to each partition, wait for the in-sync replicas with acks=all, answer per partition.
+
+    An answer with acks=1 or all also waits for the flush that ``flush.messages`` demands.
+    """
     if request.transactional_id is not None:
         raise errors.InvalidRequestError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
@@ -103,8 +106,8 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 refused[number, data.index] = AppendOutcome(reason.code, error_message=str(reason))
     outcomes = replicas.append(entries, required_acks=request.acks)
     entries.clear()  # while the operation waits, the request's records need not stay in memory (L11)
-    if request.acks == -1:
-        operation = replicas.delay_produce(outcomes, request.timeout_ms)
+    if request.acks == -1 or (request.acks == 1 and any(outcome.flushing for outcome in outcomes.values())):
+        operation = replicas.delay_produce(outcomes, request.timeout_ms, required_acks=request.acks)
         if operation is not None:
             await context.park(operation)
     if faults is not None:

@@ -7,7 +7,7 @@ time (fencing brokers that fell silent, balancing leaders, taking snapshots). Th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import trio
 
@@ -119,17 +119,20 @@ class Controller(Operations):
 
     # Life
 
-    async def start(self) -> None:
+    async def start(self, *, without: Collection[str] = ()) -> None:
         """Open the data directories and the metadata log, replay it, and begin an epoch as its leader.
 
         Returns when the first image is there and published. Blocking work runs in a thread.
+
+        Args:
+            without: data directories that cannot be used, and are left alone.
 
         Raises:
             ConfigurationError: a data directory cannot be used, or belongs to another node or cluster.
             UnsupportedVersionError: the log has features that are not known here.
             KafkaStorageError: the log cannot be read or written.
         """
-        snapshot_end = await self._world.run_in_thread(self._load)
+        snapshot_end = await self._world.run_in_thread(self._load, frozenset(without))
         state, log = self._started(), self._open_log()
         first = not state.committed.features
         if first:
@@ -147,9 +150,10 @@ class Controller(Operations):
         )
         self._publish(MetadataDelta.from_nothing(state.committed), state.committed)
 
-    def _load(self) -> int:
+    def _load(self, without: frozenset[str]) -> int:
         config, world = self._config, self._world
-        directories = list(dict.fromkeys((*config.data_directories, config.metadata_directory)))
+        usable = [path for path in config.data_directories if path.rstrip("/") not in without]
+        directories = list(dict.fromkeys((*usable, config.metadata_directory)))
         self._identity = open_directories(
             world.storage, directories, config.node_id, new_id=world.uuid, cluster_id=self._wanted_cluster_id
         )

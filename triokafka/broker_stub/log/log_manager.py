@@ -262,6 +262,7 @@ class LogManager:
         A directory with a log that cannot be closed gets no mark: it is recovered at the next start. Not cancelled.
         """
         if not self._started:
+            self._give_up()  # the locks alone
             return
         self._started = False
         failed = {directory for directory in self._directories if directory.offline or directory.failure}

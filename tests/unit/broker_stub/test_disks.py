@@ -1,0 +1,159 @@
+"""What clients see of the broker's disks: failing, full, and slow."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.unit.broker_stub.api.node import Node, batch, running_node
+from triokafka import errors
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
+from triokafka.records import decode_records
+from triokafka.structs import TopicPartition
+from triokafka.world import RealWorld
+from triokafka.world_memory import DiskFault, MemoryStorage
+
+STORAGE_ERROR = errors.KafkaStorageError.code
+TWO = ("/one", "/two")
+
+
+class DiskWorld(RealWorld):
+    """The real world, but for the disk, which can be made to hold its syncs back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage: MemoryStorage = MemoryStorage()
+        self.hold: trio.Event | None = None
+
+    async def run_in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self.hold is not None:
+            await self.hold.wait()
+        return await super().run_in_thread(function, *args)
+
+
+def number_in(node: Node, directory: str) -> int:
+    """A partition of ``t`` whose log is in ``directory``."""
+    logs = node.broker.logs
+    return next(n for n in range(4) if logs.directory_of(TopicPartition("t", n)) == directory)
+
+
+async def described(node: Node, number: int) -> MetadataResponsePartition:
+    response = await node.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+    return next(p for p in response.topics[0].partitions if p.partition_index == number)
+
+
+async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None:
+    """Produce, fetch and metadata tell it; new topics go elsewhere; a restart with the disk back heals it (`Z16`)."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 4)
+        for number in range(4):
+            assert (await node.produce("t", batch(b"a"), partition=number)).error_code == 0
+        lost, kept = number_in(node, "/two"), number_in(node, "/one")
+        take_back = world.storage.inject(DiskFault("write", "/two/*", errno.EIO))
+        assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
+        assert (await node.produce("t", batch(b"b"), partition=kept)).error_code == 0
+        partitions = {p.partition_index: p.error_code for p in await node.fetch("t", 0, 0, 0, 0)}
+        assert (partitions[lost], partitions[kept]) == (STORAGE_ERROR, 0)
+        seen = await described(node, lost)
+        assert (seen.error_code, seen.offline_replicas) == (errors.LeaderNotAvailableError.code, [node.broker.node_id])
+        assert (await described(node, kept)).offline_replicas == []
+        await node.create("u", 4)
+        assert {node.broker.logs.directory_of(TopicPartition("u", n)) for n in range(4)} == {"/one"}
+    take_back()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        assert (await described(node, lost)).offline_replicas == []
+        records = (await node.fetch("t", 0, 0, 0, 0))[lost].records
+        assert [record.value for record in decode_records(records or b"")] == [b"a"]
+
+
+async def test_a_broker_starts_without_one_of_its_disks() -> None:
+    """What was there is not made anew elsewhere (`G02`, `Z16`)."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 4)
+        lost, kept = number_in(node, "/two"), number_in(node, "/one")
+    world.storage.inject(DiskFault("*", "/two*", errno.EIO))
+    async with running_node(world=world, log_dirs=TWO) as node:
+        assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
+        assert (await node.produce("t", batch(b"b"), partition=kept)).error_code == 0
+
+
+async def test_a_full_disk_is_an_answer_and_no_more() -> None:
+    """Readers read on, and when there is room again, so do writers (`F28`)."""
+    world = DiskWorld()
+    async with running_node(world=world) as node:
+        await node.create("t")
+        assert (await node.produce("t", batch(b"a"))).error_code == 0
+        world.storage.capacity = 0
+        refused = await node.produce("t", batch(b"b" * 1000))
+        assert refused.error_code == STORAGE_ERROR
+        assert "space" in (refused.error_message or "")
+        (partition,) = await node.fetch("t", 0)
+        assert [record.value for record in decode_records(partition.records or b"")] == [b"a"]
+        world.storage.capacity = None
+        assert (await node.produce("t", batch(b"c"))).base_offset == 1
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_with_flush_messages_1_an_answer_means_that_the_records_are_on_disk(acks: int) -> None:
+    """Until then nobody reads them, and the broker does other things (`F14`)."""
+    world = DiskWorld()
+    threads: set[int] = set()
+    async with running_node(world=world) as node:
+        await node.create("t", flush_messages="1")
+        await node.create("u")
+        answers: list[int] = []
+
+        async def produce() -> None:
+            answers.append((await node.produce("t", batch(b"a"), acks=acks)).base_offset)
+
+        def watch(operation: str, path: str, size: int) -> None:
+            if operation == "sync":
+                threads.add(threading.get_ident())
+
+        world.storage.before_operation = watch
+        world.hold = trio.Event()
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(produce)
+            await trio.testing.wait_all_tasks_blocked()
+            assert answers == []
+            assert (await node.fetch("t", 0))[0].high_watermark == 0
+            assert (await node.produce("u", batch(b"x"), acks=1)).error_code == 0
+            world.hold.set()
+        assert sorted(answers) == [0, 1, 2]
+        log = node.broker.logs.get(TopicPartition("t", 0))
+        assert log is not None
+        assert log.recovery_point == 3
+        assert threading.get_ident() not in threads
+
+
+async def test_a_flush_that_fails_is_the_answer_to_who_waits_for_it() -> None:
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 4, flush_messages="1")
+        number = number_in(node, "/two")
+        world.storage.inject(DiskFault("sync", "/two/*", errno.EIO))
+        assert (await node.produce("t", batch(b"a"), partition=number, acks=1)).error_code == STORAGE_ERROR
+        assert (await node.produce("t", batch(b"a"), partition=number_in(node, "/one"), acks=1)).error_code == 0
+
+
+async def test_the_configuration_of_topics_is_known_when_their_logs_are_recovered() -> None:
+    """Gaps between segments are natural where a topic is compacted, and a loss where it is not (`G12`, `I09`)."""
+    world = DiskWorld()
+    async with running_node(world=world) as node:
+        await node.create("t", cleanup_policy="compact", segment_ms="123456")
+    world.storage.remove("/data/.kafka_cleanshutdown")
+    async with running_node(world=world) as node:
+        log = node.broker.logs.get(TopicPartition("t", 0))
+        assert log is not None
+        assert log.active_segment.config.segment_ms == 123456
