@@ -179,6 +179,11 @@ class PartitionLog(ReadableLog):
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
 
+    @property
+    def named_start_offset(self) -> int:
+        """Where the names of the segments say that the log starts, also after a power cut."""
+        return 0 if self._durability.names_unsynced else self._segments[0].base_offset
+
     def update_config(self, config: LogConfig) -> None:
         """Work with another configuration from now on."""
         self.config = config
@@ -454,7 +459,11 @@ class PartitionLog(ReadableLog):
                 return 0
             if count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
+            if self._durability.names_unsynced:
+                # Else a power cut could take the segment that stays, and with it the offset where the log ends.
+                self._durability.sync_names()
             remove_at_ms = now_ms + self.config.file_delete_delay_ms
+            self._durability.names_unsynced = True
             try:
                 for base_offset in self._segments.drop_oldest(count, remove_at_ms=remove_at_ms):
                     self._snapshots.remove(base_offset)

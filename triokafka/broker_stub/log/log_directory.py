@@ -166,7 +166,7 @@ class LogDirectory:
         starts = {
             tp: log.log_start_offset
             for tp, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset > log.named_start_offset
         }
         starts.update((tp, log.log_start_offset) for tp, log in self.offline.items())
         self.write_offsets(LOG_START_CHECKPOINT, starts)

@@ -215,6 +215,8 @@ class _Recovery:
             self._expected = segment.base_offset if trusted is None else trusted.base_offset
             if position == first:
                 self._producers = load_producers(self._snapshots, segments, self._expected)
+                # From here on the batches say it. The file may tell of others, which an earlier crash has taken.
+                self._epochs.truncate_to(self._expected)
             dropped = segment.recover(self._visit, after=trusted)
             position += 1
         for segment in segments[position:]:
