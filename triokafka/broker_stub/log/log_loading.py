@@ -84,6 +84,7 @@ def open_logs(
         except IndexError:
             return
         try:
+            topic_id = _topic_id(storage, found.path)
             log = open_log(found, files)
         except KafkaStorageError as error:
             logger.error("%s is offline: %s", found.topic_partition, error)
@@ -91,12 +92,15 @@ def open_logs(
             loaded.append(LoadedLog(found, reason))
         else:
             files.close_all()  # they are opened again, by the broker's own, when they are needed
-            loaded.append(LoadedLog(found, log, _topic_id(storage, found.path)))
+            loaded.append(LoadedLog(found, log, topic_id))
 
 
 def _topic_id(storage: Storage, path: str) -> UUID | None:
     try:
         return read_topic_id(storage, f"{path}/{PARTITION_METADATA}")
-    except (CorruptCheckpointError, OSError) as error:
+    except CorruptCheckpointError as error:
         logger.warning("%s; going on without", error)
         return None
+    except OSError as error:
+        # Without its id the log would pass for that of a later topic of the same name.
+        raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be read: {error}") from error
