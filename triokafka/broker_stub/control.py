@@ -1,10 +1,12 @@
-"""The control endpoint: HTTP for tests in any language to switch faults on and off (``triokafka broker --control``).
+"""The control endpoint: HTTP to switch faults on and off, and to read metrics (``triokafka broker --control``).
 
 ``GET /faults`` lists what is armed, ``POST /faults`` arms one (a JSON object) or several (a list), ``DELETE /faults``
 disarms all. A fault is what `triokafka.broker_stub.faults` says, by the same names; ``api`` is a name or a number, and
 ``error`` the name of an error class, Kafka's name in capitals, or its code::
 
     curl -d '{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3}' http://127.0.0.1:9191/faults
+
+``GET /metrics`` gives the broker's metrics as text that Prometheus reads.
 
 For tests only: whoever reaches it may break the broker. One request per connection.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.faults import Fault, Faults, RequestFault
+from triokafka.broker_stub.metrics import Sample, as_prometheus_text
 from triokafka.errors import BrokerResponseError
 from triokafka.protocol.api import API_NAMES
 from triokafka.world import Listener, Stream, World
@@ -31,6 +34,7 @@ logger = logging.getLogger(__name__)
 _LARGEST_REQUEST: Final = 65_536
 _TIMEOUT_SECONDS: Final = 10
 _FAULTS: Final = "/faults"
+_METRICS: Final = "/metrics"
 _API_KEYS: Final = {name.lower(): key for key, name in API_NAMES.items()}
 
 
@@ -44,8 +48,9 @@ class ControlEndpoint:
     `bind` first, so that the address is known; then `run`.
     """
 
-    def __init__(self, faults: Faults, world: World) -> None:
+    def __init__(self, faults: Faults, world: World, metrics: Callable[[], Iterable[Sample]] = tuple) -> None:
         self._faults = faults
+        self._metrics = metrics
         self._world = world
         self._listener: Listener | None = None
 
@@ -81,8 +86,10 @@ class ControlEndpoint:
             stream.close()
 
     def _answer(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
+        if path == _METRICS and method == "GET":
+            return "200 OK", as_prometheus_text(self._metrics())
         if path != _FAULTS:
-            return "404 Not Found", {"error": f"{path} is not there; {_FAULTS} is"}
+            return "404 Not Found", {"error": f"{path} is not there; {_FAULTS} and {_METRICS} are"}
         match method:
             case "GET":
                 pass
@@ -221,6 +228,7 @@ async def _receive(stream: Stream, data: bytearray) -> None:
 
 
 def _response(status: str, answer: Any) -> bytes:
-    body = json.dumps(answer).encode() + b"\n"
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    kind, text = ("text/plain", answer) if isinstance(answer, str) else ("application/json", json.dumps(answer) + "\n")
+    body = text.encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
     return head.encode() + b"Connection: close\r\n\r\n" + body

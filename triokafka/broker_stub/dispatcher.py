@@ -7,7 +7,7 @@ exception into the API's own error response, encodes the answer, and counts what
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -25,6 +25,7 @@ from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
 from triokafka.protocol.message import Response
 from triokafka.structs import Buffer
+from triokafka.world_files import FileSlice
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.network.handler_slots import Slot
@@ -53,7 +54,7 @@ class Answer:
     ``done_at`` is when it was ready; give it to `Dispatcher.answered` when it was sent.
     """
 
-    parts: list[Buffer] = field(default_factory=list)
+    parts: Sequence[Buffer | FileSlice] = field(default_factory=list)
     throttle_ms: int = 0
     delay_ms: int = 0
     closes: bool = False
@@ -84,6 +85,11 @@ class Dispatcher:
         self.metrics = RequestMetrics()
         self._metrics = {key: self.metrics.api(handler.name) for key, handler in handlers.items()}
         self._count_errors = {key: error_counter(h.request_type.response_type) for key, h in handlers.items()}
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long requests were worked on since the start, all taken together."""
+        return sum(metrics.local_seconds for metrics in self._metrics.values())
 
     async def dispatch(
         self,
@@ -191,7 +197,7 @@ class Dispatcher:
         context.throttle_ms = max(context.throttle_ms, fault.throttle_ms)
         answer = self._finish(response, context)
         if fault.close == "within":
-            whole = b"".join(answer.parts)
+            whole = b"".join(part.read() if isinstance(part, FileSlice) else part for part in answer.parts)
             answer.parts, answer.closes = [whole[: len(whole) // 2]], True
         elif fault.lose_answer:
             answer.parts = []

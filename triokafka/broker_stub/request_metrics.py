@@ -64,6 +64,12 @@ class ApiMetrics:
         """Requests that were answered."""
         return self._count + len(self._pending)
 
+    @property
+    def local_seconds(self) -> float:
+        """How long they were worked on, all taken together."""
+        self._sum_up()
+        return self._sums[1]
+
     def record(self, version: int, times: Times) -> None:
         """A request was answered, or its connection is gone."""
         self.by_version[version] = self.by_version.get(version, 0) + 1

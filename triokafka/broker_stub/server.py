@@ -34,6 +34,7 @@ from triokafka.broker_stub.faults import Faults
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
 from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
+from triokafka.broker_stub.metrics import Sample, broker_metrics
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
@@ -133,10 +134,12 @@ class Broker:
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
         self._stopped = trio.Event()
+        self._made_at = self.world.now()
         self._hosting = False
         self.failure: Exception | None = None
         self.replicas.on_high_watermark(self._high_watermark_rose)
-        self.controller.subscribe(self._metadata_changed)
+        self.logs.on_flushed = self.replicas.flushed
+        self.logs.on_offline = self._logs_offline
 
     # What it is
 
@@ -159,6 +162,16 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``host:port`` of every listener, separated by commas."""
         return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self._advertised())
+
+    @property
+    def idle_share(self) -> float:
+        """How much of their time handler slots were free since the start, between 0 and 1 (B02)."""
+        elapsed = self.world.now() - self._made_at
+        return max(1 - self.dispatcher.busy_seconds / max(elapsed * self.sockets.slots.slots, 1e-9), 0.0)
+
+    def metrics(self) -> list[Sample]:
+        """What the broker has done and holds now, under Kafka's names; `triokafka.broker_stub.metrics` says more."""
+        return list(broker_metrics(self))
 
     async def wait_stopped(self) -> None:
         """Wait until the broker has stopped, by leaving its block or because a part of it failed (`failure`)."""
@@ -184,10 +197,13 @@ class Broker:
         try:
             for listener in self.config.broker_listeners:
                 await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
-            # The logs come first: they hold the locks, so that nobody else writes the metadata log either.
-            await world.run_in_thread(self.logs.start)
-            await self.controller.start()
+            # The locks come first, so that nobody else writes the metadata log either; then the metadata, for the
+            # configuration of a topic says how its logs are recovered.
+            await world.run_in_thread(self.logs.lock)
+            await self.controller.start(without=self.logs.offline_directories())
+            await self.logs.load(self.image.topic_configs)
             self._hosting = True
+            self.controller.subscribe(self._metadata_changed)
             nursery.start_soon(self._guard, self.controller.run)
             nursery.start_soon(self._guard, self.group_coordinator.run)
             for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
@@ -300,6 +316,12 @@ class Broker:
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self.group_coordinator.high_watermark_changed(topic_partition.partition, offset)
 
+    def _logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+        for topic, number in topic_partitions:
+            if topic == GROUP_METADATA_TOPIC:
+                self.group_coordinator.unload(number)
+        self.replicas.logs_offline(topic_partitions, reason)
+
     def _high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
         partition = self.replicas.find(*topic_partition)
         return None if partition is None else partition.high_watermark
@@ -318,7 +340,11 @@ class Broker:
             endpoints=tuple(self._advertised()),
             features=features.SUPPORTED,
             rack=self.config.broker_rack,
-            directories=tuple(identity.directory_ids[path] for path in self.config.data_directories),
+            directories=tuple(
+                identity.directory_ids[path]
+                for path in self.config.data_directories
+                if path in identity.directory_ids  # else it is offline
+            ),
         )
 
     def _registered(self, broker_epoch: int) -> None:
@@ -382,6 +408,7 @@ def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:
         log_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
         producer_expiration_ms=config.producer_id_expiration_ms,
         producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+        recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
     )
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 @click.option(
     "--control",
     metavar="HOST:PORT",
-    help='For tests: where faults can be switched on over HTTP; the address is printed after the line "ready".',
+    help='For tests: faults and metrics over HTTP; the address is printed after the line "ready".',
 )
-@click.option("--verbose", "-v", is_flag=True, help="Log what happens to standard error.")
+@click.option("--verbose", "-v", count=True, help="Log what happens to standard error; -vv: every request, too.")
 def command(
     listeners: tuple[str, ...],
     data_directories: tuple[str, ...],
@@ -39,7 +39,7 @@ def command(
     config_file: str | None,
     settings: tuple[str, ...],
     control: str | None,
-    verbose: bool,
+    verbose: int,
 ) -> int:
     """Run one broker, and print "ready HOST:PORT" once it accepts connections.
 
@@ -54,11 +54,12 @@ def command(
         raise click.UsageError("--in-memory and --data-dir exclude each other.")
     logging.basicConfig(
         stream=sys.stderr,
-        level=logging.INFO if verbose else logging.WARNING,
+        level=(logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)],
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     properties: dict[str, str] = {}
     world = RealWorld()
+    world.raise_file_limit()
     if config_file is not None:
         try:
             text = world.storage.read_file(config_file).decode("utf-8")
@@ -115,7 +116,7 @@ async def _serve(config: BrokerConfig, world: World, control: tuple[str, int] | 
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with Broker(config, world=world) as broker:
-            endpoint = ControlEndpoint(broker.faults, world)
+            endpoint = ControlEndpoint(broker.faults, world, broker.metrics)
             lines = [f"ready {broker.bootstrap_servers}"]
             if control is not None:
                 try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +14,7 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.control import BadRequestError, ControlEndpoint, as_json, from_json
 from triokafka.broker_stub.faults import Fault, Faults, RequestFault
+from triokafka.broker_stub.metrics import Sample
 from triokafka.world import RealWorld
 
 
@@ -24,8 +25,16 @@ class Control:
         self.faults = faults
         self._address = address
 
-    async def ask(self, method: str, path: str = "/faults", body: object = None, raw: bytes | None = None) -> Any:
-        """Status and decoded body."""
+    async def ask(
+        self,
+        method: str,
+        path: str = "/faults",
+        body: object = None,
+        raw: bytes | None = None,
+        *,
+        decoded: bool = True,
+    ) -> Any:
+        """Status and body, decoded unless it is plain text."""
         content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         stream = await RealWorld().connect(*self._address)
         head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
@@ -36,13 +45,14 @@ class Control:
             answer += buffer[:size]
         stream.close()
         first, _, rest = answer.partition(b"\r\n")
-        return int(first.split()[1]), json.loads(rest.partition(b"\r\n\r\n")[2])
+        text = rest.partition(b"\r\n\r\n")[2].decode()
+        return int(first.split()[1]), json.loads(text) if decoded else text
 
 
 @asynccontextmanager
-async def control() -> AsyncIterator[Control]:
+async def control(metrics: Callable[[], Iterable[Sample]] = tuple) -> AsyncIterator[Control]:
     faults = Faults()
-    endpoint = ControlEndpoint(faults, RealWorld())
+    endpoint = ControlEndpoint(faults, RealWorld(), metrics)
     address = await endpoint.bind("127.0.0.1", 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
@@ -125,3 +135,25 @@ def test_errors_go_by_kafkas_names_too(name: str) -> None:
 def test_an_unknown_error_says_so() -> None:
     with pytest.raises(BadRequestError, match="no error"):
         from_json({"error": "NOPE"})
+
+
+async def test_metrics_are_there_for_prometheus_under_kafkas_names() -> None:
+    """With label values quoted (`broker-log/A37`, `Z35`)."""
+    samples = [
+        Sample("kafka.network:type=RequestMetrics,name=TotalTimeMs", {"request": "Fetch"}, 3.25, "0.99"),
+        Sample("kafka.network:type=RequestMetrics,name=TotalTimeMs", {"request": "Fetch"}, 7, "Count"),
+        Sample("kafka.server:type=socket-server-metrics,name=connection-count", {"listener": 'A"\n'}, 2),
+        Sample("triokafka:type=Tasks", {}, 12),
+    ]
+    async with control(lambda: samples) as c:
+        status, text = await c.ask("GET", "/metrics", decoded=False)
+        assert (status, text.splitlines()) == (
+            200,
+            [
+                'kafka_network_requestmetrics_totaltimems{request="Fetch",quantile="0.99"} 3.25',
+                'kafka_network_requestmetrics_totaltimems_count{request="Fetch"} 7',
+                'kafka_server_socket_server_metrics_connection_count{listener="A\\"\\n"} 2',
+                "triokafka_tasks 12",
+            ],
+        )
+        assert (await c.ask("POST", "/metrics"))[0] == 404

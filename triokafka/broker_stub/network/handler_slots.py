@@ -80,7 +80,7 @@ class HandlerSlots:
         self._let_in()
 
     def _let_in(self) -> None:
-        """Wake as many readers as there is room for. One that does not queue up leaves its place to the next release."""
+        """Wake as many readers as there is room for. Who does not queue up leaves the place to the next release."""
         if self._readers:
             self._readers.unpark(count=max(self._max_queued - len(self._waiting), 0))
 

@@ -89,7 +89,7 @@ class ConnectionProcessor:
         try:
             await self._authenticate()
             await self._serve()
-            level, reason = logging.DEBUG, "the peer closed it"
+            reason = "the peer closed it"
         except (ProtocolError, CloseConnectionError, AuthenticationFailedError) as error:
             level, reason = logging.WARNING, str(error)
         except (OSError, trio.ClosedResourceError) as error:

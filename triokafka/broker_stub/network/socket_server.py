@@ -85,6 +85,11 @@ class SocketServer:
         """Open connections."""
         return self.limits.total
 
+    @property
+    def listeners(self) -> list[str]:
+        """The names of the listeners."""
+        return list(self._listeners)
+
     def address(self, name: str) -> tuple[str, int]:
         """Host and port that the listener ``name`` really listens on."""
         return self._listeners[name].address

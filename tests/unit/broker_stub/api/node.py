@@ -81,6 +81,8 @@ class Node:
             )
         finally:
             slot.release()
+        now = self.broker.world.now()
+        self.broker.dispatcher.answered(answer, now, now)
         return cast("list[Any]", answer.parts)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:

@@ -1,0 +1,168 @@
+"""A broker among clients that misbehave: it serves the others, and forgets the bad ones (`reliability/T8`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import urlopen
+
+import pytest
+import trio
+
+from tests.abuse import Abuse, GoodClient, resident_bytes
+from triokafka.testing import running_broker
+
+_CLOSING = re.compile(r"closing \S+-(\d+): (.+)")
+_MOST_BYTES = 10_000_000
+_SETTINGS = {
+    "socket.request.max.bytes": str(_MOST_BYTES),
+    "queued.max.request.bytes": str(3 * _MOST_BYTES),
+    "connections.max.idle.ms": "3000",
+}
+
+
+def check_log(lines: list[str], made: int) -> None:
+    """Each connection has one line that says why it was closed; a few broke before they were accepted."""
+    found = [match for match in map(_CLOSING.search, lines) if match]
+    assert sorted(int(match[1]) for match in found) == list(range(1, len(found) + 1))
+    assert made * 0.9 < len(found) < made + 200, "the good clients have some, too"
+    assert all(match[2].strip() for match in found)
+    assert not any("unforeseen" in line or "Traceback" in line for line in lines)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_broker_among_bad_clients_serves_the_good_one_and_forgets_the_others(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No task, no connection, no memory of a request stays; each connection has its line (`broker-log/A02`, `A16`)."""
+    caplog.set_level(logging.INFO, logger="triokafka.broker_stub.network")
+    async with running_broker(
+        socket_request_max_bytes=_MOST_BYTES,
+        queued_max_request_bytes=3 * _MOST_BYTES,
+        connections_max_idle_ms=500,
+        num_partitions=1,
+    ) as broker:
+        host, port = broker.sockets.address("PLAINTEXT")
+        good = GoodClient(host, port)
+        await good.run(0)
+        await make_topic(host, port)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        abuse = Abuse(host, port, seed, patience=2.0, pause=0.05, most_bytes=_MOST_BYTES)
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(good.run, 3.0)
+            await abuse.run(times=400, at_once=40)
+        with trio.fail_after(30):
+            while broker.sockets.connection_count:
+                await trio.sleep(0.05)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
+        assert (broker.sockets.memory.used, broker.sockets.memory.waiting) == (0, 0)
+        assert (broker.sockets.slots.free, broker.sockets.slots.queued) == (8, 0)
+        assert broker.failure is None
+        assert len(abuse.done) == 14, "every misuse happened"
+        assert good.seconds
+    check_log(caplog.text.splitlines(), abuse.connections + 5)
+
+
+async def make_topic(host: str, port: int) -> None:
+    """Asking for the topic makes it; then the good client's requests succeed."""
+    client = GoodClient(host, port)
+    await client.run(0.001)
+
+
+class Running(NamedTuple):
+    """A broker process, its addresses, and its log."""
+
+    pid: int
+    host: str
+    port: int
+    control: str
+    log: Path
+
+    def metric(self, name: str) -> float:
+        """One of its metrics."""
+        with urlopen(f"http://{self.control}/metrics", timeout=30) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith(f"{name} "):
+                    return float(line.split()[1])
+        raise AssertionError(f"there is no metric {name}")
+
+
+@contextmanager
+def logged_broker(directory: Path, settings: dict[str, str]) -> Iterator[Running]:
+    """A broker in a process of its own whose log goes to a file."""
+    log = directory / "broker.log"
+    command = [sys.executable, "-m", "triokafka", "broker", "--in-memory", "-v", "--listen", "127.0.0.1:0"]
+    command += ["--control", "127.0.0.1:0", *(f"--set={name}={value}" for name, value in settings.items())]
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout is not None
+        host, port = process.stdout.readline().split()[1].split(":")
+        yield Running(process.pid, host, int(port), process.stdout.readline().split()[1], log)
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_five_minutes_of_abuse(tmp_path: Path) -> None:
+    """Memory is bounded, the others' latency at most doubles, and nothing is left behind (`reliability/T8`)."""
+    seed = int(os.environ.get("ABUSE_SEED", time.time_ns() % 10**6))
+    minutes = float(os.environ.get("ABUSE_MINUTES", "5"))
+    print(f"abuse: seed {seed}", flush=True)
+    with logged_broker(tmp_path, _SETTINGS) as broker:
+        done = trio.run(_abuse_in_turns, broker, seed, minutes)
+    check_log(broker.log.read_text().splitlines(), done.pop("connections"))
+    print(f"abuse: {done}", flush=True)
+
+
+async def _abuse_in_turns(broker: Running, seed: int, minutes: float) -> Counter[str]:
+    """Quiet and abuse take turns, so that both see the same machine."""
+    quiet, abused = GoodClient(broker.host, broker.port), GoodClient(broker.host, broker.port)
+    await make_topic(broker.host, broker.port)
+    await GoodClient(broker.host, broker.port).run(3)
+    idle_tasks = broker.metric("triokafka_tasks")
+    done: Counter[str] = Counter()
+
+    async def misbehave(turn: int) -> None:
+        arguments = [broker.host, broker.port, seed * 1000 + turn, 20, 8.0, 1.0, _MOST_BYTES]
+        command = [sys.executable, "-m", "tests.abuse", *map(str, arguments)]
+        said = json.loads((await trio.run_process(command, capture_stdout=True)).stdout)
+        done.update(said["done"], connections=said["connections"])
+
+    start, before, most, turn = trio.current_time(), resident_bytes(broker.pid), 0, 0
+    while trio.current_time() < start + minutes * 60:
+        turn += 1
+        await quiet.run(5)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(misbehave, turn)
+            await trio.sleep(2)  # until it has begun
+            for _ in range(15):
+                await abused.run(1)
+                most = max(most, resident_bytes(broker.pid))
+    await trio.sleep(8)
+    print(f"abuse: memory {before >> 20} MiB before, {most >> 20} at most, {resident_bytes(broker.pid) >> 20} after")
+    for share in (0.5, 0.9, 0.99):
+        mine, theirs = abused.quantile(share) * 1000, quiet.quantile(share) * 1000
+        print(f"abuse: latency p{share * 100:g} {mine:.2f} ms among bad clients, {theirs:.2f} alone", flush=True)
+    assert broker.metric("triokafka_tasks") == idle_tasks
+    assert broker.metric("kafka_network_socketserver_memorypoolused") == 0
+    assert most - before < 200 << 20
+    assert abused.quantile(0.5) < 2 * quiet.quantile(0.5)
+    return done

@@ -1,0 +1,109 @@
+"""A broker's metrics under Kafka's names, and as the text that Prometheus reads.
+
+A sample's name and tags are those of Kafka's MBean: ``kafka.network:type=RequestMetrics,name=TotalTimeMs`` with the tag
+``request``, say. Counters count from the broker's start: rates are left to the reader. Nothing is computed while nobody
+asks, and nothing here waits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from triokafka.errors import ERRORS
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.server import Broker
+
+
+class Sample(NamedTuple):
+    """One number. ``statistic`` says which, where a name has several: Count, Sum, Max, or a quantile."""
+
+    name: str
+    tags: Mapping[str, str]
+    value: float
+    statistic: str = ""
+
+
+def broker_metrics(broker: Broker) -> Iterator[Sample]:
+    """Every metric of a broker now."""
+    yield from _requests(broker)
+    yield from _network(broker)
+    yield from _waiting(broker)
+
+
+def _requests(broker: Broker) -> Iterator[Sample]:
+    for api, metrics in broker.dispatcher.metrics:
+        for version, count in sorted(metrics.by_version.items()):
+            tags = {"request": api, "version": str(version)}
+            yield Sample("kafka.network:type=RequestMetrics,name=RequestsPerSec", tags, count, "Count")
+        for code, count in sorted(metrics.errors.items()):
+            tags = {"request": api, "error": _error_name(code)}
+            yield Sample("kafka.network:type=RequestMetrics,name=ErrorsPerSec", tags, count, "Count")
+        for name, summary in metrics.summaries().items():
+            full, tags = f"kafka.network:type=RequestMetrics,name={name}", {"request": api}
+            yield Sample(full, tags, summary.requests, "Count")
+            yield Sample(full, tags, summary.total, "Sum")
+            yield Sample(full, tags, summary.most, "Max")
+            for quantile, value in summary.quantiles.items():
+                yield Sample(full, tags, value, str(quantile))
+
+
+def _network(broker: Broker) -> Iterator[Sample]:
+    sockets = broker.sockets
+    yield Sample("kafka.network:type=RequestChannel,name=RequestQueueSize", {}, sockets.slots.queued)
+    yield Sample("kafka.network:type=SocketServer,name=MemoryPoolUsed", {}, sockets.memory.used)
+    yield Sample("kafka.network:type=SocketServer,name=MemoryPoolDepletedWaiting", {}, sockets.memory.waiting)
+    for listener in sockets.listeners:
+        name = "kafka.server:type=socket-server-metrics,name=connection-count"
+        yield Sample(name, {"listener": listener}, sockets.limits.count(listener))
+    name = "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent"
+    yield Sample(name, {}, broker.idle_share)
+    yield Sample("triokafka:type=Tasks", {}, trio.lowlevel.current_statistics().tasks_living)
+
+
+def _waiting(broker: Broker) -> Iterator[Sample]:
+    replicas = broker.replicas
+    for kind, purgatory in (("Produce", replicas.produce_purgatory), ("Fetch", replicas.fetch_purgatory)):
+        tags = {"delayedOperation": kind}
+        yield Sample("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", tags, purgatory.watched)
+        yield Sample("kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations", tags, purgatory.delayed)
+    sessions = broker.fetch_sessions
+    yield Sample("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions", {}, len(sessions))
+    name = "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached"
+    yield Sample(name, {}, sessions.cached_partitions)
+    yield Sample("kafka.server:type=ReplicaManager,name=PartitionCount", {}, len(replicas))
+
+
+def _error_name(code: int) -> str:
+    """As a tag: the name of the error's class, ``NONE``, or the number of one that has no class."""
+    if not code:
+        return "NONE"
+    found = ERRORS.get(code)
+    return str(code) if found is None else found.__name__
+
+
+def as_prometheus_text(samples: Iterable[Sample]) -> str:
+    """The samples as Prometheus reads them: ``kafka_network_requestmetrics_totaltimems{request="Fetch"} 3.5``."""
+    return "".join(f"{_flat_name(sample)}{_labels(sample)} {sample.value:.10g}\n" for sample in samples)
+
+
+def _flat_name(sample: Sample) -> str:
+    domain, _, rest = sample.name.partition(":")
+    words = [domain, *(part.partition("=")[2] for part in rest.split(","))]
+    if sample.statistic.isalpha():
+        words.append(sample.statistic)
+    return re.sub(r"[^a-z0-9]+", "_", "_".join(words).lower())
+
+
+def _labels(sample: Sample) -> str:
+    labels = dict(sample.tags)
+    if sample.statistic and not sample.statistic.isalpha():
+        labels["quantile"] = sample.statistic
+    if not labels:
+        return ""
+    return "{" + ",".join(f"{key}={json.dumps(value)}" for key, value in labels.items()) + "}"
