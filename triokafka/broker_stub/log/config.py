@@ -65,6 +65,11 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def roll_after_ms(self) -> int:
+        """How old a segment becomes at most. Only what is rolled can be compacted in time."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
+    @property
     def stamps_on_append(self) -> bool:
         """Whether records carry the broker's time of append."""
         return self.message_timestamp_type == "LogAppendTime"
