@@ -16,12 +16,14 @@ from triokafka.errors import KafkaError
 
 _COMMANDS: Final = {
     "broker": "run one broker",
+    "configs": "show and change the configuration of topics, brokers, groups, clients",
     "consume": "print a topic's records",
     "demo": "the main job on real input, end to end",
+    "log": "print the files of a log",
     "perf": "measure how fast records are sent",
     "produce": "send lines from standard input to a topic",
     "protocol": "print how a message is declared and coded",
-    "topics": "list, create, describe and delete topics",
+    "topics": "list, create, describe, grow and delete topics",
 }
 
 
@@ -80,6 +82,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         result = commands.main(arguments, prog_name="triokafka", standalone_mode=False)
         return result if isinstance(result, int) else 0
+    except click.UsageError as error:
+        path = "triokafka" if error.ctx is None else error.ctx.command_path
+        click.echo(f"{path}: {_ended(error.format_message())} See {path} --help.", err=True)
+        return error.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -121,4 +127,9 @@ def describe(error: BaseException) -> str:
     """One line for a person: what happened, and what to do when the error knows it."""
     text = str(error) or type(error).__name__
     advice = getattr(error, "advice", "")
-    return f"{text} {advice}" if advice and advice not in text else text
+    return f"{_ended(text)} {advice}" if advice and advice not in text else text
+
+
+def _ended(text: str) -> str:
+    """The text as a whole sentence, so that another one may follow."""
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from triokafka.client.admin.brokers import BrokerAdmin
 from triokafka.client.admin.cluster import ClusterAdmin
-from triokafka.client.admin.configs import ConfigAdmin
 from triokafka.client.admin.groups import GroupAdmin
+from triokafka.client.admin.partition_types import (
+    ElectionType,
+    FeatureDescription,
+    FeatureRange,
+    FeatureUpdate,
+    LogDirDescription,
+    PartitionReassignment,
+    ProducerDescription,
+    QuorumDescription,
+    QuorumReplica,
+    ReplicaInfo,
+    TopicPartitionReplica,
+    UpgradeType,
+)
+from triokafka.client.admin.quotas import QuotaEntity, QuotaMatch
 from triokafka.client.admin.types import (
     AlterConfig,
     ClusterDescription,
@@ -27,7 +42,7 @@ from triokafka.client.admin.types import (
 )
 
 
-class AdminClient(ClusterAdmin, ConfigAdmin, GroupAdmin):
+class AdminClient(ClusterAdmin, BrokerAdmin, GroupAdmin):
     """Manages a cluster. Use it as ``async with AdminClient(bootstrap_servers=…) as admin``.
 
     Options are those of `AdminOptions`, by keyword; a wrong one raises `ConfigurationError`. Nothing is connected
@@ -51,13 +66,27 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "CreatedTopic",
+    "ElectionType",
+    "FeatureDescription",
+    "FeatureRange",
+    "FeatureUpdate",
     "GroupDescription",
     "GroupListing",
+    "LogDirDescription",
     "MemberDescription",
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",
+    "PartitionReassignment",
+    "ProducerDescription",
+    "QuorumDescription",
+    "QuorumReplica",
+    "QuotaEntity",
+    "QuotaMatch",
+    "ReplicaInfo",
     "Results",
     "TopicDescription",
     "TopicListing",
+    "TopicPartitionReplica",
+    "UpgradeType",
 ]

@@ -28,6 +28,7 @@ from triokafka.errors import (
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
 from triokafka.protocol.message import Request, Response
+from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld, World
 
 K = TypeVar("K")
@@ -185,3 +186,11 @@ class AdminBase:
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
             self._client.forget_coordinator(group_id, _GROUP)
         return error
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Numbers of partitions by topic, in the order in which they come."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics

@@ -22,6 +22,7 @@ from triokafka.protocol.api.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
+from triokafka.protocol.api.list_config_resources import ListConfigResourcesRequest
 from triokafka.protocol.message import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -157,6 +158,42 @@ class ConfigAdmin(AdminBase):
             return outcomes
 
         await self._change(configs, do_round, timeout_ms)
+
+    async def reset_configs(
+        self,
+        keys: Mapping[ConfigResource, Iterable[str]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Let single values go back to their defaults. Raises as `incremental_alter_configs`."""
+        changes = {
+            resource: [AlterConfig(name, operation=ConfigOperation.DELETE) for name in names]
+            for resource, names in keys.items()
+        }
+        await self.incremental_alter_configs(changes, validate_only=validate_only, timeout_ms=timeout_ms)
+
+    async def list_config_resources(
+        self, types: Iterable[ConfigResourceType] = (), *, timeout_ms: float | None = None
+    ) -> list[ConfigResource]:
+        """Everything that has a configuration, of all types or those given (brokers from 4.1 on; KIP-1142)."""
+        wanted = list(types)
+
+        async def ask(left_ms: int) -> list[ConfigResource]:
+            min_version = None if wanted == [ConfigResourceType.CLIENT_METRICS] else 1
+            response = await self._any(
+                ListConfigResourcesRequest(resource_types=[] if min_version is None else [int(t) for t in wanted]),
+                left_ms,
+                min_version=min_version,
+            )
+            if response.error_code:
+                raise self._error(response.error_code, "config resources")
+            found = [
+                ConfigResource(ConfigResourceType(r.resource_type), r.resource_name) for r in response.config_resources
+            ]
+            return [resource for resource in found if not wanted or resource.type in wanted]
+
+        return await self._once(ask, timeout_ms)
 
     def _outcome(self, code: int, kind: int, name: str, message: str | None) -> tuple[ConfigResource, Exception | None]:
         resource = ConfigResource(ConfigResourceType(kind), name)

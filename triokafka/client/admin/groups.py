@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from triokafka.client.admin.base import AdminBase
+from triokafka.client.admin.base import AdminBase, by_topic
 from triokafka.client.admin.types import GroupDescription, GroupListing, MemberDescription, Results
 from triokafka.errors import KafkaError, ProtocolError
 from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
+from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from triokafka.protocol.api.list_groups import ListGroupsRequest
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -124,7 +125,7 @@ class GroupAdmin(AdminBase):
         Raises:
             GroupAuthorizationFailedError, TopicAuthorizationFailedError, …: the broker refused.
         """
-        topics = None if partitions is None else _by_topic(partitions)
+        topics = None if partitions is None else by_topic(partitions)
 
         def build(version: int) -> OffsetFetchRequest:
             if version >= _FIRST_MANY_GROUPS:
@@ -179,7 +180,7 @@ class GroupAdmin(AdminBase):
 
         async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
             topics = []
-            for name, numbers in _by_topic(items).items():
+            for name, numbers in by_topic(items).items():
                 partitions = []
                 for number in numbers:
                     given = offsets[TopicPartition(name, number)]
@@ -222,7 +223,7 @@ class GroupAdmin(AdminBase):
                 OffsetDeleteRequestTopic(
                     name=name, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in numbers]
                 )
-                for name, numbers in _by_topic(items).items()
+                for name, numbers in by_topic(items).items()
             ]
             response = await self._coordinator(group_id, OffsetDeleteRequest(group_id=group_id, topics=topics), left_ms)
             if response.error_code:
@@ -237,15 +238,51 @@ class GroupAdmin(AdminBase):
 
         await self._change(partitions, do_round, timeout_ms)
 
+    async def remove_group_members(
+        self,
+        group_id: str,
+        members: Iterable[str] = (),
+        *,
+        group_instance_ids: Iterable[str] = (),
+        reason: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Put members out of a classic group, by member id or (static ones) by instance id (brokers from 2.4 on).
+
+        Their partitions go to the others at once. ``reason`` is for the broker's log.
+
+        Raises:
+            UnknownMemberIdError, FencedInstanceIdError, …: one member could not be removed; an `ExceptionGroup` when
+                several could not.
+        """
+        wanted: list[tuple[str, str | None]] = [(member, None) for member in members]
+        wanted += [("", instance) for instance in group_instance_ids]
+
+        async def do_round(
+            items: list[tuple[str, str | None]], left_ms: int
+        ) -> Mapping[tuple[str, str | None], Exception | None]:
+            request = LeaveGroupRequest(
+                group_id=group_id,
+                members=[
+                    MemberIdentity(member_id=member, group_instance_id=instance, reason=reason)
+                    for member, instance in items
+                ],
+            )
+            response = await self._coordinator(group_id, request, left_ms, min_version=3)
+            if response.error_code:
+                raise self._group_error(response.error_code, group_id)
+            outcomes: dict[tuple[str, str | None], Exception | None] = {}
+            for (member, instance), found in zip(items, response.members, strict=False):
+                who = f"static member {instance!r}" if instance is not None else f"member {member!r}"
+                outcomes[member, instance] = (
+                    self._group_error(found.error_code, group_id, who) if found.error_code else None
+                )
+            return outcomes
+
+        await self._change(wanted, do_round, timeout_ms)
+
     def _offset_error(self, code: int, group_id: str, partition: TopicPartition) -> Exception | None:
         return self._group_error(code, group_id, str(partition)) if code else None
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return topics
 
 
 def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:

@@ -128,6 +128,21 @@ class ConfigResource:
         """A broker's configuration; without id the default for all brokers."""
         return cls(ConfigResourceType.BROKER, "" if node_id is None else str(node_id))
 
+    @classmethod
+    def broker_logger(cls, node_id: int) -> ConfigResource:
+        """The log levels of a broker."""
+        return cls(ConfigResourceType.BROKER_LOGGER, str(node_id))
+
+    @classmethod
+    def group(cls, group_id: str) -> ConfigResource:
+        """A group's configuration."""
+        return cls(ConfigResourceType.GROUP, group_id)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> ConfigResource:
+        """A subscription of client metrics."""
+        return cls(ConfigResourceType.CLIENT_METRICS, name)
+
 
 class ConfigSource(enum.IntEnum):
     """Where the value of a configuration comes from."""

@@ -12,6 +12,7 @@ from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegi
 from triokafka.broker_stub.controller.features import SUPPORTED
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.stored.cluster_metadata import BrokerRegistrationChangeRecord
 
 SESSION = 9.0
@@ -230,3 +231,43 @@ def test_fence_record_comes_last_and_names_the_epoch() -> None:
     assert isinstance(last, BrokerRegistrationChangeRecord)
     assert (last.broker_id, last.broker_epoch, last.fenced) == (1, 101, 1)
     assert len(records) == 2
+
+
+def test_controller_that_was_stopped_gives_everybody_a_new_session() -> None:
+    rig = Rig()
+    rig.register()
+    rig.beat()
+    rig.control.resume(100.0)
+    assert rig.control.oldest_session(rig.image) == (1, 100.0 + SESSION)
+    assert rig.control.fence_stale(rig.image, now=105.0).records == []
+
+
+def test_new_controller_gives_others_a_session_but_not_its_own_broker() -> None:
+    """(`cluster/KRC-09`) Its own broker is gone with the process before, and must be able to register at once."""
+    control_ = control()
+    image = cluster(brokers=(1, 2))
+    control_.begin(image, now=5.0, own_id=1)
+    assert control_.oldest_session(image) == (2, 5.0 + SESSION)
+    assert control_.register(image, registration(1, 9), now=5.0, next_offset=50).response == 50
+    with pytest.raises(errors.DuplicateBrokerRegistrationError):
+        control_.register(image, registration(2, 9), now=5.0, next_offset=50)
+
+
+def test_broker_that_will_not_come_back_is_forgotten_and_others_lead() -> None:
+    control_ = control()
+    image = cluster(topic("t", [1, 2]), brokers=(1, 2))
+    outcome = control_.unregister(image, UnregisterBrokerRequest(broker_id=1))
+    after = replayed(outcome.records, image)
+    assert set(after.brokers) == {2}
+    assert (after.topics["t"].partitions[0].leader, after.topics["t"].partitions[0].isr) == (2, (2,))
+    with pytest.raises(errors.BrokerIdNotRegisteredError):
+        control_.unregister(image, UnregisterBrokerRequest(broker_id=9))
+
+
+def test_broker_is_caught_up_with_what_is_committed_not_with_what_is_staged() -> None:
+    """(`cluster/KRC-12`)"""
+    rig = Rig()
+    rig.register()
+    beat = BrokerHeartbeat(1, rig.image.brokers[1].broker_epoch, rig.image.offset - 3)
+    reply = rig.control.heartbeat(rig.image, beat, now=0.0, committed_offset=rig.image.offset - 3).response
+    assert reply.is_caught_up and not reply.is_fenced

@@ -1,0 +1,194 @@
+"""Leaders and replicas of partitions: elect, reassign, and who writes to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from triokafka.client.admin.base import by_topic
+from triokafka.client.admin.configs import ConfigAdmin
+from triokafka.client.admin.partition_types import ElectionType, PartitionReassignment, ProducerDescription
+from triokafka.client.admin.topics import TopicAdmin
+from triokafka.client.admin.types import Results
+from triokafka.errors import ElectionNotNeededError
+from triokafka.protocol.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from triokafka.protocol.api.describe_producers import DescribeProducersRequest, TopicRequest
+from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from triokafka.protocol.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from triokafka.structs import TopicPartition
+
+
+class PartitionAdmin(ConfigAdmin, TopicAdmin):
+    """The part of `AdminClient` about leaders and replicas."""
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        election_type: ElectionType = ElectionType.PREFERRED,
+        timeout_ms: float | None = None,
+    ) -> list[TopicPartition]:
+        """Have partitions (all of them by default) led by their first replica; returns those whose leader changed.
+
+        That a partition is led as wanted already is no error. An ``UNCLEAN`` election takes any replica that is alive
+        where none in sync is left: records may be lost.
+
+        Raises:
+            PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError, UnknownTopicOrPartitionError, …: one
+                partition could not be changed; an `ExceptionGroup` when several could not. The others are.
+            UnsupportedVersionError: an unclean election with brokers before 2.4.
+        """
+        asked = None if partitions is None else list(dict.fromkeys(partitions))
+        min_version = 1 if election_type is ElectionType.UNCLEAN else None
+        found: dict[TopicPartition, Exception | None] = {}
+
+        async def ask(left_ms: int) -> None:
+            request = ElectLeadersRequest(
+                election_type=election_type,
+                topic_partitions=None
+                if asked is None
+                else [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(asked).items()],
+                timeout_ms=left_ms,
+            )
+            response = await self._controller(request, left_ms, min_version=min_version)
+            if response.error_code:
+                raise self._error(response.error_code, "the election")
+            for topic in response.replica_election_results:
+                for p in topic.partition_result:
+                    tp = TopicPartition(topic.topic, p.partition_id)
+                    found[tp] = self._error(p.error_code, tp, p.error_message) if p.error_code else None
+
+        await self._once(ask, timeout_ms)
+        failed = [error for error in found.values() if error and not isinstance(error, ElectionNotNeededError)]
+        if len(failed) == 1:
+            raise failed[0]
+        if failed:
+            raise ExceptionGroup(f"{len(failed)} of {len(found)} partitions failed", failed)
+        return [tp for tp, error in found.items() if error is None]
+
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Begin to move partitions to other brokers (the preferred leader first), or with None cancel that.
+
+        Returns when the moves have begun; `list_partition_reassignments` says how far they are (KIP-455). Without
+        ``allow_replication_factor_change`` (brokers from 4.0 on) the number of replicas must stay.
+
+        Raises:
+            InvalidReplicationAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError, …: one
+                partition could not be changed; an `ExceptionGroup` when several could not.
+        """
+        min_version = None if allow_replication_factor_change else 1
+
+        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=left_ms,
+                allow_replication_factor_change=allow_replication_factor_change,
+                topics=[
+                    ReassignableTopic(
+                        name=topic,
+                        partitions=[
+                            ReassignablePartition(
+                                partition_index=number,
+                                replicas=None
+                                if (replicas := reassignments[TopicPartition(topic, number)]) is None
+                                else list(replicas),
+                            )
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in by_topic(items).items()
+                ],
+            )
+            response = await self._controller(request, left_ms, min_version=min_version)
+            if response.error_code:
+                raise self._error(response.error_code, "the reassignment", response.error_message)
+            outcomes: dict[TopicPartition, Exception | None] = {}
+            for topic in response.responses:
+                for p in topic.partitions:
+                    tp = TopicPartition(topic.name, p.partition_index)
+                    outcomes[tp] = self._error(p.error_code, tp, p.error_message) if p.error_code else None
+            return outcomes
+
+        await self._change(reassignments, do_round, timeout_ms)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The moves in progress, of all partitions or those given; partitions that stay are left out."""
+        asked = None if partitions is None else list(dict.fromkeys(partitions))
+
+        async def ask(left_ms: int) -> dict[TopicPartition, PartitionReassignment]:
+            request = ListPartitionReassignmentsRequest(
+                timeout_ms=left_ms,
+                topics=None
+                if asked is None
+                else [
+                    ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
+                    for topic, numbers in by_topic(asked).items()
+                ],
+            )
+            response = await self._controller(request, left_ms)
+            if response.error_code:
+                raise self._error(response.error_code, "reassignments", response.error_message)
+            return {
+                TopicPartition(topic.name, p.partition_index): PartitionReassignment(
+                    tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+                )
+                for topic in response.topics
+                for p in topic.partitions
+            }
+
+        return await self._once(ask, timeout_ms)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
+        """The producers that the leaders of partitions remember (brokers from 2.8 on; KIP-664).
+
+        Reading a partition that failed raises its error.
+        """
+
+        async def do_round(
+            items: list[TopicPartition], left_ms: int
+        ) -> Mapping[TopicPartition, tuple[ProducerDescription, ...] | Exception]:
+            outcomes: dict[TopicPartition, tuple[ProducerDescription, ...] | Exception] = {}
+            for node, group in (await self._by_leader(items, left_ms, outcomes)).items():
+                request = DescribeProducersRequest(
+                    topics=[
+                        TopicRequest(name=topic, partition_indexes=numbers)
+                        for topic, numbers in by_topic(group).items()
+                    ]
+                )
+                response = await self._client.send(node, request, timeout_ms=self._patience(left_ms))
+                for topic in response.topics:
+                    for p in topic.partitions:
+                        tp = TopicPartition(topic.name, p.partition_index)
+                        outcomes[tp] = (
+                            self._error(p.error_code, tp, p.error_message)
+                            if p.error_code
+                            else tuple(
+                                ProducerDescription(
+                                    state.producer_id,
+                                    state.producer_epoch,
+                                    state.last_sequence,
+                                    state.last_timestamp,
+                                    state.coordinator_epoch,
+                                    state.current_txn_start_offset,
+                                )
+                                for state in p.active_producers
+                            )
+                        )
+            return outcomes
+
+        return await self._each(partitions, do_round, timeout_ms)
