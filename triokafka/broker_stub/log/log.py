@@ -36,7 +36,8 @@ from triokafka.world import Storage
 logger = logging.getLogger(__name__)
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
-_SNAPSHOT_EVERY_BYTES: Final = 16 << 20
+_SNAPSHOT_EVERY_BYTES: Final = 1 << 20
+_SNAPSHOT_EVERY_BYTES_OF_PRODUCER: Final = 1_000  # so that snapshots, 50 bytes each, are little beside the records
 
 
 class AppendInfo(NamedTuple):
@@ -326,7 +327,9 @@ class PartitionLog(ReadableLog):
         if self.recovery_point >= end:
             return None
         with self._guard.during("flush"):
-            if self._bytes_since_snapshot > _SNAPSHOT_EVERY_BYTES and not sealed_only:
+            if not sealed_only and self._bytes_since_snapshot > max(
+                _SNAPSHOT_EVERY_BYTES, _SNAPSHOT_EVERY_BYTES_OF_PRODUCER * len(self.producers)
+            ):
                 self._take_snapshot()  # so that after a crash no more need be read than was not flushed
                 self._snapshots.remove_strays({segment.base_offset for segment in self._segments})
             return self._durability.begin(end, self._segments, self.leader_epochs, sealed_only=sealed_only)

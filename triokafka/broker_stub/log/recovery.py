@@ -212,7 +212,7 @@ class _Recovery:
             ):
                 break
             trusted = segment.trusted_part(recovery_point) if position == first else None
-            self._expected = segment.base_offset if trusted is None else trusted.base_offset
+            self._expected = segment.base_offset if trusted is None else trusted.end_offset
             if position == first:
                 self._producers = load_producers(self._snapshots, segments, self._expected)
                 # From here on the batches say it. The file may tell of others, which an earlier crash has taken.
@@ -229,10 +229,9 @@ class _Recovery:
                 dropped,
                 self._expected,
             )
-        if position < len(segments):
-            # Else another crash could bring them back, behind what was appended meanwhile.
-            self._storage.sync_dir(self._directory)
         del segments[position:]
+        # Also for what a dead process has removed: else another crash brings it back behind what was appended since.
+        self._storage.sync_dir(self._directory)
         return self._producers, dropped
 
     def _visit(self, batch: BatchInfo, data: memoryview) -> None:

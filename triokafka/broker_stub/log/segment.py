@@ -6,20 +6,23 @@ they came. Reading and searching look at batch headers only, and never past `Log
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from triokafka.broker_stub.log.batch_places import BatchPlace, place_at, walk_batches
+from triokafka.broker_stub.log.batch_places import BatchPlace, ReadableFile, place_at, walk_batches
 from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.index import CorruptIndexError, IndexFile, OffsetIndex, TimeIndex
 from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.resident import ResidentFile, require_resident
 from triokafka.broker_stub.log.transaction_index import TransactionIndex
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchInfo, parse_batch
 from triokafka.structs import Buffer
 from triokafka.world import File
+from triokafka.world_files import FileSlice
 
 T = TypeVar("T")
 
@@ -34,6 +37,8 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 
 _OVERHEAD: Final = struct.Struct(">qi")
 _CHUNK: Final = 262_144  # bytes read at once when reading whole batches
+_HEADERS: Final = 4096  # bytes read at once when only headers are looked at
+_SLICE_BYTES: Final = 16_384  # from here on sending from the file costs less than a copy
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
@@ -47,6 +52,16 @@ def is_segment_file(name: str, suffix: str) -> bool:
     return stem != name and len(stem) == 20 and stem.isascii() and stem.isdigit()
 
 
+class TrustedPart(NamedTuple):
+    """The beginning of a segment that recovery leaves alone: up to where it goes, its largest timestamp with its
+    offset, and how many of its bytes lie behind the last index entry."""
+
+    end: int
+    end_offset: int
+    largest: tuple[int, int]
+    bytes_since_entry: int
+
+
 class SegmentRead(NamedTuple):
     """Whole batches read from a segment: they start at ``position`` and the batch after them at ``next_position``.
 
@@ -54,7 +69,7 @@ class SegmentRead(NamedTuple):
     """
 
     position: int
-    data: Buffer
+    data: Buffer | FileSlice
     next_position: int
     next_offset: int | None
 
@@ -214,10 +229,11 @@ class LogSegment:
             return False
         first = self.first_timestamp
         waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        limit = config.roll_after_ms
+        jitter = min(config.segment_jitter_ms, limit)
         if jitter:
             jitter = self.base_offset * 2654435761 % jitter  # spread without randomness: the same after a restart
-        if waited > config.segment_ms - jitter:
+        if waited > limit - jitter:
             return True
         if not self._indexes_checked:
             self._with_indexes(lambda: (len(self.offset_index), len(self.time_index)))
@@ -279,10 +295,10 @@ class LogSegment:
 
     # -- searching and reading
 
-    def find(self, offset: int, *, from_position: int = 0) -> BatchPlace | None:
+    def find(self, offset: int, *, from_position: int = 0, file: ReadableFile | None = None) -> BatchPlace | None:
         """The first batch whose last offset is at or above ``offset``; None when there is none (E04)."""
         _, position = self._with_indexes(lambda: self.offset_index.lookup(offset))
-        for place in self._places(max(position, from_position)):
+        for place in walk_batches(file or self.file, max(position, from_position), self.size):
             if place.last_offset >= offset:
                 return place
         return None
@@ -313,53 +329,76 @@ class LogSegment:
         return walk_batches(self.file, position, self.size)
 
     def read(
-        self, offset: int, max_bytes: int, *, up_to_offset: int | None, at_least_one: bool, hint: int | None = None
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        up_to_offset: int | None,
+        at_least_one: bool,
+        hint: int | None = None,
+        to_send: bool = False,
     ) -> SegmentRead | None:
         """Whole batches from the one that contains ``offset``, all of them below ``up_to_offset`` (E05).
 
         Args:
             max_bytes: their total size; with ``at_least_one`` the first batch may be larger.
             hint: the position of the first batch, when known.
+            to_send: the data are to be sent only, so that a slice of the file will do; and the disk is not waited for.
 
         Returns:
             None when the segment has nothing at or above ``offset``; empty data when nothing fits the bounds.
+
+        Raises:
+            ColdReadError: with ``to_send``, where the disk would have to be waited for.
         """
+        file: ReadableFile = self.file
+        if to_send:
+            file = ResidentFile(self.file)
+            if not self.offset_index.is_loaded:
+                require_resident(self._storage, self.offset_index.path)
         if hint is None:
-            found = self.find(offset)
+            found = self.find(offset, file=file)
             if found is None:
                 return None
             hint = found.position
         end = self.size
         if up_to_offset is not None:
-            bound = self.find(up_to_offset)
+            bound = self.find(up_to_offset, file=file)
             end = bound.position if bound is not None else end
         available = end - hint
         if available <= 0:
             return SegmentRead(hint, b"", hint, None)
         size = min(max_bytes, available)
         if size < available or size < LOG_OVERHEAD:
-            first = LOG_OVERHEAD + _OVERHEAD.unpack(self.file.read_at(hint, LOG_OVERHEAD))[1]
+            first = LOG_OVERHEAD + _OVERHEAD.unpack(file.read_at(hint, LOG_OVERHEAD))[1]
             if size < first:
                 if not at_least_one:
                     return SegmentRead(hint, b"", hint, None)
                 size = first
-        data = self.file.view(hint, size)
-        if size == available:
-            return SegmentRead(hint, data, end, None)
-        kept, next_offset = self._whole_batches(data, hint)
-        return SegmentRead(hint, memoryview(data)[:kept], hint + kept, next_offset)
-
-    def _whole_batches(self, data: Buffer, position: int) -> tuple[int, int | None]:
-        """How many bytes of ``data``, which starts at ``position``, are whole batches, and the offset after them."""
-        _, indexed = self._with_indexes(lambda: self.offset_index.lookup_position(position + len(data)))
-        kept = max(0, indexed - position)
-        if kept == len(data):
-            kept = 0  # the last batch is not known then; walk, for the offset after it
         next_offset = None
-        while (place := place_at(data, kept, position + kept)) is not None and kept + place.size <= len(data):
-            kept += place.size
-            next_offset = place.last_offset + 1
-        return kept, next_offset
+        if size < available:
+            end, next_offset = self._end_of_whole_batches(hint, hint + size, file)
+        size = end - hint
+        data: Buffer | FileSlice
+        if not to_send:
+            data = self.file.view(hint, size)
+        elif size >= _SLICE_BYTES:
+            data = self.file.slice(hint, size)
+        else:
+            data = file.read_at(hint, size)
+            if len(data) < size:
+                raise OSError(errno.EIO, f"{self._log_path} ends at byte {hint + len(data)}, not {end}")
+        return SegmentRead(hint, data, end, next_offset)
+
+    def _end_of_whole_batches(self, start: int, end: int, file: ReadableFile) -> tuple[int, int | None]:
+        """Where the last whole batch between two positions ends, and the offset at which the next one begins."""
+        _, indexed = self._with_indexes(lambda: self.offset_index.lookup_position(end - 1))
+        position, next_offset = max(start, indexed), None
+        for place in walk_batches(file, position, self.size):
+            if place.position + place.size > end:
+                return place.position, place.base_offset
+            position, next_offset = place.position + place.size, place.last_offset + 1
+        return position, next_offset
 
     def batches(self, position: int = 0, *, check_crc: bool = False) -> Iterator[tuple[BatchInfo, memoryview]]:
         """Header and bytes of every batch from ``position`` on; ``BatchInfo.position`` is the one in the file.
@@ -367,19 +406,19 @@ class LogSegment:
         Raises:
             CorruptRecordError: what is there is not a batch, or is cut.
         """
-        want = _CHUNK
+        rest, want = b"", _CHUNK  # what was read already of the batch at `position`; how much to read for it in all
         while position < self.size:
-            rest = self.size - position
-            view = memoryview(self.file.read_at(position, min(want, rest)))
+            left = self.size - position
+            view = memoryview(rest + self.file.read_at(position + len(rest), min(want, left) - len(rest)))
             used = 0
             while (batch := parse_batch(view, used, check_crc=check_crc)) is not None:
                 data = view[used : used + batch.size]
                 used += batch.size
                 yield batch._replace(position=position + used - batch.size), data
-            want = _CHUNK
+            rest, want = bytes(view[used:]), _CHUNK
             if not used:
                 needed = LOG_OVERHEAD + _OVERHEAD.unpack(view[:LOG_OVERHEAD])[1] if len(view) >= LOG_OVERHEAD else 0
-                if len(view) == rest or needed > rest or needed <= len(view):
+                if len(view) == left or needed > left or needed <= len(view):
                     raise CorruptRecordError(f"{self._log_path}: the batch at byte {position} is cut")
                 want = needed
             position += used
@@ -392,16 +431,28 @@ class LogSegment:
         first = self.find(start_offset)
         if first is None:
             return
-        for place in walk_batches(self.file, first.position, self.size):
-            if end_offset is not None and place.base_offset >= end_offset:
+        for batch in self._headers(first.position):
+            if end_offset is not None and batch.base_offset >= end_offset:
                 return
-            header = self.file.read_at(place.position, min(HEADER_SIZE, place.size))
-            if header[16] < 2:
-                continue  # formats without producers
-            batch = BatchInfo._make((place.position, *HEADER.unpack(header)))
             if batch.producer_id >= 0:
-                data = self.file.read_at(place.position, place.size) if batch.is_control else b""
+                data = self.file.read_at(batch.position, batch.size) if batch.is_control else b""
                 yield batch, memoryview(data)
+
+    def _headers(self, position: int) -> Iterator[BatchInfo]:
+        """The headers from ``position`` on of what can have a producer: older formats are passed over."""
+        window, start = b"", position
+        while self.size - position >= HEADER_SIZE:
+            at = position - start
+            if len(window) - at < HEADER_SIZE:
+                # Small batches are read together; of large ones only the headers.
+                size = _HEADERS if at - len(window) < _HEADERS else HEADER_SIZE
+                window, start, at = self.file.read_at(position, min(size, self.size - position)), position, 0
+            place = place_at(window, at, position)
+            if place is None or position + place.size > self.size:
+                return
+            if window[at + 16] >= 2:
+                yield BatchInfo._make((position, *HEADER.unpack_from(window, at)))
+            position += place.size
 
     # -- timestamps
 
@@ -455,42 +506,49 @@ class LogSegment:
     def rebuild_indexes(self) -> None:
         """Make offset and time index anew from the batches."""
         self._clear_indexes()
-        self._read_through(0, None, check_crc=False)
+        self._read_through(None, None, check_crc=False)
 
-    def trusted_part(self, offset: int) -> BatchPlace | None:
-        """The last batch below ``offset``, which is on disk with all before it, that the indexes know after a crash.
+    def trusted_part(self, offset: int) -> TrustedPart | None:
+        """What need not be read after a crash, because it is below ``offset``, up to which all is on disk.
 
-        They keep only what they say of the segment up to that batch. None when they are not to be trusted.
+        The indexes keep only what they say of that part. None when they are not to be trusted.
 
         Raises:
             OSError: the disk failed.
         """
         try:
-            self.offset_index.salvage()
-            self.time_index.salvage()
-            self.transaction_index.salvage()
+            for index in self._indexes():
+                index.salvage()
         except CorruptIndexError:
             return None
-        last_offset, position = self.offset_index.lookup(offset - 1)
+        indexed, position = self.offset_index.lookup(offset - 1)
         if not position or position >= self.size:
             return None
+        self.offset_index.truncate_to(indexed + 1)
+        self.time_index.truncate_to(indexed + 1)
+        largest, since_entry, trusted = self.time_index.last, 0, None
         try:
-            place = next(self._places(position), None)
+            for batch in self._headers(position):
+                if trusted is None and batch.last_offset != indexed:
+                    return None
+                if batch.last_offset >= offset:
+                    break
+                if batch.max_timestamp > largest[0]:
+                    largest = (batch.max_timestamp, batch.last_offset)
+                since_entry += batch.size
+                trusted = TrustedPart(batch.end, batch.next_offset, largest, since_entry)
         except CorruptRecordError:
             return None
-        if place is None or place.last_offset != last_offset:
-            return None
-        self.offset_index.truncate_to(last_offset + 1)
-        self.time_index.truncate_to(last_offset + 1)
-        self.transaction_index.truncate_to(place.base_offset)
-        return place
+        if trusted is not None:
+            self.transaction_index.truncate_to(trusted.end_offset)
+        return trusted
 
-    def recover(self, visit: Callable[[BatchInfo, memoryview], None], *, after: BatchPlace | None = None) -> int:
+    def recover(self, visit: Callable[[BatchInfo, memoryview], None], *, after: TrustedPart | None = None) -> int:
         """Read the batches, rebuild the indexes, and cut the file at the first bad batch (E08, I09).
 
         Args:
             visit: called with every good batch.
-            after: from `trusted_part`: read from there on only, that batch included.
+            after: from `trusted_part`: read only what comes after it.
 
         Returns:
             The number of bytes cut.
@@ -498,15 +556,18 @@ class LogSegment:
         if after is None:
             self._clear_indexes()
             self.transaction_index.clear()
-        valid = self._read_through(after.position if after is not None else 0, visit, check_crc=True)
+        valid = self._read_through(after, visit, check_crc=True)
         dropped = self.size - valid
         if dropped:
             self.file.truncate(valid)
             self.size = valid
-            # Before anything else comes there: a second crash could bring it back behind what was appended meanwhile.
-            sync_path(self._storage, self._log_path)
+        # Before anything else comes there, also for what a dead process has cut: a second crash could bring it back
+        # behind what was appended meanwhile.
+        sync_path(self._storage, self._log_path)
         self.unsynced = True
         self.write_indexes()
+        for index in self._indexes():
+            index.unsynced = True  # also what is as it should be: a process may have died before it was synced
         return dropped
 
     def _clear_indexes(self) -> None:
@@ -515,15 +576,15 @@ class LogSegment:
         self._bytes_since_index_entry = 0
 
     def _read_through(
-        self, position: int, visit: Callable[[BatchInfo, memoryview], None] | None, *, check_crc: bool
+        self, after: TrustedPart | None, visit: Callable[[BatchInfo, memoryview], None] | None, *, check_crc: bool
     ) -> int:
-        """Read the batches from ``position`` on, add them to the indexes, and return where the good ones end."""
-        self._max_timestamp = largest = self.time_index.last
+        """Read the batches, add them to the indexes, and return where the good ones end."""
+        valid, next_offset, largest, since_entry = after or (0, self.base_offset, (-1, self.base_offset), 0)
+        self._max_timestamp, self._bytes_since_index_entry = largest, since_entry
         self._first_timestamp = None
-        self._bytes_since_index_entry = 0
-        valid, last_offset = position, self.base_offset - 1
+        last_offset = next_offset - 1
         try:
-            for batch, data in self.batches(position, check_crc=check_crc):
+            for batch, data in self.batches(valid, check_crc=check_crc):
                 if batch.base_offset <= last_offset:
                     break  # offsets that go back were not written by a leader
                 last_offset = batch.last_offset

@@ -282,7 +282,7 @@ async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve() -> 
     heal = world.storage.inject(DiskFault("open", "*/b-0/*", errno.EIO))
     logs = started(world)
     assert set(logs.all()) == {A0}
-    with pytest.raises(KafkaStorageError, match="the log of b-0 in /data/b-0 cannot be opened"):
+    with pytest.raises(KafkaStorageError, match="/data/b-0 cannot be"):
         logs.create(B0)
     logs.checkpoint()
     await logs.close()
