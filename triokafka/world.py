@@ -19,19 +19,24 @@ import resource
 import shutil
 import socket
 import sys
+import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import trio
 
 from triokafka.structs import Buffer
+from triokafka.world_files import Descriptor, FileSlice
 
 T = TypeVar("T")
 
 _MAX_VECTORS: Final = 512  # below every platform's IOV_MAX
+_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # more follows at once: no packet for this alone
 
 
 class Stream(ABC):
@@ -48,6 +53,18 @@ class Stream(ABC):
         Waits while the peer's window is full; when it need not wait it does not yield to other tasks. If cancelled, an
         unknown part was sent and the stream must be closed.
         """
+
+    async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
+        """`send` for parts that may be slices of files. The event loop does not wait for a disk meanwhile.
+
+        Raises `OSError` also when a file is not what it was.
+        """
+        buffers: list[Buffer] = []
+        for part in parts:
+            if isinstance(part, FileSlice):
+                part = await trio.to_thread.run_sync(part.read)
+            buffers.append(part)
+        await self.send(*buffers)
 
     def try_send(self, *buffers: Buffer) -> int:
         """Send what can be sent without waiting, from the front, and return how many bytes that was; maybe 0.
@@ -118,6 +135,23 @@ class File(ABC):
 
         Raises `OSError` when the file is shorter than that, also when it was shortened from outside.
         """
+
+    def slice(self, offset: int, size: int) -> Buffer | FileSlice:
+        """As `view`, for bytes that are only to be sent (`Stream.send_parts`), so that they need not be read now."""
+        return self.view(offset, size)
+
+    def read_resident(self, offset: int, size: int) -> bytes | None:
+        """As `read_at`, but None when the disk would have to be waited for."""
+        return self.read_at(offset, size)
+
+    def warmer(self, offset: int, size: int) -> Callable[[], object]:
+        """A function to be called in a thread, also after `close`, so that `read_resident` finds these bytes."""
+        return partial(self.read_at, offset, size)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether slices of it are being sent, so that closing it would not free anything."""
+        return False
 
     @abstractmethod
     def size(self) -> int:
@@ -295,6 +329,16 @@ class World(ABC):
         return uuid.UUID(bytes=self.random_bytes(16), version=4)
 
 
+class _Scratch(threading.local):
+    """A buffer for pieces of files, one per event loop, as large as stays in a processor's cache."""
+
+    def __init__(self) -> None:
+        self.buffer: Final = memoryview(bytearray(262_144))
+
+
+_scratch: Final = _Scratch()
+
+
 class _SocketStream(Stream):
     """A non-blocking TCP socket: try first, wait for readiness only when the kernel says so."""
 
@@ -302,6 +346,7 @@ class _SocketStream(Stream):
         self._sock = sock
         self._closed = False
         self._drained = False
+        self._in_thread = False
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -314,12 +359,15 @@ class _SocketStream(Stream):
             raise
 
     async def send(self, *buffers: Buffer) -> None:
+        await self._send(buffers, 0)
+
+    async def _send(self, buffers: Sequence[Buffer], flags: int) -> None:
         sock = self._sock
         parts = [memoryview(b).cast("B") for b in buffers]
         first = 0
         while first < len(parts):
             try:
-                sent = sock.sendmsg(parts[first : first + _MAX_VECTORS])
+                sent = sock.sendmsg(parts[first : first + _MAX_VECTORS], [], flags)
             except (BlockingIOError, InterruptedError):
                 await trio.lowlevel.wait_writable(sock)
                 continue
@@ -331,6 +379,47 @@ class _SocketStream(Stream):
                 first += 1
             if sent:
                 parts[first] = parts[first][sent:]
+
+    async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
+        buffers: list[Buffer] = []
+        for part in parts:
+            if not isinstance(part, FileSlice):
+                buffers.append(part)
+                continue
+            if buffers:
+                await self._send(buffers, _MORE)
+                buffers = []
+            await self._send_slice(part)
+        if buffers:
+            await self._send(buffers, 0)
+
+    async def _send_slice(self, part: FileSlice) -> None:
+        sock = self._sock
+        start = 0
+        while start < len(part):
+            scratch = _scratch.buffer
+            got = part.copy_resident(start, scratch)
+            try:
+                sent = sock.send(scratch[:got]) if got else await self._send_in_thread(part, start)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                self._check_open()
+                raise
+            start += sent
+            if not sent:
+                self._check_open()
+                # Nothing is kept of the piece meanwhile: readers that are slow cost no memory.
+                await trio.lowlevel.wait_writable(sock)
+
+    async def _send_in_thread(self, part: FileSlice, start: int) -> int:
+        self._in_thread = True
+        try:
+            return await trio.to_thread.run_sync(part.send, self._sock.fileno(), start)
+        finally:
+            self._in_thread = False
+            if self._closed:
+                self._sock.close()
 
     def try_send(self, *buffers: Buffer) -> int:
         try:
@@ -367,7 +456,12 @@ class _SocketStream(Stream):
         if not self._closed:
             self._closed = True
             trio.lowlevel.notify_closing(self._sock)
-            self._sock.close()
+            if self._in_thread:
+                # The thread must not find another connection under the number of this one: it ends, and then it closes.
+                with suppress(OSError):
+                    self._sock.shutdown(socket.SHUT_RDWR)
+            else:
+                self._sock.close()
 
     @property
     def peer_address(self) -> tuple[str, int]:
@@ -418,25 +512,30 @@ def _sync(descriptor: int, *, content_only: bool = False) -> None:
 
 class _OsFile(File):
     def __init__(self, descriptor: int) -> None:
-        self._fd = descriptor
+        self._descriptor: Descriptor | None = Descriptor(descriptor)
+
+    @property
+    def _open(self) -> Descriptor:
+        if self._descriptor is None:
+            raise OSError(errno.EBADF, "the file was closed")
+        return self._descriptor
 
     def read_at(self, offset: int, size: int) -> bytes:
-        data = os.pread(self._fd, size, offset)
-        if len(data) == size or not data:
-            return data
-        parts = [data]  # a signal, or more than the kernel reads at once
-        got = len(data)
-        while got < size and (data := os.pread(self._fd, size - got, offset + got)):
-            parts.append(data)
-            got += len(data)
-        return b"".join(parts)
+        return self._open.read(offset, size)
+
+    def read_resident(self, offset: int, size: int) -> bytes | None:
+        return self._open.read_resident(offset, size)
+
+    def warmer(self, offset: int, size: int) -> Callable[[], object]:
+        return self._open.warmer(offset, size)
 
     def write_at(self, offset: int, *buffers: Buffer) -> int:
+        fd = self._open.fd
         total = 0
         for buffer in buffers:
             rest = memoryview(buffer).cast("B")
             while rest:
-                written = os.pwrite(self._fd, rest, offset + total)
+                written = os.pwrite(fd, rest, offset + total)
                 total += written
                 rest = rest[written:]
         return total
@@ -444,23 +543,33 @@ class _OsFile(File):
     def view(self, offset: int, size: int) -> memoryview | bytes:
         # A mapping would raise SIGBUS when the file is shortened from outside; a copy gives a clear error instead.
         data = self.read_at(offset, size)
-        if len(data) < size:
-            raise OSError(errno.EIO, f"the file ends at byte {offset + len(data)}, {offset + size} bytes were expected")
+        self._check_end(offset + len(data), offset + size)
         return data
 
+    def slice(self, offset: int, size: int) -> Buffer | FileSlice:
+        self._check_end(self.size(), offset + size)
+        return FileSlice(self._open, offset, size)
+
+    def _check_end(self, end: int, expected: int) -> None:
+        if end < expected:
+            raise OSError(errno.EIO, f"the file ends at byte {end}, {expected} bytes were expected")
+
+    @property
+    def in_use(self) -> bool:
+        return self._descriptor is not None and len(self._descriptor.slices) > 0
+
     def size(self) -> int:
-        return os.fstat(self._fd).st_size
+        return os.fstat(self._open.fd).st_size
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        self._open.cut_at(size)
+        os.ftruncate(self._open.fd, size)
 
     def sync(self) -> None:
-        _sync(self._fd, content_only=True)
+        _sync(self._open.fd, content_only=True)
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._descriptor = None  # closed with the last slice of it, at the latest
 
 
 class OsStorage(Storage):

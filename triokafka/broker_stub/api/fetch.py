@@ -8,12 +8,12 @@ epoch. v16: leaders' addresses in errors. v17: directory ids. v18: the follower'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.replica.fetch_session import PartitionKey, TopicKey, WantedPartition
@@ -30,7 +30,7 @@ from triokafka.protocol.api.fetch import (
     PartitionData,
     SnapshotId,
 )
-from triokafka.structs import TopicPartition
+from triokafka.structs import Buffer, TopicPartition
 
 _LEADER_HINTS_SINCE: Final = 12
 _LEADER_ADDRESSES_SINCE: Final = 16
@@ -68,7 +68,10 @@ def _failed(request: FetchRequest, context: RequestContext, code: int, message: 
 @handles(
     FetchRequest,
     versions=range(4, 19),
-    accesses=[Access(Operation.READ, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics])],
+    accesses=[
+        or_cluster(Operation.CLUSTER_ACTION),  # for other brokers, which need nothing else
+        Access(Operation.READ, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics]),
+    ],
     on_error=_failed,
 )
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
@@ -116,13 +119,13 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         if fault.error.code == _NOT_LEADER:
             outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
     replicas = broker.replicas
-    outcomes, size, urgent = replicas.read(readable, parameters)
+    outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
         del outcomes  # nothing read is kept while waiting (M13)
         operation = replicas.delay_fetch(readable, parameters)
         if operation is not None:
             await context.park(operation)
-        outcomes, size, urgent = replicas.read(readable, parameters)
+        outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if not parameters.follower and context.count_towards(QuotaKind.FETCH, size):
         # Nothing is answered, so nothing counts (O26); the client asks again when its time is over.
         broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())
@@ -175,9 +178,11 @@ def _resolve(topic: TopicKey, context: RequestContext) -> tuple[str, int]:
         name = found.name
     else:
         name = topic
-    if context.denied(Operation.READ, ResourceType.TOPIC, name):
-        return name, errors.TopicAuthorizationFailedError.code
-    return name, 0
+    if context.follower:
+        denied = context.denied_for_cluster(Operation.CLUSTER_ACTION)
+    else:
+        denied = context.denied(Operation.READ, ResourceType.TOPIC, name)
+    return name, errors.TopicAuthorizationFailedError.code if denied else 0
 
 
 def _responses(
@@ -207,7 +212,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         current_leader=_NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
         aborted_transactions=_aborted(outcome) if read_committed else None,
-        records=outcome.records,
+        records=cast("Buffer", outcome.records),  # the encoder passes on what it need not look into
     )
     if outcome.diverging_epoch is not None:
         epoch, end_offset = outcome.diverging_epoch

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import LOG_OVERHEAD
 from triokafka.structs import Buffer
-from triokafka.world import File
 
 _OVERHEAD: Final = struct.Struct(">qi")
 _LAST_OFFSET_DELTA: Final = struct.Struct(">i")
@@ -27,7 +26,14 @@ class BatchPlace(NamedTuple):
     last_offset: int
 
 
-def walk_batches(file: File, position: int, end: int) -> Iterator[BatchPlace]:
+class ReadableFile(Protocol):
+    """As much of a `triokafka.world.File` as a walk needs."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset``; fewer at the end of the file."""
+
+
+def walk_batches(file: ReadableFile, position: int, end: int) -> Iterator[BatchPlace]:
     """The whole batches in ``file`` from ``position``, which must be the start of one, up to the byte ``end``.
 
     Raises:

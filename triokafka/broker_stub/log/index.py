@@ -81,6 +81,11 @@ class IndexFile(ABC):
         return self._count()
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether its entries are in memory, so that a look-up reads nothing."""
+        return self._loaded
+
+    @property
     def is_full(self) -> bool:
         """Whether no entry fits any more, which forces a roll (D12)."""
         return len(self) >= self.max_entries

@@ -38,7 +38,11 @@ class OpenFiles:
             self._files.move_to_end(path)
             return file
         while len(self._files) >= self._limit:
-            self._files.popitem(last=False)[1].close()
+            # Closing one that is being sent would free nothing, and hide from who cuts the file that it is.
+            idle = next((known for known, file in self._files.items() if not file.in_use), None)
+            if idle is None:
+                break
+            self._files.pop(idle).close()
         file = self._files[path] = self.storage.open(path, create=create)
         return file
 

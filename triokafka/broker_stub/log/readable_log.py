@@ -12,10 +12,11 @@ from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producers import ProducerStates
 from triokafka.broker_stub.log.recovery import rebuild_transaction_index
-from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.segment import LogSegment, SegmentRead
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction, aborted_between
 from triokafka.errors import OffsetOutOfRangeError
 from triokafka.structs import Buffer, TopicPartition
+from triokafka.world_files import FileSlice
 
 logger = logging.getLogger(__name__)
 
@@ -24,11 +25,20 @@ class ReadResult(NamedTuple):
     """Whole batches, the first of which contains the offset that was asked for.
 
     ``position`` is the byte in the segment ``segment_base_offset`` where they start; both -1 when there is nothing.
+    All records are below ``end_offset``.
     """
 
     records: Buffer
     segment_base_offset: int = -1
     position: int = -1
+    end_offset: int = -1
+
+
+class SlicedResult(NamedTuple):
+    """As `ReadResult`, for records that are only to be sent."""
+
+    records: Buffer | FileSlice
+    end_offset: int = -1
 
 
 class ReadableLog:
@@ -74,6 +84,31 @@ class ReadableLog:
             OffsetOutOfRangeError: ``offset`` is before the log's start or after its end.
             KafkaStorageError: the disk failed.
         """
+        found, bound = self._find(offset, max_bytes, up_to_offset, min_one_batch=min_one_batch, to_send=False)
+        if found is None:
+            return ReadResult(b"")
+        base_offset, part = found
+        end_offset = bound if part.next_offset is None else part.next_offset
+        return ReadResult(part.data, base_offset, part.position, end_offset)  # type: ignore[arg-type]  # no slice
+
+    def read_to_send(
+        self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True
+    ) -> SlicedResult:
+        """`read` for records that are only to be sent: no copy of them is made, and the disk is not waited for.
+
+        Raises:
+            ColdReadError: a part of what is needed to find them is not in memory.
+            OffsetOutOfRangeError, KafkaStorageError: as `read`.
+        """
+        found, bound = self._find(offset, max_bytes, up_to_offset, min_one_batch=min_one_batch, to_send=True)
+        if found is None:
+            return SlicedResult(b"")
+        _, part = found
+        return SlicedResult(part.data, bound if part.next_offset is None else part.next_offset)
+
+    def _find(
+        self, offset: int, max_bytes: int, up_to_offset: int | None, *, min_one_batch: bool, to_send: bool
+    ) -> tuple[tuple[int, SegmentRead] | None, int]:
         self._guard.check()
         end = self._segments.end_offset
         if not self.log_start_offset <= offset <= end:
@@ -82,13 +117,12 @@ class ReadableLog:
             )
         bound = end if up_to_offset is None else min(up_to_offset, end)
         try:
-            found = self._segments.read(offset, max_bytes, up_to_offset=bound, at_least_one=min_one_batch)
+            found = self._segments.read(
+                offset, max_bytes, up_to_offset=bound, at_least_one=min_one_batch, to_send=to_send
+            )
         except OSError as error:
             raise self._guard.error("read", error) from error
-        if found is None:
-            return ReadResult(b"")
-        base_offset, part = found
-        return ReadResult(part.data, base_offset, part.position)
+        return found, bound
 
     def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
         """About how many bytes a read from ``start_offset`` up to ``end_offset`` would find, at most ``limit``.

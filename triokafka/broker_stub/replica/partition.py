@@ -165,10 +165,13 @@ class Partition:
         )
 
     def advance_high_watermark(self) -> bool:
-        """Raise the high watermark to the least log end offset of the in-sync replicas; True when it rose (PAR-11)."""
+        """Raise the high watermark to the least log end offset of the in-sync replicas; True when it rose (PAR-11).
+
+        What ``flush.messages`` wants on this broker's disk counts only once it is there.
+        """
         if not self.is_leader:
             return False
-        lowest = self.log.log_end_offset
+        lowest = self.log.settled_offset
         for replica in self.in_sync_replicas:
             follower = self._followers.get(replica)
             if follower is not None and follower.log_end_offset < lowest:
@@ -225,10 +228,15 @@ class Partition:
         read_committed: bool = False,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        may_block: bool = True,
     ) -> ReadOutcome:
         """Read for a fetch, below the high watermark unless for a follower. Errors are raised.
 
+        Args:
+            may_block: wait for the disk where it must be; records then come as bytes, else maybe as a slice of a file.
+
         Raises:
+            ColdReadError: it must not wait for the disk, but would have to.
             OffsetOutOfRangeError: before the log's start or after its end.
             BrokerResponseError: not the leader, or not in that epoch.
         """
@@ -251,11 +259,13 @@ class Partition:
             )
         outcome = ReadOutcome(0, high_watermark, last_stable_offset, log_start_offset)
         if offset < up_to and (max_bytes > 0 or min_one_batch):
-            found = log.read(offset, max_bytes, up_to_offset=up_to, min_one_batch=min_one_batch)
+            read = log.read if may_block else log.read_to_send
+            found = read(offset, max_bytes, up_to_offset=up_to, min_one_batch=min_one_batch)
             outcome.records = found.records
             if read_committed and len(found.records):
                 outcome.aborted = [
-                    (aborted.producer_id, aborted.first_offset) for aborted in log.aborted_transactions(offset, up_to)
+                    (aborted.producer_id, aborted.first_offset)
+                    for aborted in log.aborted_transactions(offset, found.end_offset)
                 ]
         return outcome
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from triokafka.structs import Buffer
+from triokafka.world_files import FileSlice
 
 
 class EpochEnd(NamedTuple):
@@ -27,15 +28,15 @@ class LeaderHint(NamedTuple):
 class ReadOutcome:
     """One partition's part of a fetch: offsets taken before the read, and the records as they lie in the log.
 
-    With an error, offsets are -1 and there are no records (O06). ``aborted`` names producer id and first offset of every
-    aborted transaction that may have records among ``records``, for readers of committed records (O20).
+    With an error, offsets are -1 and there are no records (O06). ``aborted`` names producer id and first offset of
+    every aborted transaction that may have records among ``records``, for readers of committed records (O20).
     """
 
     error_code: int = 0
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Buffer = b""
+    records: Buffer | FileSlice = b""
     diverging_epoch: EpochEnd | None = None
     leader_hint: LeaderHint | None = None
     aborted: Sequence[tuple[int, int]] = ()

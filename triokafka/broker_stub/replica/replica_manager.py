@@ -8,14 +8,17 @@ others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
+from triokafka.broker_stub.log.resident import ColdReadError
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
 from triokafka.broker_stub.replica.partition import Partition
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.replica.fetch_session import WantedPartition
 
 logger = logging.getLogger(__name__)
+
+_COLD_READS: Final = 8
+"""How often a fetch goes to the disk for a part of what it needs before it waits for the rest of it at once."""
 
 HighWatermarkListener = Callable[[TopicPartition, int], None]
 
@@ -84,6 +90,7 @@ class ReplicaManager:
         self._checkpointed: Mapping[TopicPartition, int] | None = None
         self._listeners: list[HighWatermarkListener] = []
         self._image = EMPTY_IMAGE
+        self._inherited: Set[tuple[UUID, int]] = frozenset()  # may have logs in directories that were never online
 
     # Partitions
 
@@ -129,6 +136,8 @@ class ReplicaManager:
 
         A log that cannot be made or opened leaves its partition offline; the others go on.
         """
+        if self._image is EMPTY_IMAGE and self.logs.offline_directories():
+            self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
         self._image = image
         changes: list[LeadershipChange] = []
         local = delta.local_changes(self.node_id)
@@ -158,7 +167,10 @@ class ReplicaManager:
         topic = image.topics[topic_partition.topic]
         # Also for a log that is there: it was opened with the defaults, maybe for an earlier topic of that name.
         log = self.logs.create(
-            topic_partition, topic.topic_id, self.logs.config_for(image.topic_configs(topic_partition.topic))
+            topic_partition,
+            topic.topic_id,
+            self.logs.config_for(image.topic_configs(topic_partition.topic)),
+            is_new=(topic.topic_id, topic_partition.partition) not in self._inherited,
         )
         if self._checkpointed is None:
             self._checkpointed = self.logs.read_high_watermarks()
@@ -214,6 +226,25 @@ class ReplicaManager:
             except errors.KafkaStorageError as error:
                 logger.error("the log of %s cannot be removed: %s", topic_partition, error)
         self._complete_waiting(topic_partition)
+
+    def is_offline(self, topic_partition: tuple[str, int]) -> bool:
+        """Whether a partition should be here, but its log cannot be used."""
+        return topic_partition in self._failed
+
+    def logs_offline(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
+        """Logs cannot be used any more: who asks for their partitions, or waits for them, gets that for an answer."""
+        for topic_partition in topic_partitions:
+            if self._partitions.pop(topic_partition, None) is not None:
+                self._failed[topic_partition] = reason
+                self._complete_waiting(topic_partition)
+
+    def flushed(self, topic_partition: TopicPartition) -> None:
+        """More of a log is on disk, which records with ``flush.messages`` wait for."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            if partition.advance_high_watermark():
+                self._high_watermark_rose(partition)
+            self._complete_waiting(topic_partition)
 
     def _complete_waiting(self, topic_partition: TopicPartition) -> None:
         self.produce_purgatory.check_and_complete(topic_partition)
@@ -271,6 +302,7 @@ class ReplicaManager:
             last_offset=info.last_offset,
             log_append_time_ms=info.log_append_time,
             log_start_offset=info.log_start_offset,
+            flushing=partition.log.settled_offset <= info.last_offset,
         )
 
     def append_internal(self, topic_partition: TopicPartition, batches: Buffer) -> int:
@@ -293,12 +325,17 @@ class ReplicaManager:
             self.produce_purgatory.check_and_complete(topic_partition)
         self.fetch_purgatory.check_and_complete(topic_partition)
 
-    def delay_produce(self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int) -> DelayedProduce | None:
-        """Wait for the in-sync replicas of what was appended; None when nothing needs to be waited for (RM-25)."""
+    def delay_produce(
+        self, outcomes: Mapping[TopicPartition, AppendOutcome], timeout_ms: int, *, required_acks: int = -1
+    ) -> DelayedProduce | None:
+        """Wait for the in-sync replicas of what was appended; None when nothing needs to be waited for (RM-25).
+
+        With ``required_acks`` 1 it is the leader's own disk that is waited for.
+        """
         pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
-        if all(self._committed(key, outcomes[key]) for key in pending):
+        if required_acks == -1 and all(self._committed(key, outcomes[key]) for key in pending):
             return None
-        operation = DelayedProduce(max(timeout_ms, 0), outcomes, self.partition)
+        operation = DelayedProduce(max(timeout_ms, 0), outcomes, self.partition, required_acks=required_acks)
         self.produce_purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
         return None if operation.completed else operation
 
@@ -313,16 +350,33 @@ class ReplicaManager:
 
     # Reading
 
-    def read(
-        self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters
+    async def read(
+        self,
+        wanted: Sequence[tuple[TopicPartition, WantedPartition]],
+        parameters: FetchParameters,
+        *,
+        before_waiting: Callable[[], None] = lambda: None,
     ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
         """Read partitions in order under one byte budget. Returns outcomes, bytes read, and whether to answer at once.
 
         The first partition with data may exceed the limits by its first batch, so that a reader always gets on (O12).
+        Waits only where something must come from the disk first; a thread does that, and then all is read again.
         """
+        for _ in range(_COLD_READS):
+            try:
+                return self._read(wanted, parameters, may_block=False)
+            except ColdReadError as cold:
+                before_waiting()
+                await self._world.run_in_thread(cold.warm)
+        return self._read(wanted, parameters, may_block=True)  # memory is too short to keep it for a moment
+
+    def _read(
+        self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters, *, may_block: bool
+    ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
         budget = parameters.max_bytes
         total = 0
         urgent = False
+        cold: list[ColdReadError] = []
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed = parameters.follower, parameters.read_committed
         for topic_partition, request in wanted:
@@ -338,7 +392,16 @@ class ReplicaManager:
                     read_committed=read_committed,
                     current_leader_epoch=request.current_leader_epoch,
                     last_fetched_epoch=request.last_fetched_epoch,
+                    may_block=may_block,
                 )
+            except ColdReadError as error:
+                # The others are looked at, too: one visit to the disk for all that fits. How much this one has is not
+                # known, so it counts in full.
+                cold.append(error)
+                budget -= request.max_bytes
+                if budget <= 0:
+                    break
+                continue
             except errors.BrokerResponseError as error:
                 outcomes[topic_partition] = self._failed_read(topic_partition, error)
                 urgent = True
@@ -354,6 +417,8 @@ class ReplicaManager:
             budget = max(budget - size, 0)
             if outcome.diverging_epoch is not None:
                 urgent = True
+        if cold:
+            raise ColdReadError(partial(_warm, cold))
         return outcomes, total, urgent
 
     def delay_fetch(
@@ -415,3 +480,8 @@ class ReplicaManager:
         """Complete whatever waits, so that its handlers answer and end."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()
+
+
+def _warm(cold: Iterable[ColdReadError]) -> None:
+    for error in cold:
+        error.warm()

@@ -254,7 +254,7 @@ async def test_failure_of_the_whole_request_never_looks_like_an_empty_success(
     async with running_node() as node:
         await node.create("t", partitions=2)
 
-        def broken(*args: object) -> None:
+        async def broken(*args: object, **more: object) -> None:
             raise errors.KafkaStorageError("the disks are gone")
 
         monkeypatch.setattr(node.broker.replicas, "read", broken)

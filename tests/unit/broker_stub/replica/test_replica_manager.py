@@ -79,16 +79,16 @@ class Bench:
         """Append one record to each."""
         return self.replicas.append({key: batch(b"v") for key in keys}, required_acks=acks)
 
-    def read(
+    async def read(
         self, key: TopicPartition, offset: int, parameters: FetchParameters = CONSUMER
     ) -> tuple[ReadOutcome, int, bool]:
         """Read one partition."""
-        outcomes, size, urgent = self.replicas.read([(key, wanted(key, offset))], parameters)
+        outcomes, size, urgent = await self.replicas.read([(key, wanted(key, offset))], parameters)
         return outcomes[key], size, urgent
 
-    def follower_fetches(self, key: TopicPartition, offset: int, replica: int = 2) -> ReadOutcome:
+    async def follower_fetches(self, key: TopicPartition, offset: int, replica: int = 2) -> ReadOutcome:
         """A follower asks for an offset."""
-        return self.read(key, offset, replace(CONSUMER, replica_id=replica))[0]
+        return (await self.read(key, offset, replace(CONSUMER, replica_id=replica)))[0]
 
 
 def wanted(key: TopicPartition, offset: int) -> WantedPartition:
@@ -113,10 +113,10 @@ async def test_acks_all_waits_for_every_in_sync_replica() -> None:
     outcomes = bench.append(A)
     operation = bench.replicas.delay_produce(outcomes, 10_000)
     assert operation is not None and not operation.completed
-    bench.follower_fetches(A, 1, replica=3)
-    bench.follower_fetches(A, 0)
+    await bench.follower_fetches(A, 1, replica=3)
+    await bench.follower_fetches(A, 0)
     assert not operation.completed
-    bench.follower_fetches(A, 1)
+    await bench.follower_fetches(A, 1)
     assert operation.completed
     assert (outcomes[A].error_code, outcomes[A].base_offset) == (0, 0)
     assert bench.rose == [(A, 1)]
@@ -140,10 +140,10 @@ async def test_timeout_tells_replicated_partitions_from_those_that_are_not(autoj
         outcomes = bench.append(A, B)
         operation = bench.replicas.delay_produce(outcomes, 1_000)
         assert operation is not None
-        bench.follower_fetches(A, 1)
+        await bench.follower_fetches(A, 1)
         await operation.wait()
     assert [outcomes[key].error_code for key in (A, B)] == [0, TIMED_OUT]
-    assert len(bench.follower_fetches(B, 0).records)
+    assert len((await bench.follower_fetches(B, 0)).records)
 
 
 async def test_lost_leadership_answers_a_parked_produce_at_once() -> None:
@@ -181,12 +181,12 @@ async def test_append_answers_a_waiting_follower_and_its_next_fetch_a_waiting_co
     assert consumer is not None and follower is not None
     bench.append(A)
     assert follower.completed and not consumer.completed
-    assert not len(bench.read(A, 0)[0].records)
-    assert len(bench.follower_fetches(A, 0).records)
+    assert not len((await bench.read(A, 0))[0].records)
+    assert len((await bench.follower_fetches(A, 0)).records)
     assert not consumer.completed
-    bench.follower_fetches(A, 1)
+    await bench.follower_fetches(A, 1)
     assert consumer.completed
-    assert len(bench.read(A, 0)[0].records)
+    assert len((await bench.read(A, 0))[0].records)
 
 
 async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
@@ -198,7 +198,7 @@ async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
     )
     bench.become(topic("a", replicas=(NODE, 2), leader=2, epoch=1), topic("b"))
     assert operation is not None and operation.completed
-    outcome, _, urgent = bench.read(A, 0)
+    outcome, _, urgent = await bench.read(A, 0)
     assert (outcome.error_code, urgent) == (errors.NotLeaderForPartitionError.code, True)
     assert outcome.leader_hint == (2, 1)
 
@@ -243,7 +243,7 @@ async def test_log_that_cannot_be_made_takes_only_its_partition_offline(caplog: 
     bench.storage.inject(DiskFault("open", "/data/a-0/*", errno.EIO))
     bench.become(topic("a"), topic("b"))
     assert bench.append(A)[A].error_code == errors.KafkaStorageError.code
-    assert bench.read(A, 0)[0].error_code == errors.KafkaStorageError.code
+    assert (await bench.read(A, 0))[0].error_code == errors.KafkaStorageError.code
     assert bench.append(B)[B].error_code == 0
     assert "offline" in caplog.text
 
@@ -255,7 +255,7 @@ async def test_full_disk_fails_the_append_and_nothing_else() -> None:
     bench.append(A)
     bench.storage.capacity = 0
     assert bench.append(A)[A].error_code == errors.KafkaStorageError.code
-    assert len(bench.read(A, 0)[0].records)
+    assert len((await bench.read(A, 0))[0].records)
     bench.storage.capacity = None
     assert bench.append(A)[A].base_offset == 1
 
@@ -275,7 +275,7 @@ async def test_high_watermark_is_restored_from_its_checkpoint() -> None:
     state = topic("a", replicas=(NODE, 2))
     bench.become(state)
     bench.append(A)
-    bench.follower_fetches(A, 1)
+    await bench.follower_fetches(A, 1)
     bench.append(A)
     bench.logs.checkpoint_high_watermarks(bench.replicas.high_watermarks())
     again = ReplicaManager(NODE, bench.logs, bench.world)
