@@ -95,6 +95,11 @@ def cluster(operation: Operation) -> Access:
     return Access(operation, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,), per_item=False)
 
 
+def or_cluster(operation: Operation) -> Access:
+    """An operation on the cluster that allows the same for every item of a request; the handler asks."""
+    return Access(operation, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,))
+
+
 class Authorizer(ABC):
     """Decides. Synchronous and quick: it is asked for every resource of every request."""
 

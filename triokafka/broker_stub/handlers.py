@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType
 from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.errors import KafkaError
 from triokafka.protocol.compiler import carries_records
@@ -96,6 +96,16 @@ class RequestContext:
         return not dispatcher.allows_all and not dispatcher.authorizer.allows(
             self.principal, self.peer[0], operation, resource_type, name
         )
+
+    def denied_for_cluster(self, operation: Operation) -> bool:
+        """Whether the client may not do this to the cluster as a whole."""
+        return self.denied(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def cluster_operations(self) -> int:
+        """What the client may do to the cluster, as responses carry it: nothing to see for who may not describe it."""
+        if self.denied_for_cluster(Operation.DESCRIBE):
+            return 0
+        return self.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allowed_somewhere(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may do this to any resource of the type."""

@@ -7,7 +7,7 @@ configuration. v6: may be throttled by quota. v7: the answer tells the topic's i
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.create_topics import (
     CreatableTopic,
@@ -33,6 +33,7 @@ def _failed(request: CreateTopicsRequest, context: RequestContext, code: int, me
     CreateTopicsRequest,
     versions=range(2, 8),
     accesses=[
+        or_cluster(Operation.CREATE),
         Access(Operation.CREATE, ResourceType.TOPIC, _names),
         Access(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, _names),
     ],
@@ -40,7 +41,9 @@ def _failed(request: CreateTopicsRequest, context: RequestContext, code: int, me
 )
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Hand the topics that the client may create to the controller; as many results as topics, in their order."""
-    refused = {name for name in _names(request) if context.denied(Operation.CREATE, ResourceType.TOPIC, name)}
+    refused: set[str] = set()
+    if context.denied_for_cluster(Operation.CREATE):
+        refused = {name for name in _names(request) if context.denied(Operation.CREATE, ResourceType.TOPIC, name)}
     hidden = {name for name in _names(request) if context.denied(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)}
     allowed = CreateTopicsRequest(
         topics=[topic for topic in request.topics if topic.name not in refused],

@@ -6,7 +6,7 @@ Versions 1-6. v3: says so when deletion is switched off. v4: flexible. v5: error
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.controller import MetadataImage
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.delete_topics import (
@@ -38,6 +38,7 @@ def _failed(request: DeleteTopicsRequest, context: RequestContext, code: int, me
     DeleteTopicsRequest,
     versions=range(1, 7),
     accesses=[
+        or_cluster(Operation.DELETE),
         Access(Operation.DELETE, ResourceType.TOPIC, _names),
         Access(Operation.DESCRIBE, ResourceType.TOPIC, _names),
     ],
@@ -65,7 +66,9 @@ def _denied(topic: DeleteTopicState, image: MetadataImage, context: RequestConte
         if found is None:
             return None
         name = found.name
-    if not context.denied(Operation.DELETE, ResourceType.TOPIC, name):
+    if not context.denied_for_cluster(Operation.DELETE) or not context.denied(
+        Operation.DELETE, ResourceType.TOPIC, name
+    ):
         return None
     visible = not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
     if visible and name not in image.topics:

@@ -9,7 +9,7 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import endpoint_of
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, ResourceType
+from triokafka.broker_stub.authorizer import Operation, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.describe_cluster import (
     DescribeClusterBroker,
@@ -21,7 +21,7 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-@handles(DescribeClusterRequest, versions=range(0, 3))
+@handles(DescribeClusterRequest, versions=range(0, 3), accesses=[or_cluster(Operation.DESCRIBE)])
 async def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Answer from the image."""
     if request.endpoint_type == _CONTROLLERS:
@@ -47,5 +47,5 @@ async def describe_cluster(request: DescribeClusterRequest, context: RequestCont
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME)
+        response.cluster_authorized_operations = context.cluster_operations()
     return response

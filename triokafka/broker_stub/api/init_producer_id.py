@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.errors import InvalidRequestError
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -25,7 +25,10 @@ def _failed(request: InitProducerIdRequest, context: RequestContext, code: int, 
     InitProducerIdRequest,
     versions=range(0, 6),
     # Who may write to some topic needs no permission for the cluster (KIP-679), so the handler asks.
-    accesses=[Access(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,))],
+    accesses=[
+        or_cluster(Operation.IDEMPOTENT_WRITE),
+        Access(Operation.WRITE, ResourceType.TOPIC, lambda request: ()),
+    ],
     on_error=_failed,
 )
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
@@ -34,7 +37,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
         raise InvalidRequestError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
         )
-    if context.denied(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME) and not context.allowed_somewhere(
+    if context.denied_for_cluster(Operation.IDEMPOTENT_WRITE) and not context.allowed_somewhere(
         Operation.WRITE, ResourceType.TOPIC
     ):
         raise denial(ResourceType.CLUSTER)(f"{context.principal} may write to no topic")

@@ -6,16 +6,20 @@ type (KIP-848).
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
-@handles(ListGroupsRequest, versions=range(0, 6))
+@handles(
+    ListGroupsRequest,
+    versions=range(0, 6),
+    accesses=[or_cluster(Operation.DESCRIBE), Access(Operation.DESCRIBE, ResourceType.GROUP, lambda request: ())],
+)
 async def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List the groups that pass the filters and that the caller may see: all, if it may see the cluster."""
     response = await context.broker.group_coordinator.list_groups(request)
-    if context.denied(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if context.denied_for_cluster(Operation.DESCRIBE):
         response.groups = [
             group
             for group in response.groups

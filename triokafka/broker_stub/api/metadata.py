@@ -13,7 +13,7 @@ from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import endpoint_of
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.controller.topic_names import is_internal
 from triokafka.broker_stub.handlers import RequestContext, handles
@@ -46,7 +46,12 @@ def _failed(request: MetadataRequest, context: RequestContext, code: int, messag
 @handles(
     MetadataRequest,
     versions=range(0, 14),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.TOPIC, _asked)],
+    accesses=[
+        Access(Operation.DESCRIBE, ResourceType.TOPIC, _asked),
+        or_cluster(Operation.CREATE),
+        Access(Operation.CREATE, ResourceType.TOPIC, _asked),
+        or_cluster(Operation.DESCRIBE),  # to be told of the operations that are allowed on it
+    ],
     on_error=_failed,
 )
 async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
@@ -76,7 +81,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
         topics=topics,
     )
     if 8 <= context.version <= 10 and request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME)
+        response.cluster_authorized_operations = context.cluster_operations()
     return response
 
 
@@ -99,7 +104,7 @@ async def _create_missing(request: MetadataRequest, context: RequestContext) -> 
 
 
 def _may_not_create(name: str, context: RequestContext) -> bool:
-    return context.denied(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) and context.denied(
+    return context.denied_for_cluster(Operation.CREATE) and context.denied(
         Operation.CREATE, ResourceType.TOPIC, name
     )
 

@@ -20,7 +20,10 @@ def _failed(request: OffsetCommitRequest, context: RequestContext, code: int, me
 @handles(
     OffsetCommitRequest,
     versions=range(2, 11),
-    accesses=[Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
+    accesses=[
+        Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
+        Access(Operation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
+    ],
     waits=True,
     on_error=_failed,
 )

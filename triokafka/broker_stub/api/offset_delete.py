@@ -13,7 +13,10 @@ from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDele
 @handles(
     OffsetDeleteRequest,
     versions=range(0, 1),
-    accesses=[Access(Operation.DELETE, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
+    accesses=[
+        Access(Operation.DELETE, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
+        Access(Operation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
+    ],
     waits=True,
 )
 async def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:

@@ -19,6 +19,11 @@ def _group_ids(request: OffsetFetchRequest) -> list[str]:
     return [group.group_id for group in request.groups] or [request.group_id]
 
 
+def _topics(request: OffsetFetchRequest) -> list[str]:
+    single = [topic.name for topic in request.topics or ()]
+    return [*single, *(topic.name for group in request.groups for topic in group.topics or ())]
+
+
 def _failed(request: OffsetFetchRequest, context: RequestContext, code: int, message: str) -> OffsetFetchResponse:
     groups = [
         OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
@@ -30,7 +35,10 @@ def _failed(request: OffsetFetchRequest, context: RequestContext, code: int, mes
 @handles(
     OffsetFetchRequest,
     versions=range(1, 11),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.GROUP, _group_ids)],
+    accesses=[
+        Access(Operation.DESCRIBE, ResourceType.GROUP, _group_ids),
+        Access(Operation.DESCRIBE, ResourceType.TOPIC, _topics),
+    ],
     on_error=_failed,
 )
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:

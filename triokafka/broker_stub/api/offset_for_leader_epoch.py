@@ -6,7 +6,7 @@ Versions 2-4. v2: the client's own leader epoch, to fence old metadata. v3: the 
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -35,7 +35,10 @@ def _failed(
 @handles(
     OffsetForLeaderEpochRequest,
     versions=range(2, 5),
-    accesses=[Access(Operation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics])],
+    accesses=[
+        or_cluster(Operation.CLUSTER_ACTION),  # of brokers, which asked before consumers did
+        Access(Operation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.topic for t in request.topics]),
+    ],
     on_error=_failed,
 )
 async def offset_for_leader_epoch(
@@ -55,7 +58,9 @@ async def offset_for_leader_epoch(
 
 def _end_of_epoch(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
-        if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        if context.denied_for_cluster(Operation.CLUSTER_ACTION) and context.denied(
+            Operation.DESCRIBE, ResourceType.TOPIC, topic
+        ):
             raise denial(ResourceType.TOPIC)
         partition = context.broker.replicas.partition(TopicPartition(topic, asked.partition))
         partition.require_leader(asked.current_leader_epoch)

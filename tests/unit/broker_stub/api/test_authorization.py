@@ -1,235 +1,295 @@
 """An authorizer that denies one thing at a time is asked, and what it denies is refused by item (`broker-log/B08`).
 
-Two topics are in every request that can name several: ``open`` is allowed whatever happens to ``shut``.
+A row names an API, what is denied, and which items are refused then, with which error; all others are served. Where a
+request can name several topics or groups, it is about ``open``, which is allowed whatever happens to ``shut``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.unit.broker_stub.api.node import Node, batch, running_node
+from tests.unit.broker_stub.api.node import Node, running_node
+from tests.unit.broker_stub.api.samples import GROUP as ONE_GROUP
+from tests.unit.broker_stub.api.samples import ITEMS, codes_by_item, filled
 from triokafka import errors
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, AllowAll, Authorizer, Operation, ResourceType
-from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from triokafka.protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
-from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
-from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
-from triokafka.protocol.api.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
+from triokafka.broker_stub.api import load_handlers
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
+from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.protocol.api.metadata import MetadataRequestTopic
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
-from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-TOPICS = ("open", "shut")
-TOPIC = errors.TopicAuthorizationFailedError.code
-GROUP = errors.GroupAuthorizationFailedError.code
-CLUSTER = errors.ClusterAuthorizationFailedError.code
+Denied = tuple[Operation, ResourceType, str]
+
+HANDLERS: Final = {handler.name: handler for handler in load_handlers().values()}
+TOPIC: Final = errors.TopicAuthorizationFailedError.code
+GROUP: Final = errors.GroupAuthorizationFailedError.code
+CLUSTER: Final = errors.ClusterAuthorizationFailedError.code
+TRANSACTIONAL_ID: Final = errors.TransactionalIdAuthorizationFailedError.code
+REFUSALS: Final = {TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID}
+BOTH_TOPICS: Final = {"open": TOPIC, "shut": TOPIC}
+ASKED_OF_NOTHING: Final = {"ApiVersions"}
+"""Whoever connects may know what is served."""
 
 
-class DenyOne(Authorizer):
-    """Denies one operation on one resource, once it is armed."""
+class Deny(Authorizer):
+    """Denies what it is told to, and remembers what it was asked."""
 
-    def __init__(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        self._denied = (operation, resource_type, name)
+    def __init__(self, *denied: Denied) -> None:
+        self._denied = denied
+        self.asked: set[Denied] = set()
 
     def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return (operation, resource_type, name) != self._denied
+        assert (principal, host) == ("User:test", "192.0.2.1")
+        self.asked.add((operation, resource_type, name))
+        return (operation, resource_type, name) not in self._denied
+
+    def allowed_operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
+        asked = set(self.asked)
+        told = super().allowed_operations(principal, host, resource_type, name)
+        self.asked = asked  # it is told what it may do; nothing depends on it
+        return told
+
+    def allows_somewhere(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        return self.allows(principal, host, operation, resource_type, "")
 
 
-class Case(NamedTuple):
-    """A request for both topics, what to deny, and the codes that come back by item."""
+def topic(operation: Operation, name: str = "shut") -> Denied:
+    """Something that is not allowed with a topic."""
+    return operation, ResourceType.TOPIC, name
 
-    name: str
+
+def group(operation: Operation, name: str = ONE_GROUP) -> Denied:
+    """Something that is not allowed with a group."""
+    return operation, ResourceType.GROUP, name
+
+
+def cluster(operation: Operation) -> Denied:
+    """Something that is not allowed with the cluster."""
+    return operation, ResourceType.CLUSTER, CLUSTER_NAME
+
+
+class Row(NamedTuple):
+    """An API in a version, what is denied, and the refused items with their errors.
+
+    ``hidden`` are items that must not be in the answer at all.
+    """
+
+    api: str
     version: int
-    denied: tuple[Operation, ResourceType, str]
-    request: Callable[[Node], Any]
-    codes: Callable[[Any], dict[str, int]]
+    denied: tuple[Denied, ...]
     refused: dict[str, int]
+    change: Callable[[Any], None] = lambda request: None
+    hidden: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        what = " and ".join(f"{operation.name} {kind.name} {name}" for operation, kind, name in self.denied)
+        return f"{self.api} v{self.version} without {what}, refused {sorted(self.refused)}"
 
 
-def partitions(field: str, name: str = "name") -> Callable[[Any], dict[str, int]]:
-    """Codes of each topic's first partition."""
-    return lambda response: {
-        getattr(topic, name): getattr(topic, field)[0].error_code
-        for topic in getattr(response, "topics", None) or response.responses
-    }
+def put(**fields: Any) -> Callable[[Any], None]:
+    """Set fields of a request."""
+
+    def change(request: Any) -> None:
+        for name, value in fields.items():
+            setattr(request, name, value)
+
+    return change
 
 
-def produce(node: Node) -> ProduceRequest:
-    """One batch for each."""
-    data = [PartitionProduceData(index=0, records=batch(b"v"))]
-    return ProduceRequest(
-        acks=-1, timeout_ms=100, topic_data=[TopicProduceData(name=name, partition_data=data) for name in TOPICS]
-    )
+def of_type(resource_type: int, *names: str) -> Callable[[Any], None]:
+    """Make the resources of a request of this type, and call them so."""
+
+    def change(request: Any) -> None:
+        for resource, name in zip(request.resources, names or ITEMS, strict=False):
+            resource.resource_type, resource.resource_name = resource_type, name
+
+    return change
 
 
-def fetch(node: Node) -> FetchRequest:
-    """The first partition of each."""
-    asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)]
-    return FetchRequest(max_bytes=100, topics=[FetchTopic(topic=name, partitions=asked) for name in TOPICS])
+Op = Operation
+_FOLLOWER = put(replica_id=5)
+_SIMPLE = put(generation_id_or_member_epoch=-1)
+_NEW_ID = put(transactional_id=None, producer_id=-1, producer_epoch=-1)
+_NEW_TOPIC = put(topics=[MetadataRequestTopic(name="new")])
+_DESCRIBE_TOPIC = (topic(Op.DESCRIBE),)
+_SHUT: Final = {"shut": TOPIC}
+
+ROWS: Final = [
+    Row("Produce", 9, (topic(Op.WRITE),), _SHUT, put(acks=-1)),
+    Row("Produce", 13, (topic(Op.WRITE),), _SHUT, put(acks=-1)),
+    Row("Fetch", 11, (topic(Op.READ),), _SHUT),
+    Row("Fetch", 17, (topic(Op.READ),), _SHUT),
+    Row("Fetch", 11, (cluster(Op.CLUSTER_ACTION),), {}),
+    Row("Fetch", 11, (cluster(Op.CLUSTER_ACTION),), BOTH_TOPICS, _FOLLOWER),
+    Row("Fetch", 11, (topic(Op.READ),), {}, _FOLLOWER),
+    Row("ListOffsets", 7, _DESCRIBE_TOPIC, _SHUT),
+    Row("Metadata", 9, _DESCRIBE_TOPIC, _SHUT),
+    Row("Metadata", 12, _DESCRIBE_TOPIC, _SHUT, lambda request: [put(name=None)(t) for t in request.topics] and None),
+    Row("Metadata", 9, _DESCRIBE_TOPIC, {}, put(topics=None), hidden=("shut",)),
+    Row("Metadata", 9, (topic(Op.CREATE, "new"),), {}, _NEW_TOPIC),
+    Row("Metadata", 9, (cluster(Op.CREATE),), {}, _NEW_TOPIC),
+    Row("Metadata", 9, (cluster(Op.CREATE), topic(Op.CREATE, "new")), {"new": TOPIC}, _NEW_TOPIC),
+    Row("Metadata", 9, (cluster(Op.DESCRIBE),), {}, put(include_cluster_authorized_operations=True)),
+    Row("OffsetCommit", 8, (group(Op.READ),), {"open": GROUP, "shut": GROUP}),
+    Row("OffsetCommit", 8, (topic(Op.READ),), _SHUT, _SIMPLE),
+    Row("OffsetCommit", 10, (topic(Op.READ),), _SHUT, _SIMPLE),
+    Row("OffsetFetch", 5, (group(Op.DESCRIBE),), {"all": GROUP}),
+    Row("OffsetFetch", 5, _DESCRIBE_TOPIC, _SHUT),
+    Row("OffsetFetch", 8, (group(Op.DESCRIBE, "shut"),), {"shut": GROUP}),
+    Row("OffsetFetch", 5, _DESCRIBE_TOPIC, {}, put(topics=None), hidden=("shut",)),
+    Row("FindCoordinator", 3, (group(Op.DESCRIBE),), {"all": GROUP}),
+    Row("FindCoordinator", 4, (group(Op.DESCRIBE, "shut"),), {"shut": GROUP}),
+    *(Row(api, version, (group(Op.READ),), {"all": GROUP})
+      for api, version in (("JoinGroup", 5), ("Heartbeat", 4), ("LeaveGroup", 4), ("SyncGroup", 4))),
+    Row("DescribeGroups", 5, (group(Op.DESCRIBE, "shut"),), {"shut": GROUP}),
+    Row("ListGroups", 4, (cluster(Op.DESCRIBE),), {}),
+    Row("ListGroups", 4, (group(Op.DESCRIBE, "shut"),), {}),
+    Row("ListGroups", 4, (cluster(Op.DESCRIBE), group(Op.DESCRIBE, "shut")), {}, hidden=("shut",)),
+    Row("CreateTopics", 5, (topic(Op.CREATE),), {}),
+    Row("CreateTopics", 5, (cluster(Op.CREATE),), {}),
+    Row("CreateTopics", 5, (cluster(Op.CREATE), topic(Op.CREATE)), _SHUT),
+    Row("CreateTopics", 5, (topic(Op.DESCRIBE_CONFIGS),), {}),
+    Row("DeleteTopics", 5, (topic(Op.DELETE),), {}),
+    Row("DeleteTopics", 5, (cluster(Op.DELETE),), {}),
+    Row("DeleteTopics", 5, (cluster(Op.DELETE), topic(Op.DELETE)), _SHUT),
+    Row("DeleteTopics", 6, (cluster(Op.DELETE), topic(Op.DELETE), topic(Op.DESCRIBE)), _SHUT),
+    Row("DeleteRecords", 2, (topic(Op.DELETE),), _SHUT),
+    Row("InitProducerId", 4, (cluster(Op.IDEMPOTENT_WRITE),), {}, _NEW_ID),
+    Row("InitProducerId", 4, (topic(Op.WRITE, ""),), {}, _NEW_ID),
+    Row("InitProducerId", 4, (cluster(Op.IDEMPOTENT_WRITE), topic(Op.WRITE, "")), {"all": CLUSTER}, _NEW_ID),
+    Row("OffsetForLeaderEpoch", 4, _DESCRIBE_TOPIC, {}),
+    Row("OffsetForLeaderEpoch", 4, (cluster(Op.CLUSTER_ACTION),), {}),
+    Row("OffsetForLeaderEpoch", 4, (cluster(Op.CLUSTER_ACTION), *_DESCRIBE_TOPIC), _SHUT),
+    *(Row(api, version, (denied,), refused, change)
+      for api, version, operation in (
+          ("DescribeConfigs", 4, Op.DESCRIBE_CONFIGS),
+          ("AlterConfigs", 2, Op.ALTER_CONFIGS),
+          ("IncrementalAlterConfigs", 1, Op.ALTER_CONFIGS),
+      )
+      for denied, refused, change in (
+          (topic(operation), _SHUT, of_type(2)),
+          (group(operation, "shut"), {"shut": GROUP}, of_type(32)),
+          (cluster(operation), {"1": CLUSTER, "all": CLUSTER}, of_type(4, "1", "")),
+      )),
+    Row("CreatePartitions", 3, (topic(Op.ALTER),), _SHUT),
+    Row("DeleteGroups", 2, (group(Op.DELETE, "shut"),), {"shut": GROUP}),
+    Row("OffsetDelete", 0, (group(Op.DELETE),), {"all": GROUP}),
+    Row("OffsetDelete", 0, (topic(Op.READ),), _SHUT),
+    Row("DescribeCluster", 1, (cluster(Op.DESCRIBE),), {}, put(include_cluster_authorized_operations=True)),
+    Row("DescribeProducers", 0, (topic(Op.READ),), _SHUT),
+    Row("DescribeTransactions", 0, ((Op.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "shut"),), {"shut": TRANSACTIONAL_ID}),
+    Row("DescribeTopicPartitions", 0, _DESCRIBE_TOPIC, _SHUT, put(cursor=None)),
+    Row("DescribeTopicPartitions", 0, _DESCRIBE_TOPIC, {}, put(cursor=None, topics=[]), hidden=("shut",)),
+]  # fmt: skip
 
 
-def fetch_by_id(node: Node) -> FetchRequest:
-    """The same, by topic id."""
-    request = fetch(node)
-    for topic in request.topics:
-        topic.topic_id = node.broker.image.topics[topic.topic].topic_id
-    return request
-
-
-CASES = [
-    Case(
-        "produce",
-        9,
-        (Operation.WRITE, ResourceType.TOPIC, "shut"),
-        produce,
-        partitions("partition_responses"),
-        {"open": 0, "shut": TOPIC},
-    ),
-    Case(
-        "fetch",
-        11,
-        (Operation.READ, ResourceType.TOPIC, "shut"),
-        fetch,
-        partitions("partitions", "topic"),
-        {"open": 0, "shut": TOPIC},
-    ),
-    Case(
-        "list offsets",
-        7,
-        (Operation.DESCRIBE, ResourceType.TOPIC, "shut"),
-        lambda node: ListOffsetsRequest(
-            replica_id=-1,
-            topics=[
-                ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
-                for name in TOPICS
-            ],
-        ),
-        partitions("partitions"),
-        {"open": 0, "shut": TOPIC},
-    ),
-    Case(
-        "offset for leader epoch",
-        4,
-        (Operation.DESCRIBE, ResourceType.TOPIC, "shut"),
-        lambda node: OffsetForLeaderEpochRequest(
-            topics=[
-                OffsetForLeaderTopic(topic=name, partitions=[OffsetForLeaderPartition(partition=0)]) for name in TOPICS
-            ]
-        ),
-        partitions("partitions", "topic"),
-        {"open": 0, "shut": TOPIC},
-    ),
-    Case(
-        "delete records",
-        2,
-        (Operation.DELETE, ResourceType.TOPIC, "shut"),
-        lambda node: DeleteRecordsRequest(
-            topics=[
-                DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
-                for name in TOPICS
-            ]
-        ),
-        partitions("partitions"),
-        {"open": 0, "shut": TOPIC},
-    ),
-    Case(
-        "metadata",
-        9,
-        (Operation.DESCRIBE, ResourceType.TOPIC, "shut"),
-        lambda node: MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in TOPICS]),
-        lambda response: {topic.name: topic.error_code for topic in response.topics},
-        {"open": 0, "shut": TOPIC},
-    ),
-    Case(
-        "metadata of all topics",
-        9,
-        (Operation.DESCRIBE, ResourceType.TOPIC, "shut"),
-        lambda node: MetadataRequest(topics=None),
-        lambda response: {topic.name: topic.error_code for topic in response.topics},
-        {"open": 0},
-    ),
-    Case(
-        "describe topic partitions",
-        0,
-        (Operation.DESCRIBE, ResourceType.TOPIC, "shut"),
-        lambda node: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in TOPICS]),
-        lambda response: {topic.name: topic.error_code for topic in response.topics},
-        {"open": 0, "shut": TOPIC},
-    ),
-    Case(
-        "describe all topic partitions",
-        0,
-        (Operation.DESCRIBE, ResourceType.TOPIC, "shut"),
-        lambda node: DescribeTopicPartitionsRequest(),
-        lambda response: {topic.name: topic.error_code for topic in response.topics},
-        {"open": 0},
-    ),
-    Case(
-        "find coordinator",
-        4,
-        (Operation.DESCRIBE, ResourceType.GROUP, "shut"),
-        lambda node: FindCoordinatorRequest(coordinator_keys=list(TOPICS)),
-        lambda response: {found.key: found.error_code for found in response.coordinators},
-        {"open": 0, "shut": GROUP},
-    ),
-    Case(
-        "init producer id",
-        4,
-        (Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME),
-        lambda node: InitProducerIdRequest(transactional_id=None),
-        lambda response: {"all": response.error_code},
-        {"all": CLUSTER},
-    ),
-]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_denied_item_is_refused_and_the_others_are_served(case: Case) -> None:
-    """With everything allowed, everything is served."""
-    for authorizer, expected in ((DenyOne(*case.denied), case.refused), (AllowAll(), None)):
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_denied_item_is_refused_and_the_others_are_served(row: Row) -> None:
+    """What is not allowed is asked about; with everything allowed nothing is refused."""
+    for authorizer, refused in ((Deny(), {}), (Deny(*row.denied), row.refused)):
         async with running_node(authorizer=authorizer) as node:
-            for name in TOPICS:
-                await node.create(name)
-            codes = case.codes(await node.call(case.request(node), case.version))
-            assert codes == expected if expected is not None else set(codes.values()) == {0}
+            codes = await call(node, row)
+            assert {item: code for item, code in codes.items() if code in REFUSALS} == refused
+            if refused:
+                assert set(row.denied) <= authorizer.asked
+                assert not codes.keys() & set(row.hidden)
 
 
-async def test_denied_topic_is_refused_by_its_id_too() -> None:
-    """And in a session, where requests do not name it at all (`broker-log/P08`)."""
-    async with running_node(authorizer=DenyOne(Operation.READ, ResourceType.TOPIC, "shut")) as node:
-        for name in TOPICS:
+async def call(node: Node, row: Row) -> dict[str, int]:
+    """Ask, after both topics and a group were made where the API does not make them itself."""
+    if row.api != "CreateTopics":
+        for name in ITEMS:
             await node.create(name)
-        request = fetch_by_id(node)
-        request.session_epoch = 0
+    if row.api.startswith("Offset"):
+        await make_group(node)
+    topics = node.broker.image.topics
+    handler = HANDLERS[row.api]
+    request = filled(handler.request_type, row.version, {name: topics[name].topic_id for name in ITEMS if topics})
+    row.change(request)
+    response = await node.call(request, row.version)
+    return codes_by_item(response, {found.topic_id: found.name for found in node.broker.image.topics.values()})
+
+
+async def make_group(node: Node) -> None:
+    """A group that has a position and no members."""
+    await node.broker.topic_creation.ensure("__consumer_offsets")
+    topics = [OffsetCommitRequestTopic(name="open", partitions=[OffsetCommitRequestPartition(committed_offset=1)])]
+    request = OffsetCommitRequest(group_id=ONE_GROUP, generation_id_or_member_epoch=-1, topics=topics)
+    await node.broker.group_coordinator.commit_offsets(request, version=8)
+
+
+@pytest.mark.parametrize("name", [n for n, h in HANDLERS.items() if any(not a.per_item for a in h.accesses)])
+async def test_request_that_is_denied_as_a_whole_says_so_and_does_nothing(name: str) -> None:
+    """Every error code in the answer is the denial (`broker-log/B08`)."""
+    handler = HANDLERS[name]
+    (access,) = [access for access in handler.accesses if not access.per_item]
+    resource = CLUSTER_NAME if access.resource_type is ResourceType.CLUSTER else ONE_GROUP
+    denied = (access.operation, access.resource_type, resource)
+    code = CLUSTER if access.resource_type is ResourceType.CLUSTER else GROUP
+    row = Row(name, handler.versions.stop - 1, (denied,), {})
+    if name == "OffsetCommit":
+        row = row._replace(version=9)
+    async with running_node(authorizer=Deny(denied)) as node:
+        before = node.broker.image
+        codes = await call(node, row)
+        assert set(codes.values()) == {code}
+        assert code == GROUP or node.broker.image.configs == before.configs
+        assert set(ITEMS) <= set(node.broker.image.topics) <= {*ITEMS, "__consumer_offsets"}
+
+
+def test_every_operation_that_an_api_declares_has_a_row() -> None:
+    """A new API cannot be forgotten."""
+    covered = {(row.api, operation, kind) for row in ROWS for operation, kind, _ in row.denied}
+    for handler in HANDLERS.values():
+        assert bool(handler.accesses) is (handler.name not in ASKED_OF_NOTHING), handler.name
+        for access in handler.accesses:
+            if access.per_item and handler.name not in UNSERVED:
+                assert (handler.name, access.operation, access.resource_type) in covered, f"{handler.name}: {access}"
+
+
+UNSERVED: Final = {"ListTransactions"}
+"""Knows no transactional ids, so there is nothing to ask about."""
+
+
+@pytest.mark.parametrize("name", [name for name in HANDLERS if name not in ASKED_OF_NOTHING])
+async def test_what_an_api_asks_about_is_what_it_declares(name: str) -> None:
+    """So that who reads the registration knows (`broker-log/B08`)."""
+    handler = HANDLERS[name]
+    declared = {(access.operation, access.resource_type) for access in handler.accesses}
+    version = {"OffsetCommit": 9, "OffsetFetch": 5}.get(name, handler.versions.stop - 1)
+    change = {"DescribeTopicPartitions": put(cursor=None), "Produce": put(acks=-1)}.get(name, put())
+    authorizer = Deny()
+    async with running_node(authorizer=authorizer) as node:
+        authorizer.asked.clear()
+        await call(node, Row(name, version, (), {}, change))
+    assert {(operation, kind) for operation, kind, _ in authorizer.asked} <= declared
+
+
+async def test_denied_topic_is_refused_in_a_session_that_does_not_name_it() -> None:
+    """(`broker-log/P08`)."""
+    async with running_node(authorizer=Deny(topic(Op.READ))) as node:
+        for name in ITEMS:
+            await node.create(name)
+        ids = {name: node.broker.image.topics[name].topic_id for name in ITEMS}
+        request = filled(FetchRequest, 17, ids)
+        request.forgotten_topics_data, request.session_epoch, request.max_bytes = [], 0, 100
         opened = await node.call(request, 17)
         assert [topic.partitions[0].error_code for topic in opened.responses] == [0, TOPIC]
         again = await node.call(FetchRequest(session_id=opened.session_id, session_epoch=1), 17)
         assert [topic.partitions[0].error_code for topic in again.responses] == [TOPIC]
 
 
-async def test_topic_is_not_created_for_who_may_not_create_it() -> None:
-    """Permission for the topic or for the cluster suffices (`cluster/MDC-12`)."""
-
-    class MayNotCreate(Authorizer):
-        def __init__(self, *resource_types: ResourceType) -> None:
-            self._denied = resource_types
-
-        def allows(
-            self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
-        ) -> bool:
-            return operation is not Operation.CREATE or resource_type not in self._denied
-
-    both = (ResourceType.TOPIC, ResourceType.CLUSTER)
-    for denied, code in ((both, TOPIC), (both[:1], 0), (both[1:], 0)):
-        async with running_node(authorizer=MayNotCreate(*denied)) as node:
-            (topic,) = (await node.call(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), 9)).topics
-            assert topic.error_code == code
-            assert ("new" in node.broker.image.topics) == (code == 0)
+async def test_operations_on_the_cluster_are_told_to_who_may_describe_it() -> None:
+    """Nothing to the others (`security-metrics-tools/MD-06`)."""
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    for authorizer, told in ((Deny(), True), (Deny(cluster(Op.DESCRIBE)), False)):
+        async with running_node(authorizer=authorizer) as node:
+            assert bool((await node.call(request, 1)).cluster_authorized_operations) is told
