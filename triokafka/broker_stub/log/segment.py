@@ -431,28 +431,37 @@ class LogSegment:
         first = self.find(start_offset)
         if first is None:
             return
-        for batch in self._headers(first.position):
+        for batch in self.headers(first.position):
             if end_offset is not None and batch.base_offset >= end_offset:
                 return
             if batch.producer_id >= 0:
-                data = self.file.read_at(batch.position, batch.size) if batch.is_control else b""
+                data = self.read_batch(batch) if batch.is_control else b""
                 yield batch, memoryview(data)
 
-    def _headers(self, position: int) -> Iterator[BatchInfo]:
-        """The headers from ``position`` on of what can have a producer: older formats are passed over."""
+    def headers(self, position: int = 0) -> Iterator[BatchInfo]:
+        """As `batches`, but without the bytes, most of which are not read."""
         window, start = b"", position
-        while self.size - position >= HEADER_SIZE:
+        while (left := self.size - position) >= LOG_OVERHEAD:
             at = position - start
             if len(window) - at < HEADER_SIZE:
                 # Small batches are read together; of large ones only the headers.
                 size = _HEADERS if at - len(window) < _HEADERS else HEADER_SIZE
-                window, start, at = self.file.read_at(position, min(size, self.size - position)), position, 0
+                window, start, at = self.file.read_at(position, min(size, left)), position, 0
             place = place_at(window, at, position)
-            if place is None or position + place.size > self.size:
+            if place is None or place.size > left:
                 return
-            if window[at + 16] >= 2:
+            if window[at + 16] >= 2 and len(window) - at >= HEADER_SIZE:
                 yield BatchInfo._make((position, *HEADER.unpack_from(window, at)))
+            else:  # an older format, where one header is not like another
+                batch = parse_batch(memoryview(self.file.read_at(position, place.size)), 0)
+                if batch is None:
+                    return
+                yield batch._replace(position=position)
             position += place.size
+
+    def read_batch(self, batch: BatchInfo) -> bytes:
+        """The bytes of a batch that `headers` has found."""
+        return self.file.read_at(batch.position, batch.size)
 
     # -- timestamps
 
@@ -528,7 +537,7 @@ class LogSegment:
         self.time_index.truncate_to(indexed + 1)
         largest, since_entry, trusted = self.time_index.last, 0, None
         try:
-            for batch in self._headers(position):
+            for batch in self.headers(position):
                 if trusted is None and batch.last_offset != indexed:
                     return None
                 if batch.last_offset >= offset:

@@ -36,18 +36,35 @@ def first_with_largest(
 ) -> tuple[int, int, int] | None:
     """Offset, timestamp and leader epoch of the first record with the largest timestamp in [start, end)."""
     largest = -1
-    for index, segment in enumerate(segments):
-        next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        if next_base is not None and next_base <= start_offset:
-            continue
-        if segment.base_offset >= start_offset and next_base is not None and next_base <= end_offset:
-            largest = max(largest, segment.max_timestamp)
-            continue
-        # Cut by one of the bounds: what the index knows about the whole segment may lie outside.
-        for batch, data in segment.batches():
-            if batch.base_offset >= end_offset:
-                break
-            if batch.max_timestamp > largest and batch.last_offset >= start_offset:
-                inside = (r.timestamp for r in decode_records(data, from_offset=start_offset) if r.offset < end_offset)
-                largest = max(largest, max(inside, default=-1))
+    # Newest first: what a segment knows of its largest timestamp then spares a look into most of the older ones.
+    for index in range(len(segments) - 1, -1, -1):
+        segment = segments[index]
+        ends_at = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
+        if segment.base_offset < end_offset and ends_at > start_offset and segment.max_timestamp > largest:
+            largest = max(largest, _largest_in(segment, start_offset, end_offset))
     return first_at_or_after(segments, largest, start_offset, end_offset) if largest >= 0 else None
+
+
+def _largest_in(segment: LogSegment, start_offset: int, end_offset: int) -> int:
+    """The largest timestamp of a segment's records in [start, end), markers of transactions left out; -1 if none."""
+    place = segment.find(segment.offset_of_max_timestamp)
+    newest = next(segment.headers(place.position), None) if place is not None else None
+    if (
+        newest is not None
+        and not newest.is_control
+        and start_offset <= newest.base_offset < newest.next_offset <= end_offset
+    ):
+        return newest.max_timestamp
+    largest = -1
+    for batch in segment.headers():
+        if batch.base_offset >= end_offset:
+            break
+        if batch.is_control or batch.max_timestamp <= largest or batch.last_offset < start_offset:
+            continue
+        if start_offset <= batch.base_offset and batch.last_offset < end_offset:
+            largest = batch.max_timestamp
+        else:  # cut by one of the bounds: what its header says may be of a record outside
+            data = segment.read_batch(batch)
+            inside = (r.timestamp for r in decode_records(data, from_offset=start_offset) if r.offset < end_offset)
+            largest = max(largest, max(inside, default=-1))
+    return largest

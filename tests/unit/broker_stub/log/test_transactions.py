@@ -26,12 +26,14 @@ def write(log: PartitionLog, producer_id: int, sequence: int, count: int = 2) ->
     return append(log, from_producer(*values, sequence=sequence, producer_id=producer_id, transactional=True))
 
 
-def marker(producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 5) -> bytearray:
+def marker(
+    producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 5, timestamp: int = NOW
+) -> bytearray:
     """The batch with which a coordinator ends a transaction."""
     key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
     return bytearray(
         encode_batch(
-            [(NOW, key, value, ())],
+            [(timestamp, key, value, ())],
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=-1,
@@ -217,6 +219,19 @@ def test_markers_of_the_past_are_refused() -> None:
     append(log, marker(ALICE, commit=True, epoch=3, coordinator_epoch=7), from_client=False)
     with pytest.raises(TransactionCoordinatorFencedError):
         append(log, marker(ALICE, commit=True, epoch=3, coordinator_epoch=6), from_client=False)
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_the_newest_record_is_found_behind_a_newer_marker(rolled: bool) -> None:
+    """A marker is no record, but its time counts for the segment (`broker-log/Z04`)."""
+    log = open_log(MemoryStorage())
+    fill(log, 3, step_ms=-1000)
+    write(log, ALICE, 0)
+    if rolled:
+        log.roll(now_ms=NOW)
+    append(log, marker(ALICE, commit=True, timestamp=NOW + 10_000), from_client=False)
+    assert log.offset_of_max_timestamp() == (4, NOW + 1, 0)
+    assert log.offset_of_max_timestamp(4) == (0, NOW, 0)
 
 
 def test_a_producer_in_a_transaction_writes_nothing_else() -> None:
