@@ -1,0 +1,332 @@
+"""The logs that a broker has, and the data directories that they are in: making, finding, deleting, losing them.
+
+A disk that fails takes its data directory offline with all logs in it (`KafkaStorageError`), never the process. Nothing
+here waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+from uuid import UUID
+
+import trio
+
+from triokafka.broker_stub.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, PARTITION_METADATA, write_topic_id
+from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.disk_guard import gets_better
+from triokafka.broker_stub.log.flusher import LogFlusher
+from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.log.log_directory import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDirectory,
+    folder_name,
+    renamed_folder,
+)
+from triokafka.broker_stub.log.log_loading import FoundLog
+from triokafka.broker_stub.log.open_files import DEFAULT_LIMIT, OpenFiles
+from triokafka.errors import ConfigurationError, IllegalStateError, KafkaStorageError
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+logger = logging.getLogger(__name__)
+
+_FLUSH_TICK_MS: Final = 5_000  # how often flush.ms is looked at when the broker does not say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogManagerConfig:
+    """Intervals of the background work, in milliseconds, with Kafka's defaults; how many files of logs are open, and
+    how many logs of a data directory are opened at once at the start."""
+
+    initial_task_delay_ms: int = 30_000
+    retention_check_interval_ms: int = 300_000
+    flush_scheduler_interval_ms: int = _FLUSH_TICK_MS
+    recovery_point_checkpoint_interval_ms: int = 60_000
+    log_start_offset_checkpoint_interval_ms: int = 60_000
+    producer_expiration_ms: int = 86_400_000
+    producer_expiration_check_interval_ms: int = 600_000
+    max_open_files: int = DEFAULT_LIMIT
+    recovery_threads_per_data_dir: int = 2
+
+
+@dataclass(slots=True)
+class Hosted:
+    """A log with the directory that it is in."""
+
+    log: PartitionLog
+    directory: LogDirectory
+    topic_id: UUID | None
+
+
+class LogWatcher(Protocol):
+    """Somebody who works on logs in the background and must know what happens to them: the cleaner."""
+
+    def in_progress(self, topic_partition: TopicPartition) -> bool:
+        """Whether it works on a log, whose segments must not be dropped meanwhile."""
+
+    def log_truncated(self, topic_partition: TopicPartition, directory: str, offset: int) -> None:
+        """Records at and after ``offset``, or some before, are being given up."""
+
+    def log_deleted(self, topic_partition: TopicPartition, directory: str) -> None:
+        """A log is gone from a data directory."""
+
+
+class HostedLogs:
+    """What `LogManager` has, without the work in the background. See there for the arguments."""
+
+    def __init__(
+        self,
+        world: World,
+        directories: Sequence[str],
+        defaults: LogConfig | None = None,
+        config: LogManagerConfig | None = None,
+        *,
+        high_watermark_of: Callable[[TopicPartition], int | None] | None = None,
+    ) -> None:
+        if not directories:
+            raise ConfigurationError("log.dirs names no data directory")
+        if len(set(directories)) != len(directories):
+            raise ConfigurationError(f"log.dirs names a directory twice: {', '.join(directories)}")
+        self.defaults = defaults or LogConfig()
+        self.high_watermark_of = high_watermark_of
+        self.watcher: LogWatcher | None = None
+        self.on_flushed: Callable[[TopicPartition], None] | None = None
+        self.on_offline: Callable[[list[TopicPartition], str], None] | None = None
+        self.broker_epoch = -1
+        """The broker's registration, for the marker of a clean stop; the broker sets it."""
+        self._world = world
+        self._config = config or LogManagerConfig()
+        self.producer_expiration_ms = self._config.producer_expiration_ms
+        """How long a silent producer is known; may be changed at any time."""
+        self._files = OpenFiles(world.storage, self._config.max_open_files)
+        self._directories = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in directories]
+        self._logs: dict[TopicPartition, Hosted] = {}
+        self._doomed: list[tuple[int, str]] = []  # when to remove which renamed folder
+        self._flusher = LogFlusher(world, flushed=self._log_flushed, failed=self._log_not_flushed)
+        self._gone_offline: list[tuple[list[TopicPartition], str]] = []  # what `on_offline` is yet to be told
+        self._went_offline = trio.Event()
+        self._started = False
+
+    def _host(
+        self, topic_partition: TopicPartition, log: PartitionLog, directory: LogDirectory, topic_id: UUID | None
+    ) -> None:
+        self._logs[topic_partition] = Hosted(log, directory, topic_id)
+        directory.logs[topic_partition] = log
+
+    def _open(self, found: FoundLog, files: OpenFiles, *, clean: bool, now_ms: int) -> PartitionLog:
+        return PartitionLog.open(
+            self._world.storage,
+            found.path,
+            found.topic_partition,
+            found.config,
+            now_ms=now_ms,
+            recovery_point=found.recovery_point,
+            log_start_offset=found.log_start_offset,
+            clean=clean,
+            producer_expiration_ms=self.producer_expiration_ms,
+            before_cut=partial(self._before_cut, found.directory, found.topic_partition),
+            request_flush=self._flusher.request,
+            disk_failed=partial(self._fail, found.directory),
+            files=files,
+        )
+
+    # -- directories
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self._directories if not directory.failure]
+
+    def _check_any_is_online(self) -> None:
+        if not self._online():
+            raise ConfigurationError(f"no data directory can be used: {self._directories[0].failure}")
+
+    def offline_directories(self) -> dict[str, str]:
+        """The data directories that cannot be used any more, and why (Z16)."""
+        return {directory.path: directory.failure for directory in self._directories if directory.failure}
+
+    def _fail(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline. It may be in the middle of a call to one of its logs, so others hear later."""
+        if directory.failure:
+            return
+        gone = directory.fail(error)
+        logger.critical("%s; it has %d logs", directory.failure, len(gone))
+        for topic_partition in gone:
+            del self._logs[topic_partition]
+        self._gone_offline.append((gone, directory.failure))
+        self._went_offline.set()
+
+    def _written(self, directory: LogDirectory, write: Callable[[], None]) -> None:
+        """Write a checkpoint. Raises `KafkaStorageError`; the directory is offline then, if it is not just full."""
+        try:
+            write()
+        except KafkaStorageError as error:
+            if not gets_better(cause_of(error)):
+                self._fail(directory, cause_of(error))
+            raise
+
+    # -- logs
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, when there is one here (G15)."""
+        hosted = self._logs.get(topic_partition)
+        return hosted.log if hosted is not None else None
+
+    def all(self) -> dict[TopicPartition, PartitionLog]:
+        """All logs that can be used."""
+        return {topic_partition: hosted.log for topic_partition, hosted in self._logs.items()}
+
+    def topic_id(self, topic_partition: TopicPartition) -> UUID | None:
+        """The topic id that the log was made for; None when its ``partition.metadata`` is lost."""
+        return self._logs[topic_partition].topic_id
+
+    def directory_of(self, topic_partition: TopicPartition) -> str:
+        """The data directory that the log is in."""
+        return self._logs[topic_partition].directory.path
+
+    def config_for(self, topic_config: Mapping[str, str | None]) -> LogConfig:
+        """The configuration of a log: the broker's defaults with a topic's own on top.
+
+        Raises:
+            InvalidConfigurationError: a key or value that cannot be.
+        """
+        return LogConfig.from_properties(topic_config, base=self.defaults) if topic_config else self.defaults
+
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None = None,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = True,
+    ) -> PartitionLog:
+        """The log of a partition, made in the directory with the fewest logs when there is none (G01, G14).
+
+        A log of an earlier topic of the same name (its topic id differs) is moved out of the way, to ``…-stray``.
+
+        Args:
+            is_new: False for a partition that may have a log already. It is not made anew while a directory is offline,
+                for it may be there.
+
+        Raises:
+            KafkaStorageError: the disk failed, or the log is offline.
+        """
+        if not self._started:
+            raise IllegalStateError("the log manager is not started")
+        for directory in self._directories:
+            if topic_partition in directory.offline:
+                raise KafkaStorageError(directory.offline[topic_partition].reason)
+        hosted = self._logs.get(topic_partition)
+        if hosted is not None and topic_id is not None and hosted.topic_id is None:
+            hosted.topic_id = topic_id
+            self._write_topic_id(hosted.log.directory, topic_id)
+        if hosted is not None and topic_id not in (None, hosted.topic_id):
+            logger.warning("%s belongs to a topic that is gone (id %s)", hosted.log.directory, hosted.topic_id)
+            self._move_away(topic_partition, STRAY_SUFFIX)
+            hosted = None
+        if hosted is not None:
+            if config is not None:
+                hosted.log.update_config(config)
+            return hosted.log
+        for path, reason in self.offline_directories().items():
+            if not is_new or not self._online():
+                raise KafkaStorageError(f"there is no log of {topic_partition}, unless in {path}: {reason}")
+        directory = min(self._online(), key=lambda candidate: len(candidate.logs) + len(candidate.offline))
+        path = f"{directory.path}/{folder_name(topic_partition)}"
+        self._written(directory, partial(directory.forget, topic_partition))
+        found = FoundLog(directory, topic_partition, path, config or self.defaults, 0, 0)
+        log = self._open(found, self._files, clean=False, now_ms=self._world.wall_ms())
+        if topic_id is not None:
+            self._write_topic_id(path, topic_id)
+        self._host(topic_partition, log, directory, topic_id)
+        return log
+
+    def _write_topic_id(self, path: str, topic_id: UUID) -> None:
+        try:
+            write_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}", topic_id)
+        except OSError as error:
+            raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be written: {error}") from error
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Give up a log. Its folder is renamed now and removed ``file.delete.delay.ms`` later (Z17).
+
+        Raises:
+            KafkaStorageError: the disk failed; the log is closed all the same.
+        """
+        for directory in self._directories:
+            if directory.offline.pop(topic_partition, None) is not None:
+                source = f"{directory.path}/{folder_name(topic_partition)}"
+                path = self._rename_away(topic_partition, directory, source, DELETE_SUFFIX)
+                self._doomed.append((self._world.wall_ms() + self.defaults.file_delete_delay_ms, path))
+        hosted = self._logs.get(topic_partition)
+        if hosted is not None:
+            path = self._move_away(topic_partition, DELETE_SUFFIX)
+            self._doomed.append((self._world.wall_ms() + hosted.log.config.file_delete_delay_ms, path))
+
+    def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
+        hosted = self._logs.pop(topic_partition)
+        del hosted.directory.logs[topic_partition]
+        hosted.log.abandon()
+        if self.watcher is not None:
+            self.watcher.log_deleted(topic_partition, hosted.directory.path)
+        return self._rename_away(topic_partition, hosted.directory, hosted.log.directory, suffix)
+
+    def _rename_away(self, topic_partition: TopicPartition, directory: LogDirectory, source: str, suffix: str) -> str:
+        target = f"{directory.path}/{renamed_folder(topic_partition, self._world.uuid().hex, suffix)}"
+        try:
+            self._world.storage.rename(source, target)
+            self._world.storage.sync_dir(directory.path)
+        except OSError as error:
+            raise KafkaStorageError(f"{source} cannot be renamed: {error}") from error
+        return target
+
+    # -- checkpoints
+
+    def checkpoint(self) -> None:
+        """Write the recovery points and start offsets of all logs.
+
+        Raises:
+            KafkaStorageError: a disk failed.
+        """
+        for directory in self._directories:
+            self._written(directory, directory.checkpoint)
+
+    def _before_cut(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
+        """A log is about to lose records from its recovery point on, or from after it."""
+        self._written(directory, directory.checkpoint)
+        log = self.get(topic_partition)
+        if self.watcher is not None and log is not None:
+            self.watcher.log_truncated(topic_partition, directory.path, log.recovery_point)
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks that were checkpointed last."""
+        merged: dict[TopicPartition, int] = {}
+        for directory in self._online():
+            merged.update(directory.read_offsets(HIGH_WATERMARK_CHECKPOINT))
+        return merged
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the high watermarks of hosted partitions, each to its directory.
+
+        Raises:
+            KafkaStorageError: a disk failed.
+        """
+        for directory in self._directories:
+            self._written(directory, partial(directory.checkpoint_high_watermarks, high_watermarks))
+
+    def _log_flushed(self, log: PartitionLog) -> None:
+        if self.on_flushed is not None and self.get(log.topic_partition) is log:
+            self.on_flushed(log.topic_partition)
+
+    def _log_not_flushed(self, log: PartitionLog, error: OSError) -> None:
+        hosted = self._logs.get(log.topic_partition)
+        if hosted is not None and hosted.log is log:
+            self._fail(hosted.directory, error)
+
+
+def cause_of(error: KafkaStorageError) -> OSError:
+    """The error of the disk behind ``error``."""
+    return error.__cause__ if isinstance(error.__cause__, OSError) else OSError(str(error))
