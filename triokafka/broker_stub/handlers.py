@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Operation, ResourceType
 from triokafka.broker_stub.quotas import QuotaKind
-from triokafka.errors import KafkaError
+from triokafka.errors import KafkaError, ThrottlingQuotaExceededError
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.frames import RequestHeader
 from triokafka.protocol.message import Request, Response
@@ -84,6 +84,22 @@ class RequestContext:
         throttle_ms = broker.quotas.record(kind, self.user, self.client_id, amount, broker.world.now())
         self.throttle_ms = max(self.throttle_ms, throttle_ms)
         return throttle_ms
+
+    def charge_mutations(self, *, strict: bool) -> Callable[[int], None]:
+        """What the controller is to call with the number of partitions that it is about to create or delete (KIP-599).
+
+        It raises `ThrottlingQuotaExceededError` where the client's quota is used up and ``strict``, as it is in
+        versions of a request whose answer knows that error.
+        """
+
+        def charge(partitions: int) -> None:
+            quotas, now = self.broker.quotas, self.broker.world.now()
+            allowed, throttle_ms = quotas.record_mutations(self.user, self.client_id, partitions, now, strict=strict)
+            self.throttle_ms = max(self.throttle_ms, throttle_ms)
+            if not allowed:
+                raise ThrottlingQuotaExceededError("The throttling quota has been exceeded.")
+
+        return charge
 
     @property
     def client_host(self) -> str:

@@ -1,4 +1,5 @@
-"""Client quotas: how fast a user or client id may produce, fetch, and use the broker's time (KIP-13, KIP-124).
+"""Client quotas: how fast a user or client id may produce, fetch, use the broker's time, and create and delete
+partitions (KIP-13, KIP-124, KIP-599).
 
 `ClientQuotas` is told what each client did and answers for how long it must be silent. It keeps a rate per client that
 has a quota, over a sliding window, and nothing for the others. Times are arguments, in seconds.
@@ -27,6 +28,8 @@ class QuotaKind(enum.Enum):
     """Bytes of records that are fetched a second; other brokers are not limited."""
     REQUEST = "request_percentage"
     """The part of a thread's time, in percent, that requests take: 100 is all of one."""
+    MUTATION = "controller_mutation_rate"
+    """Partitions that are created and deleted in a second (KIP-599)."""
 
 
 class Rate:
@@ -64,17 +67,46 @@ class Rate:
         return not self._windows or now - self._windows[-1][0] >= self._samples * self._window
 
 
+class TokenBucket:
+    """What may be done at once, and comes back at a rate. The last thing that is done may cost more than is there."""
+
+    __slots__ = ("_burst_seconds", "_filled_at", "_spent")
+
+    def __init__(self, burst_seconds: float, now: float) -> None:
+        self._burst_seconds = burst_seconds
+        self._spent = 0.0
+        self._filled_at = now
+
+    def tokens(self, rate: float, now: float) -> float:
+        """How many there are; below 0 when more were taken."""
+        self._spent = max(self._spent - rate * (now - self._filled_at), 0.0)
+        self._filled_at = now
+        return rate * self._burst_seconds - self._spent
+
+    def take(self, amount: float) -> None:
+        """Take some, whether they are there or not."""
+        self._spent += amount
+
+    def is_full(self, rate: float, now: float) -> bool:
+        """Whether it is as if it were new."""
+        return self.tokens(rate, now) >= rate * self._burst_seconds
+
+
 class ClientQuotas:
     """The quotas of one broker.
 
     Args:
         samples: windows that a rate is taken over (``quota.window.num``).
         window_seconds: how long one is (``quota.window.size.seconds``).
+        mutation_burst_seconds: for how long a client may save up partitions that it does not create
+            (``controller.quota.window.num`` times ``controller.quota.window.size.seconds``).
     """
 
-    def __init__(self, samples: int = 11, window_seconds: float = 1) -> None:
+    def __init__(self, samples: int = 11, window_seconds: float = 1, *, mutation_burst_seconds: float = 11) -> None:
         self._samples = samples
         self._window = window_seconds
+        self._mutation_burst = mutation_burst_seconds
+        self._buckets: dict[tuple[QuotaKind, str, str], TokenBucket] = {}
         self._quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
         self._limited: frozenset[QuotaKind] = frozenset()
         self._found: dict[tuple[QuotaKind, str, str], tuple[float, tuple[QuotaKind, str, str]] | None] = {}
@@ -124,6 +156,29 @@ class ClientQuotas:
         if kind is QuotaKind.REQUEST:
             delay = min(delay, self._window)
         return round(delay * 1000)
+
+    def record_mutations(
+        self, user: str, client_id: str, partitions: int, now: float, *, strict: bool
+    ) -> tuple[bool, int]:
+        """A client wants to create or delete partitions: whether it may, and for how many milliseconds it is silenced.
+
+        Who has used the quota up is refused when ``strict``, which does not count, and is not silenced before; else
+        everybody may, and is silenced for it.
+        """
+        found = self._find(QuotaKind.MUTATION, user, client_id)
+        if found is None:
+            return True, 0
+        rate, key = found
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= _MANY:
+                self._buckets = {k: kept for k, kept in self._buckets.items() if not kept.is_full(rate, now)}
+            bucket = self._buckets[key] = TokenBucket(self._mutation_burst, now)
+        missing = -bucket.tokens(rate, now)
+        if strict and missing > 0:
+            return False, round(missing / rate * 1000)
+        bucket.take(partitions)
+        return True, 0 if strict else round(max(missing + partitions, 0.0) / rate * 1000)
 
     def take_back(self, kind: QuotaKind, user: str, client_id: str, amount: float, now: float) -> None:
         """What was recorded did not happen: the client got an empty answer instead."""

@@ -115,7 +115,11 @@ class Broker:
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
         )
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots, self.world)
-        self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
+        self.quotas = ClientQuotas(
+            config.quota_window_num,
+            config.quota_window_size_seconds,
+            mutation_burst_seconds=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
+        )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.topic_creation = TopicCreation(self.controller, config, lambda: self.image)
         self.group_coordinator = GroupCoordinator(

@@ -9,6 +9,7 @@ from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.image import MetadataImage, TopicImage
+from triokafka.broker_stub.controller.outcome import Charge, free_of_charge
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class TopicCreation:
             return error.code
         return 0
 
-    async def create_missing(self, names: Sequence[str]) -> dict[str, int]:
+    async def create_missing(self, names: Sequence[str], *, charge: Charge = free_of_charge) -> dict[str, int]:
         """Create topics as the configuration allows; returns an error code for each that was to be created and was not.
 
         Internal topics are created even where ``auto.create.topics.enable`` is off (MDC-12).
@@ -46,7 +47,7 @@ class TopicCreation:
         if not allowed:
             return {}
         request = CreateTopicsRequest(topics=[self._describe(name) for name in allowed], timeout_ms=_TIMEOUT_MS)
-        response = await self._controller.create_topics(request)
+        response = await self._controller.create_topics(request, charge=charge)
         return {
             topic.name: topic.error_code
             for topic in response.topics

@@ -18,12 +18,16 @@ from triokafka.protocol.api.alter_client_quotas import (
     EntryData,
     OpData,
 )
+from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
 )
 from triokafka.protocol.api.fetch import FetchResponse
 from triokafka.protocol.api.list_groups import ListGroupsRequest
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from triokafka.protocol.api.produce import ProduceResponse
 from triokafka.protocol.frames import encode_request
 
@@ -373,3 +377,68 @@ async def test_quotas_are_known_after_a_restart() -> None:
     async with running_node(world=world) as node:
         assert await described(node) == {entity(user=None): {"producer_byte_rate": 5.0}}
         assert node.broker.quotas.limit(PRODUCE, "anybody", "c") == 5.0
+
+
+def test_partitions_that_were_saved_up_may_be_made_at_once_and_the_last_may_cost_more_than_is_left() -> None:
+    """Kafka's own example: ten a second, saved up for ten seconds (KIP-599)."""
+    quotas = ClientQuotas(mutation_burst_seconds=10)
+    quotas.configure({entity(user="u"): {"controller_mutation_rate": 10.0}})
+
+    def create(partitions: int, now: float, *, strict: bool = True) -> tuple[bool, int]:
+        return quotas.record_mutations("u", "c", partitions, now, strict=strict)
+
+    assert create(90, 0.0) == (True, 0)
+    assert create(90, 0.0) == (True, 0)
+    assert create(90, 0.0) == (False, 8000)
+    assert create(1, 5.0) == (False, 3000)
+    assert create(1, 8.0) == (True, 0)
+    assert create(1, 8.0) == (False, 100)
+    assert create(100, 1000.0, strict=False) == (True, 0), "no more is saved up than ten seconds' worth"
+    assert create(50, 1000.0, strict=False) == (True, 5000)
+    assert create(50, 1000.0, strict=False) == (True, 10_000)
+    assert quotas.record_mutations("other", "c", 1000, 0.0, strict=True) == (True, 0)
+
+
+def test_clients_that_have_not_created_for_long_are_forgotten() -> None:
+    """Bounded memory, whoever comes."""
+    quotas = ClientQuotas()
+    quotas.configure({entity(user=None): {"controller_mutation_rate": 1.0}})
+    for number in range(1500):
+        quotas.record_mutations(f"u{number}", "", 1, float(number), strict=True)
+    assert len(quotas._buckets) < 1100
+
+
+async def test_who_creates_topics_too_fast_is_refused_by_topic() -> None:
+    """From version 6 on with an error; before, the topics are made and the client is silenced (KIP-599)."""
+    async with running_node() as node:
+        await alter(node, entity(user="test"), controller_mutation_rate=0.1)  # so 1.1 may be saved up
+        create = create_topics("a", "b", "c", partitions=1)
+        answer = await node.call(create, 6)
+        codes = {topic.name: topic.error_code for topic in answer.topics}
+        assert codes == {"a": 0, "b": 0, "c": errors.ThrottlingQuotaExceededError.code}
+        assert 5_000 < answer.throttle_time_ms <= 9_000
+        assert set(node.broker.image.topics) == {"a", "b"}
+        more = await node.call(create_topics("d", partitions=10), 5)
+        assert (more.topics[0].error_code, more.throttle_time_ms > 50_000) == (0, True)
+
+
+async def test_who_deletes_and_grows_topics_too_fast_is_refused_too() -> None:
+    """And who asks for topics that are made for it is silenced (KIP-599)."""
+    async with running_node(num_partitions=20) as node:
+        for name in ("one", "two"):
+            await node.create(name, 20)
+        await alter(node, entity(user="test"), controller_mutation_rate=1.0)
+        deleted = await node.call(DeleteTopicsRequest(topic_names=["one", "two"], timeout_ms=1000), 5)
+        assert sorted(result.error_code for result in deleted.responses) == [0, 89]
+        assert deleted.throttle_time_ms > 5000
+        grow = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="two", count=21, assignments=None)], timeout_ms=1000)
+        assert [result.error_code for result in (await node.call(grow, 3)).results] == [89]
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="three")])
+        found = await node.call(asked, 9)
+        assert (found.topics[0].error_code, found.throttle_time_ms > 20_000) == (0, True)
+
+
+def create_topics(*names: str, partitions: int) -> CreateTopicsRequest:
+    """Topics with so many partitions each."""
+    topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+    return CreateTopicsRequest(topics=topics, timeout_ms=1000)

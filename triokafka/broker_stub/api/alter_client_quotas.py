@@ -1,7 +1,6 @@
 """AlterClientQuotas (API key 49): sets and removes quotas of users and client ids.
 
-Versions 0-1. v1: flexible. ``producer_byte_rate``, ``consumer_byte_rate`` and ``request_percentage`` are enforced;
-``controller_mutation_rate`` and the ``connection_creation_rate`` of addresses are kept and described.
+Versions 0-1. v1: flexible.
 """
 
 from __future__ import annotations

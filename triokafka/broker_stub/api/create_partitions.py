@@ -5,6 +5,8 @@ Versions 0-3. v1: answers before throttling. v2: flexible. v3: may be throttled 
 
 from __future__ import annotations
 
+from typing import Final
+
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
 from triokafka.broker_stub.handlers import RequestContext, handles
@@ -14,6 +16,8 @@ from triokafka.protocol.api.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+_STRICT_SINCE: Final = 3
 
 
 def _names(request: CreatePartitionsRequest) -> list[str]:
@@ -44,7 +48,8 @@ async def create_partitions(request: CreatePartitionsRequest, context: RequestCo
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-    response = await context.broker.controller.create_partitions(allowed)
+    charge = context.charge_mutations(strict=context.version >= _STRICT_SINCE)
+    response = await context.broker.controller.create_partitions(allowed, charge=charge)
     results = iter(response.results)
     code = errors.TopicAuthorizationFailedError.code
     response.results = [

@@ -6,6 +6,8 @@ configuration. v6: may be throttled by quota. v7: the answer tells the topic's i
 
 from __future__ import annotations
 
+from typing import Final
+
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
@@ -15,6 +17,8 @@ from triokafka.protocol.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+
+_STRICT_SINCE: Final = 6
 
 
 def _names(request: CreateTopicsRequest) -> list[str]:
@@ -50,7 +54,11 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
     )
-    response = await context.broker.controller.create_topics(allowed, hidden_configs=frozenset(hidden))
+    response = await context.broker.controller.create_topics(
+        allowed,
+        hidden_configs=frozenset(hidden),
+        charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE),
+    )
     results = iter(response.topics)
     code = errors.TopicAuthorizationFailedError.code
     response.topics = [

@@ -1,9 +1,12 @@
 """DeleteTopics (API key 20): topics vanish with their records.
 
-Versions 1-6. v3: says so when deletion is switched off. v4: flexible. v5: error messages. v6: topics by id as well.
+Versions 1-6. v3: says so when deletion is switched off. v4: flexible. v5: error messages; may be throttled by quota.
+v6: topics by id as well.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
@@ -15,6 +18,8 @@ from triokafka.protocol.api.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+
+_STRICT_SINCE: Final = 5
 
 
 def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
@@ -52,7 +57,9 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         topics=[topic for topic, refusal in zip(asked, refused, strict=True) if refusal is None],
         timeout_ms=request.timeout_ms,
     )
-    response = await context.broker.controller.delete_topics(allowed, version=context.version)
+    response = await context.broker.controller.delete_topics(
+        allowed, version=context.version, charge=context.charge_mutations(strict=context.version >= _STRICT_SINCE)
+    )
     results = iter(response.responses)
     response.responses = [refusal if refusal is not None else next(results) for refusal in refused]
     return response

@@ -99,14 +99,14 @@ async def _create_missing(request: MetadataRequest, context: RequestContext) -> 
         return {}
     code = errors.TopicAuthorizationFailedError.code
     refused = {name: code for name in missing if _may_not_create(name, context)}
-    created = await context.broker.topic_creation.create_missing([name for name in missing if name not in refused])
+    created = await context.broker.topic_creation.create_missing(
+        [name for name in missing if name not in refused], charge=context.charge_mutations(strict=False)
+    )
     return {**refused, **created}
 
 
 def _may_not_create(name: str, context: RequestContext) -> bool:
-    return context.denied_for_cluster(Operation.CREATE) and context.denied(
-        Operation.CREATE, ResourceType.TOPIC, name
-    )
+    return context.denied_for_cluster(Operation.CREATE) and context.denied(Operation.CREATE, ResourceType.TOPIC, name)
 
 
 def _one(

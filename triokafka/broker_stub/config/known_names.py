@@ -27,8 +27,6 @@ UNUSED_NAMES: Final = frozenset(
         "controller.quorum.fetch.timeout.ms",
         "controller.quorum.request.timeout.ms",
         "controller.quorum.retry.backoff.ms",
-        "controller.quota.window.num",
-        "controller.quota.window.size.seconds",
         "controller.socket.timeout.ms",
         "cordoned.log.dirs",
         "create.topic.policy.class.name",

@@ -116,6 +116,8 @@ class NetworkOptions:
     queued_max_request_bytes: int = _long(-1, "Bytes of requests in memory before reading stops; -1: no limit.")
     quota_window_num: int = _int(11, "Windows that the rate of a client with a quota is taken over.", 1)
     quota_window_size_seconds: int = _int(1, "How long one of these windows is.", 1)
+    controller_quota_window_num: int = _int(11, "Windows for which a client may save up controller mutations.", 1)
+    controller_quota_window_size_seconds: int = _int(1, "How long one of these windows is.", 1)
     socket_request_max_bytes: int = _int(104_857_600, "The largest request; a larger one closes its connection.", 1)
     socket_send_buffer_bytes: int = _int(102_400, "Size of the kernel's send buffer; -1: as the system has it.", -1)
     socket_receive_buffer_bytes: int = _int(102_400, "Size of the kernel's receive buffer; -1: as it is.", -1)
@@ -205,7 +207,9 @@ class LogOptions:
     log_flush_scheduler_interval_ms: int = _long(LONG_MAX, "How often the flusher looks for logs to sync.")
     log_flush_offset_checkpoint_interval_ms: int = _int(60_000, "How often recovery points are written down.", 0)
     log_flush_start_offset_checkpoint_interval_ms: int = _int(60_000, "How often start offsets are written down.", 0)
-    log_initial_task_delay_ms: int = _long(30_000, "How long the log's periodic tasks wait after the start.", 0)
+    log_initial_task_delay_ms: int = _long(
+        30_000, "How long the log's periodic tasks wait after the start.", 0, internal=True
+    )
     log_dir_failure_timeout_ms: int = _long(30_000, "Accepted; a failed directory is taken offline at once.", 1)
     log_message_timestamp_type: str = _for_topics("message.timestamp.type")
     log_message_timestamp_before_max_ms: int = _for_topics("message.timestamp.before.max.ms")
@@ -265,7 +269,9 @@ class TransactionOptions:
     producer_id_expiration_ms: int = _int(
         86_400_000, "How long an idle producer's sequence numbers are kept.", 1, update_mode=CLUSTER
     )
-    producer_id_expiration_check_interval_ms: int = _int(600_000, "How often idle producers are looked for.", 1)
+    producer_id_expiration_check_interval_ms: int = _int(
+        600_000, "How often idle producers are looked for.", 1, internal=True
+    )
     transactional_id_expiration_ms: int = _int(604_800_000, "How long an idle transactional id is kept.", 1)
     transaction_max_timeout_ms: int = _int(900_000, "The longest transaction timeout.", 1)
     transaction_state_log_num_partitions: int = _int(50, "Partitions of __transaction_state; never change it.", 1)

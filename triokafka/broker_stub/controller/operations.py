@@ -17,7 +17,7 @@ from triokafka.broker_stub.controller.describe import describe_configs
 from triokafka.broker_stub.controller.event_queue import EventQueue
 from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.in_sync import alter_partition
-from triokafka.broker_stub.controller.outcome import ItemError, Outcome
+from triokafka.broker_stub.controller.outcome import Charge, ItemError, Outcome, free_of_charge
 from triokafka.broker_stub.controller.partition_change import TopicConfig
 from triokafka.broker_stub.controller.producer_ids import ProducerIdBlock
 from triokafka.broker_stub.controller.state import ControllerState
@@ -76,30 +76,40 @@ class Operations:
     # Topics and partitions
 
     async def create_topics(
-        self, request: CreateTopicsRequest, *, hidden_configs: frozenset[str] = frozenset()
+        self,
+        request: CreateTopicsRequest,
+        *,
+        hidden_configs: frozenset[str] = frozenset(),
+        charge: Charge = free_of_charge,
     ) -> CreateTopicsResponse:
         """Create topics; see `ReplicationControl.create_topics`."""
         control = self._started().replication
         return await self._running().submit(
             "CreateTopics",
-            lambda image: control.create_topics(image, request, hidden_configs=hidden_configs),
+            lambda image: control.create_topics(image, request, hidden_configs=hidden_configs, charge=charge),
             timeout_ms=request.timeout_ms,
         )
 
-    async def delete_topics(self, request: DeleteTopicsRequest, *, version: int = 6) -> DeleteTopicsResponse:
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, *, version: int = 6, charge: Charge = free_of_charge
+    ) -> DeleteTopicsResponse:
         """Delete topics; see `ReplicationControl.delete_topics`."""
         control = self._started().replication
         return await self._running().submit(
             "DeleteTopics",
-            lambda image: control.delete_topics(image, request, version=version),
+            lambda image: control.delete_topics(image, request, version=version, charge=charge),
             timeout_ms=request.timeout_ms,
         )
 
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    async def create_partitions(
+        self, request: CreatePartitionsRequest, *, charge: Charge = free_of_charge
+    ) -> CreatePartitionsResponse:
         """Add partitions; see `ReplicationControl.create_partitions`."""
         control = self._started().replication
         return await self._running().submit(
-            "CreatePartitions", lambda image: control.create_partitions(image, request), timeout_ms=request.timeout_ms
+            "CreatePartitions",
+            lambda image: control.create_partitions(image, request, charge=charge),
+            timeout_ms=request.timeout_ms,
         )
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -13,6 +13,14 @@ R = TypeVar("R")
 
 MAX_RECORDS_PER_OPERATION: Final = 10_000
 """Records that one request may cause; a larger one is refused (Kafka's limit)."""
+
+
+Charge = Callable[[int], None]
+"""Told how many partitions are about to be created or deleted; raises what it objects (KIP-599)."""
+
+
+def free_of_charge(partitions: int) -> None:
+    """Nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)

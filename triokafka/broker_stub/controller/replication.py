@@ -20,7 +20,13 @@ from triokafka.broker_stub.controller.image import (
     ResourceType,
     TopicImage,
 )
-from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, ItemError, Outcome
+from triokafka.broker_stub.controller.outcome import (
+    MAX_RECORDS_PER_OPERATION,
+    Charge,
+    ItemError,
+    Outcome,
+    free_of_charge,
+)
 from triokafka.protocol.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -68,11 +74,17 @@ class ReplicationControl:
     # CreateTopics
 
     def create_topics(
-        self, image: MetadataImage, request: CreateTopicsRequest, *, hidden_configs: frozenset[str] = frozenset()
+        self,
+        image: MetadataImage,
+        request: CreateTopicsRequest,
+        *,
+        hidden_configs: frozenset[str] = frozenset(),
+        charge: Charge = free_of_charge,
     ) -> Outcome[CreateTopicsResponse]:
         """Create topics; with ``validate_only`` the answer is the same and nothing is created.
 
         The configuration of topics in ``hidden_configs`` is left out of the answer: the client may not see it.
+        ``charge`` is told the number of each topic's partitions before they are made, and raises what it objects.
         """
         names = Counter(topic.name for topic in request.topics)
         records: list[Struct] = []
@@ -85,6 +97,7 @@ class ReplicationControl:
                 self._check_name(image, topic.name, claimed)
                 made, result = self._create_topic(image, topic, topic.name in hidden_configs)
                 _check_size(records, made)
+                charge(sum(isinstance(record, PartitionRecord) for record in made))
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)
                 results.append(
@@ -213,7 +226,7 @@ class ReplicationControl:
     # CreatePartitions
 
     def create_partitions(
-        self, image: MetadataImage, request: CreatePartitionsRequest
+        self, image: MetadataImage, request: CreatePartitionsRequest, *, charge: Charge = free_of_charge
     ) -> Outcome[CreatePartitionsResponse]:
         """Add partitions to topics; ``count`` is the new total. Old partitions stay as they are."""
         names = Counter(topic.name for topic in request.topics)
@@ -226,6 +239,7 @@ class ReplicationControl:
                     raise errors.InvalidRequestError("Duplicate topic name.")
                 made = self._grow(image, topic)
                 _check_size(records, made)
+                charge(len(made))
                 records += made
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)
@@ -269,7 +283,12 @@ class ReplicationControl:
     # DeleteTopics
 
     def delete_topics(
-        self, image: MetadataImage, request: DeleteTopicsRequest, *, version: int = 6
+        self,
+        image: MetadataImage,
+        request: DeleteTopicsRequest,
+        *,
+        version: int = 6,
+        charge: Charge = free_of_charge,
     ) -> Outcome[DeleteTopicsResponse]:
         """Delete topics by name or id: they vanish from the metadata at once, the replicas as brokers learn of it.
 
@@ -291,6 +310,7 @@ class ReplicationControl:
             try:
                 _check_deletable(name, topic_id, topic, times_asked[name, topic_id], times)
                 assert topic is not None
+                charge(len(topic.partitions))
                 name, topic_id = topic.name, topic.topic_id
                 records.append(RemoveTopicRecord(topic_id=topic_id))
             except errors.BrokerResponseError as error:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from tests.unit.broker_stub.controller.clusters import MemoryWorld
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -23,14 +23,14 @@ DENIED = errors.TopicAuthorizationFailedError.code
 
 
 class Denying(Authorizer):
-    """Allows everything but these operations on these topics."""
+    """Allows everything but these operations on these topics, and on the cluster, which would do for all topics."""
 
     def __init__(self, operations: Collection[Operation], names: Collection[str]) -> None:
         self.operations = operations
         self.names = names
 
     def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return operation not in self.operations or name not in self.names
+        return operation not in self.operations or name not in {*self.names, CLUSTER_NAME}
 
 
 def wanted(name: str, partitions: int = 1, **configs: str) -> CreatableTopic:
