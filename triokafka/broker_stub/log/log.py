@@ -267,11 +267,13 @@ class PartitionLog(ReadableLog):
         for info in infos:
             self.leader_epochs.assign(info.partition_leader_epoch, info.base_offset)
             if info.producer_id >= 0:
-                note_batch(self.producers, segments.active, info, memoryview(data)[info.position : info.end])
+                content = memoryview(data)[info.position : info.end] if info.is_control else b""
+                note_batch(self.producers, segments.active, info, content)
         self._bytes_since_snapshot += len(data)
         self._durability.appended(now_ms)
-        if not self.flush_wanted:
-            self.settled_offset = segments.end_offset
+        end = segments.end_offset
+        if end - self._durability.recovery_point < self.config.flush_messages:
+            self.settled_offset = end
         elif self._request_flush is None or not self._request_flush(self):
             self.flush()
         return newest

@@ -28,7 +28,7 @@ from triokafka.broker_stub.log.segment import (
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import BatchInfo
-from triokafka.structs import TopicPartition
+from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def rebuild_transaction_index(
         note_batch(producers, segment, batch, data)
 
 
-def note_batch(producers: ProducerStates, segment: LogSegment, batch: BatchInfo, data: memoryview) -> None:
+def note_batch(producers: ProducerStates, segment: LogSegment, batch: BatchInfo, data: Buffer) -> None:
     """Tell producers, and the transaction index of its segment, of a batch that is in the log now."""
     completed = producers.replay(batch, data)
     if completed is not None and completed.aborted:
