@@ -1,0 +1,199 @@
+"""Apache Kafka's dump tool and ours look at the same files: those of our broker, compacted, and those of Kafka's."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker_process import BrokerProcess
+from tests.interop import jvm
+
+pytestmark = pytest.mark.interop
+
+TIMEOUT = 30
+CODECS = ("none", "gzip", "lz4", "snappy", "zstd")
+BATCH = re.compile(r"baseOffset: .*")
+FIELD = re.compile(r"(\w+): (\S+)")
+COMPARED = (
+    "baseOffset",
+    "lastOffset",
+    "count",
+    "baseSequence",
+    "lastSequence",
+    "producerId",
+    "producerEpoch",
+    "partitionLeaderEpoch",
+    "isTransactional",
+    "isControl",
+    "position",
+    "CreateTime",
+    "size",
+    "magic",
+    "compresscodec",
+    "crc",
+    "isvalid",
+)
+
+
+def kafkas_dump(*arguments: str) -> str:
+    """What Apache Kafka's tool prints."""
+    tool = ["java", "-Xmx512m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
+    done = subprocess.run([*tool, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+def our_dump(*arguments: str, status: int = 0) -> str:
+    """What ours prints."""
+    command = [sys.executable, "-m", "triokafka", "log", "dump", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == status, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+def batches(text: str) -> list[dict[str, str]]:
+    """The facts of each batch."""
+    found = []
+    for line in text.splitlines():
+        if BATCH.match(line):
+            fields = dict(FIELD.findall(line))
+            found.append({name: fields[name].lower() for name in COMPARED})
+    return found
+
+
+def records(text: str) -> list[tuple[str, ...]]:
+    """The facts of each record: offset, time, sizes, sequence, key and value."""
+    pattern = re.compile(
+        r"\| offset: (\d+) CreateTime: (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) sequence: (-?\d+) "
+        r"headerKeys: \[(.*?)\](?: key: (.*?))?(?: payload: (.*))?$"
+    )
+    found = []
+    for line in text.splitlines():
+        match = pattern.match(line)
+        if match:
+            found.append(tuple("null" if group is None else group for group in match.groups()))
+    return found
+
+
+def entries(text: str) -> list[tuple[str, str]]:
+    """The entries of an index."""
+    return re.findall(r"^(?:offset|timestamp): (-?\d+) (?:position|offset): (\d+)$", text, re.MULTILINE)
+
+
+def segments(directory: Path, kind: str = "log") -> list[str]:
+    return sorted(str(path) for path in directory.glob(f"*.{kind}"))
+
+
+def compare(directory: Path) -> int:
+    """Both tools over the data files; returns how many batches there are."""
+    arguments = ("--files", ",".join(segments(directory)), "--print-data-log", "--deep-iteration")
+    theirs, ours = kafkas_dump(*arguments), our_dump(*arguments)
+    assert batches(ours) == batches(theirs)
+    assert records(ours) == records(theirs)
+    assert all(batch["isvalid"] == "true" for batch in batches(theirs))
+    horizons = [re.findall(pattern, text) for pattern, text in ((r"Ms: (\d+)", ours), (r"OptionalLong\[(\d+)", theirs))]
+    assert horizons[0] == horizons[1]
+    return len(batches(theirs))
+
+
+def compare_indexes(directory: Path) -> int:
+    """Both tools over the indexes, which must agree with the log; returns how many entries there are."""
+    arguments = ("--files", ",".join(segments(directory, "index") + segments(directory, "timeindex")))
+    theirs, ours = kafkas_dump(*arguments), our_dump(*arguments)
+    # Kafka's tool prints a zero entry for an index that has none.
+    assert entries(ours) == [entry for entry in entries(theirs) if entry != ("0", "0")]
+    assert "Mismatches" not in theirs, theirs
+    assert "out of order" not in theirs, theirs
+    return len(entries(ours))
+
+
+def produce(bootstrap: str, topic: str, codec: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "batch.num.messages": 5})
+    for number in range(count):
+        value = None if number % 11 == 0 else f"{codec}-{number}"
+        producer.produce(
+            topic, value, f"key-{number % 40}", headers=[("h", b"x")], timestamp=1_700_000_000_000 + number
+        )
+    assert producer.flush(TIMEOUT) == 0
+
+
+def create(bootstrap: str, topic: str, config: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(TIMEOUT)
+
+
+def commit(bootstrap: str, topic: str) -> None:
+    options = {"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**options, "enable.auto.commit": False})
+    try:
+        consumer.subscribe([topic])
+        assert consumer.consume(1, TIMEOUT)
+        consumer.commit(offsets=[TopicPartition(topic, 0, 17, metadata="where")], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def test_compacted_log_of_our_broker_is_what_both_tools_say(tmp_path: Path) -> None:
+    """Kafka's tool reads the segments that our cleaner wrote, their indexes included."""
+    jvm.require("mvn", "java")
+    config = {
+        "cleanup.policy": "compact",
+        "internal.segment.bytes": "6000",
+        "min.cleanable.dirty.ratio": "0.01",
+        "index.interval.bytes": "200",
+    }
+    broker = BrokerProcess(tmp_path / "data", settings={"log.cleaner.backoff.ms": "50"})
+    directory = tmp_path / "data" / "compacted-0"
+    try:
+        bootstrap = broker.start()
+        create(bootstrap, "compacted", config)
+        for codec in CODECS:
+            produce(bootstrap, "compacted", codec, 200)
+        checkpoint = tmp_path / "data" / "cleaner-offset-checkpoint"
+        for _ in range(TIMEOUT * 10):
+            if checkpoint.exists() and checkpoint.read_text().count("compacted"):
+                break
+            time.sleep(0.1)  # no event of another process tells
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+    assert 10 < compare(directory) < 200
+    assert compare_indexes(directory) > 5
+    assert "deleteHorizonMs: 1" in our_dump(*segments(directory)), "no tombstone has its horizon"
+
+
+def test_files_of_apache_kafka_are_what_both_tools_say(tmp_path: Path) -> None:
+    """Data, indexes, producer snapshots, committed offsets and metadata records."""
+    jvm.require("mvn", "java")
+    with jvm.apache_kafka(tmp_path, log_index_interval_bytes="200") as bootstrap:
+        create(bootstrap, "theirs", {})
+        for codec in CODECS:
+            produce(bootstrap, "theirs", codec, 60)
+        commit(bootstrap, "theirs")
+    directory = tmp_path / "data" / "theirs-0"
+    assert compare(directory) > 50
+    assert compare_indexes(directory) > 5
+
+    offsets = [file for number in range(4) for file in segments(tmp_path / "data" / f"__consumer_offsets-{number}")]
+    ours = our_dump("--offsets-decoder", *offsets)
+    assert "cannot be decoded" not in ours
+    (line,) = [line for line in ours.splitlines() if '"metadata": "where' in line]
+    assert '"group": "readers"' in line
+    assert '"topic": "theirs"' in line
+    assert '"offset": 17' in line
+
+    (metadata,) = segments(tmp_path / "data" / "__cluster_metadata-0")
+    ours = our_dump("--cluster-metadata-decoder", metadata)
+    theirs = kafkas_dump("--cluster-metadata-decoder", "--files", metadata)
+    assert "cannot be decoded" not in ours
+    kinds = [re.findall(r'"type": ?"([A-Z_]+)"', text) for text in (ours, theirs)]
+    assert kinds[0] == kinds[1]
+    assert {"TOPIC_RECORD", "PARTITION_RECORD", "REGISTER_BROKER_RECORD"} <= set(kinds[0])
+    assert len(re.findall("LEADER_CHANGE", ours)) == len(re.findall("LeaderChange", theirs))

@@ -1,0 +1,252 @@
+"""``triokafka log dump``: what it says of good files, damaged ones and missing ones."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from triokafka.broker_stub.log import LogConfig, PartitionLog
+from triokafka.cli.app import run
+from triokafka.coordinator import stored
+from triokafka.records import encode_batch
+from triokafka.structs import TopicPartition
+from triokafka.world import OsStorage
+
+NOW = 1_700_000_000_000
+BASE = "00000000000000000000"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The closed log of a partition with two segments, a producer and an aborted transaction."""
+    folder = tmp_path / "orders-0"
+    config = LogConfig(segment_bytes=700, index_interval_bytes=100)
+    log = PartitionLog.open(OsStorage(), str(folder), TopicPartition("orders", 0), config, now_ms=NOW)
+    for number in range(6):
+        records = [(NOW + 2 * number + i, b"k%d" % i, None if i else b"v%d" % number, ()) for i in range(2)]
+        data = encode_batch(
+            records,
+            compression="gzip" if number == 1 else "none",
+            producer_id=9,
+            producer_epoch=1,
+            base_sequence=2 * number,
+            transactional=number == 5,
+        )
+        log.append_as_leader(bytearray(data), leader_epoch=3, now_ms=NOW)
+    key, value = struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 5)
+    marker = encode_batch([(NOW, key, value, ())], producer_id=9, producer_epoch=1, transactional=True, control=True)
+    log.append_as_leader(bytearray(marker), leader_epoch=3, now_ms=NOW, from_client=False)
+    log.close()
+    return folder
+
+
+@pytest.fixture
+def dump(capsys: pytest.CaptureFixture[str]) -> Dump:
+    return Dump(capsys)
+
+
+class Dump:
+    """Runs the command and keeps what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.out: list[str] = []
+        self.err = ""
+
+    def __call__(self, *arguments: object) -> int:
+        status = run(["log", "dump", *map(str, arguments)])
+        printed = self._capsys.readouterr()
+        self.out, self.err = printed.out.splitlines(), printed.err
+        return status
+
+
+def test_batches_are_printed_with_what_their_headers_say(directory: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/DL-01`, `DL-02`, `MD-14`)"""
+    assert dump(directory / f"{BASE}.log") == 0
+    assert dump.out[:2] == [f"Dumping {directory}/{BASE}.log", "Log starting offset: 0"]
+    second = dump.out[3]
+    for fact in (
+        "baseOffset: 2 lastOffset: 3 count: 2 baseSequence: 2 lastSequence: 3 producerId: 9 producerEpoch: 1",
+        "partitionLeaderEpoch: 3 isTransactional: false isControl: false deleteHorizonMs: none",
+        f"CreateTime: {NOW + 3}",
+        "magic: 2 compresscodec: gzip",
+        "isvalid: true",
+    ):
+        assert fact in second
+    assert dump.err == ""
+
+
+def test_records_are_printed_with_key_and_value_when_asked_for(directory: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/DL-02`)"""
+    assert dump("--files", directory / f"{BASE}.log", "--print-data-log") == 0
+    lines = [line for line in dump.out if line.startswith("|")]
+    assert lines[2] == (
+        f"| offset: 2 CreateTime: {NOW + 2} keySize: 2 valueSize: 2 sequence: 2 headerKeys: [] key: k0 payload: v1"
+    )
+    assert lines[3].endswith("key: k1 payload: null")
+    assert dump(directory / f"{BASE}.log", "--skip-record-metadata", "--value-decoder-class", "hex") == 0
+    assert "| key: k0 payload: 7631" in dump.out
+    assert dump(directory / f"{BASE}.log", "--deep-iteration") == 0
+    assert not any("payload" in line for line in dump.out)
+
+
+def test_markers_of_transactions_are_named(directory: Path, dump: Dump) -> None:
+    assert dump("--deep-iteration", *sorted(directory.glob("*.log"))) == 0
+    assert any(line.endswith("endTxnMarker: ABORT coordinatorEpoch: 5") for line in dump.out)
+
+
+def test_directory_stands_for_all_files_of_the_log(directory: Path, dump: Dump) -> None:
+    (directory / "notes.txt").write_text("not of a log")
+    assert dump(directory) == 0
+    kinds = {line.rpartition("/")[2].partition(".")[2] for line in dump.out if line.startswith("Dumping")}
+    assert {"log", "index", "timeindex", "txnindex", "snapshot"} <= kinds
+    assert f"Dumping {directory}/leader-epoch-checkpoint" in dump.out
+    assert "epoch: 3 startOffset: 0" in dump.out
+    assert any(line.startswith("version: 0 producerId: 9 firstOffset: 10 lastOffset: 12") for line in dump.out)
+    assert any(line.startswith("producerId: 9 producerEpoch: 1 coordinatorEpoch: 5") for line in dump.out)
+    assert "notes.txt" not in "".join(dump.out) + dump.err
+
+
+def test_file_of_another_kind_is_left_alone(tmp_path: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/DL-01`)"""
+    (tmp_path / "notes.txt").write_text("not of a log")
+    assert dump(tmp_path / "notes.txt") == 0
+    assert "Not looked at" in dump.err
+
+
+def test_index_that_agrees_with_its_log_is_printed(directory: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/DL-05`)"""
+    assert dump(directory / f"{BASE}.index", directory / f"{BASE}.timeindex") == 0
+    assert [line.split()[0] for line in dump.out if not line.startswith("Dumping")][:1] == ["offset:"]
+    assert any(line.startswith(f"timestamp: {NOW // 1000}") for line in dump.out)
+    assert dump("--verify-index-only", directory / f"{BASE}.index") == 0
+    assert dump.out == [f"Dumping {directory}/{BASE}.index"]
+    assert dump("--index-sanity-check", directory / f"{BASE}.index", directory / f"{BASE}.timeindex") == 0
+    assert sum(line.endswith("passed sanity check.") for line in dump.out) == 2
+
+
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+def test_index_that_does_not_agree_with_its_log_is_told(directory: Path, dump: Dump, kind: str) -> None:
+    """(`security-metrics-tools/DL-05`)"""
+    path = directory / f"{BASE}.{kind}"
+    data = bytearray(path.read_bytes())
+    data[3 if kind == "index" else 7] += 1
+    path.write_bytes(data)
+    assert dump("--verify-index-only", path) == 1
+    assert "Entries that do not agree with the log" in dump.err
+
+
+def test_zeros_of_an_index_that_was_made_larger_in_advance_are_no_entries(directory: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/DL-05`)"""
+    path = directory / f"{BASE}.index"
+    path.write_bytes(path.read_bytes() + bytes(80))
+    assert dump(path) == 0
+    assert "offset: 0 position: 0" not in dump.out
+
+
+def test_index_of_a_wrong_size_or_without_its_log_is_told(directory: Path, dump: Dump) -> None:
+    path = directory / f"{BASE}.index"
+    path.write_bytes(path.read_bytes() + b"?")
+    assert dump(path) == 1
+    assert "are not a multiple of 8" in dump.err
+    (directory / f"{BASE}.log").unlink()
+    assert dump(path) == 1
+    assert "to compare with" in dump.err
+
+
+def test_bytes_behind_the_last_whole_batch_are_counted(directory: Path, dump: Dump) -> None:
+    """A running broker may be in the middle of a write (`security-metrics-tools/DL-04`)."""
+    path = directory / f"{BASE}.log"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert dump(path) == 0
+    (found,) = [line for line in dump.out if line.startswith("Found")]
+    assert found.endswith(f"invalid bytes at the end of {BASE}.log")
+    assert "Bytes behind the last whole batch" in dump.err
+
+
+@pytest.mark.parametrize("garbage", [bytes(100), b"\xff" * 100, b"HTTP/1.1 200 OK\r\n" * 9])
+def test_file_that_holds_something_else_does_no_harm(tmp_path: Path, dump: Dump, garbage: bytes) -> None:
+    path = tmp_path / f"{BASE}.log"
+    path.write_bytes(garbage)
+    assert dump(path, "--print-data-log") == 0
+    assert f"Found {len(garbage)} invalid bytes" in dump.out[-1]
+
+
+def test_batch_whose_checksum_does_not_match_is_told_and_the_next_one_printed(directory: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/DL-02`)"""
+    path = directory / f"{BASE}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    assert dump(path, "--print-data-log") == 1
+    assert "isvalid: false" in dump.out[2]
+    assert "isvalid: true" in dump.out[3]
+    assert "Damage" in dump.err
+
+
+def test_gaps_between_offsets_are_told_and_are_no_failure(tmp_path: Path, dump: Dump) -> None:
+    """Compaction leaves them (`security-metrics-tools/DL-03`)."""
+    path = tmp_path / f"{BASE}.log"
+    batches = [encode_batch([(NOW, b"k", b"v", ())], base_offset=offset) for offset in (0, 1, 5, 9)]
+    path.write_bytes(b"".join(batches))
+    for options in ((), ("--deep-iteration",)):
+        assert dump(path, *options) == 0
+        assert "1 is followed by 5" in dump.err
+        assert "5 is followed by 9" in dump.err
+
+
+def test_batch_larger_than_the_limit_is_not_read(directory: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/DL-02`)"""
+    assert dump(directory / f"{BASE}.log", "--max-message-size", 70) == 0
+    assert "is above --max-message-size" in dump.err
+
+
+def test_only_so_many_bytes_are_looked_at(directory: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/MD-14`)"""
+    assert dump(directory / f"{BASE}.log", "--max-bytes", 200) == 0
+    assert sum(line.startswith("baseOffset") for line in dump.out) == 2 or "limit of --max-bytes" in dump.out[-1]
+
+
+def test_missing_file_is_told_and_the_others_are_printed(directory: Path, dump: Dump) -> None:
+    assert dump("/nowhere/00000000000000000000.log", directory / f"{BASE}.log") == 1
+    assert "there is no such file or directory" in dump.err
+    assert any(line.startswith("baseOffset") for line in dump.out)
+
+
+def test_records_of_the_offsets_topic_are_decoded(tmp_path: Path, dump: Dump) -> None:
+    """(`security-metrics-tools/DL-02`)"""
+    committed = stored.CommittedOffset(17, 2, "here", NOW)
+    record = stored.encode(stored.OffsetChange(stored.OffsetKey("readers", "orders", 3), committed))
+    gone = stored.encode(stored.GroupChange("readers", None))
+    path = tmp_path / f"{BASE}.log"
+    items = [(NOW, record.key, record.value, ()), (NOW, gone.key, None, ()), (NOW, b"\0\x63x", b"?", ())]
+    path.write_bytes(encode_batch(items))
+    assert dump(path, "--offsets-decoder", "--skip-record-metadata") == 0
+    assert '"group": "readers", "topic": "orders", "partition": 3' in dump.out[3]
+    assert '"offset": 17, "leaderEpoch": 2, "metadata": "here"' in dump.out[3]
+    assert '"group": "readers"' in dump.out[4]
+    assert dump.out[4].endswith("payload: null")
+    assert "cannot be decoded: records of type 99 are not known" in dump.out[5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "Which files?"),
+        (("x.log", "--offsets-decoder", "--cluster-metadata-decoder"), "give one of the decoders"),
+        (("x.log", "--key-decoder-class", "avro"), "there is no decoder 'avro'"),
+    ],
+)
+def test_wrong_use_is_told_in_a_sentence(dump: Dump, arguments: tuple[str, ...], complaint: str) -> None:
+    assert dump(*arguments) == 2
+    assert complaint in dump.err
+
+
+def test_checkpoints_of_a_data_directory_are_printed(tmp_path: Path, dump: Dump) -> None:
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 42\n")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n2\norders 0 42\n")
+    assert dump(tmp_path) == 1
+    assert "topic: orders partition: 0 offset: 42" in dump.out
+    assert "recovery-point-offset-checkpoint" in dump.err

@@ -1,0 +1,119 @@
+"""``triokafka log``: what is in the files of a log."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.group("log")
+def command() -> None:
+    """Look into the files of a log."""
+
+
+@command.command("dump")
+@click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
+@click.option("--files", metavar="FILE,...", help="More files, separated by commas.")
+@click.option("--print-data-log", is_flag=True, help="Print key and value of every record.")
+@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print nothing but key and value of records.")
+@click.option(
+    "--max-message-size",
+    type=click.IntRange(min=1),
+    default=5_242_880,
+    show_default=True,
+    metavar="BYTES",
+    help="A batch that says that it is larger is taken for damage.",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(min=1),
+    default=sys.maxsize,
+    metavar="BYTES",
+    help="Look at so much of each .log file only.",
+)
+@click.option(
+    "--key-decoder-class",
+    default="string",
+    show_default=True,
+    metavar="NAME",
+    help="How keys are printed: string, hex, integer or long.",
+)
+@click.option(
+    "--value-decoder-class",
+    default="string",
+    show_default=True,
+    metavar="NAME",
+    help="How values are printed.",
+)
+@click.option("--offsets-decoder", is_flag=True, help="The records are those of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="The records are those of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="The records are those of __cluster_metadata.")
+@click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log, and do not print entries.")
+@click.option("--index-sanity-check", is_flag=True, help="Look only whether indexes are plausible.")
+@click.pass_context
+def dump(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    files: str | None,
+    print_data_log: bool,
+    deep_iteration: bool,
+    skip_record_metadata: bool,
+    max_message_size: int,
+    max_bytes: int,
+    key_decoder_class: str,
+    value_decoder_class: str,
+    offsets_decoder: bool,
+    transaction_log_decoder: bool,
+    cluster_metadata_decoder: bool,
+    verify_index_only: bool,
+    index_sanity_check: bool,
+) -> None:
+    """Print the files of a log: .log, .index, .timeindex, .txnindex, .snapshot, checkpoints.
+
+    A DIRECTORY stands for all files of a log in it. Files are only read; those of a running broker may end in the
+    middle of a batch. Gaps between offsets, which compaction leaves, and what is wrong are told at the end on standard
+    error; the exit status is 1 when something is wrong.
+    """
+    from triokafka.cli.log_dump import decoders
+    from triokafka.cli.log_dump.data_file import DataOptions
+    from triokafka.cli.log_dump.dispatch import DumpOptions, dump_files
+    from triokafka.cli.log_dump.report import Report
+    from triokafka.world import OsStorage
+
+    wanted = [*paths, *(name.strip() for name in (files or "").split(",") if name.strip())]
+    if not wanted:
+        raise click.UsageError("Which files? Name some, or give --files.")
+    special = [
+        (offsets_decoder, decoders.offsets_record),
+        (transaction_log_decoder, decoders.transaction_record),
+        (cluster_metadata_decoder, decoders.metadata_record),
+    ]
+    chosen = [decode for given, decode in special if given]
+    if len(chosen) > 1:
+        raise click.UsageError("The records can only be those of one topic: give one of the decoders.")
+    try:
+        texts = decoders.with_texts(
+            decoders.text_decoder(key_decoder_class), decoders.text_decoder(value_decoder_class)
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    content = print_data_log or bool(chosen) or skip_record_metadata
+    options = DumpOptions(
+        DataOptions(
+            records=deep_iteration or content,
+            content=content,
+            metadata=not skip_record_metadata,
+            decode=chosen[0] if chosen else texts,
+            max_message_size=max_message_size,
+            max_bytes=max_bytes,
+        ),
+        sanity_only=index_sanity_check,
+        verify_only=verify_index_only,
+    )
+    report = Report()
+    dump_files(OsStorage(), wanted, options, report)
+    report.finish()
+    if report.failed:
+        ctx.exit(1)

@@ -1,0 +1,1 @@
+"""What ``triokafka log dump`` prints, one module per kind of file. Reads only; never repairs anything."""

@@ -1,0 +1,169 @@
+"""The ``.log`` file of a segment, and ``.checkpoint`` snapshots of the metadata: batches and their records (DL-02)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from triokafka.broker_stub.log.segment import LOG_SUFFIX
+from triokafka.cli.log_dump.decoders import Shown, control_record
+from triokafka.cli.log_dump.report import Report
+from triokafka.errors import CorruptRecordError, UnsupportedCodecError
+from triokafka.records.batch import LOG_OVERHEAD, BatchInfo, check_batch_crc, parse_batch
+from triokafka.records.kernel import ConsumerRecord
+from triokafka.records.partial import OpenedBatch
+from triokafka.world import File, Storage
+
+_GAPS: Final = "Offsets that do not follow each other"
+_DAMAGE: Final = "Damage"
+_TAIL: Final = "Bytes behind the last whole batch"
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """What to print of records: nothing, their metadata (``records``), or with ``content`` key and value as well."""
+
+    records: bool
+    content: bool
+    metadata: bool
+    decode: Callable[[bytes | None, bytes | None], Shown]
+    max_message_size: int
+    max_bytes: int
+
+
+def dump_data_file(storage: Storage, path: str, options: DataOptions, report: Report) -> None:
+    """Print a file of batches, and check their checksums and that offsets follow each other (DL-03, DL-04).
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    name = path.rpartition("/")[2]
+    first = name[:20]
+    if name.endswith(LOG_SUFFIX) and first.isdigit():
+        report.line(f"Log starting offset: {int(first)}")
+    elif "-" in name:
+        end_offset, _, epoch = name.split(".")[0].partition("-")
+        report.line(f"Snapshot end offset: {int(end_offset)}, epoch: {int(epoch)}")
+    file = storage.open(path, read_only=True)
+    try:
+        size = min(file.size(), options.max_bytes)
+        end, previous = 0, -1
+        for info, data in read_batches(file, size, options.max_message_size, lambda text: _tail(report, path, text)):
+            end = info.position + info.size
+            previous = _dump_batch(path, info, data, previous, options, report)
+        if end < size:
+            rest = f"Found {size - end} invalid bytes at the end of {name}"
+            report.line(rest if size == file.size() else f"{rest}, or the limit of --max-bytes lies in a batch")
+    finally:
+        file.close()
+
+
+def _tail(report: Report, path: str, text: str) -> None:
+    report.remark(path, _TAIL, text)
+
+
+def read_batches(
+    file: File, size: int, max_message_size: int, stopped: Callable[[str], None]
+) -> Iterator[tuple[BatchInfo, memoryview]]:
+    """The batches of a file up to ``size``, each by itself; its header says where in the file it is.
+
+    ``stopped`` is told why reading ends before ``size``.
+    """
+    position = 0
+    while position < size:
+        head = file.read_at(position, LOG_OVERHEAD)
+        length = int.from_bytes(head[8:12], "big", signed=True)
+        if len(head) < LOG_OVERHEAD or length <= 0 or position + LOG_OVERHEAD + length > size:
+            stopped(f"at byte {position}: {size - position} bytes, which are no whole batch")
+            return
+        if LOG_OVERHEAD + length > max_message_size:
+            stopped(f"at byte {position}: a batch of {LOG_OVERHEAD + length} bytes is above --max-message-size")
+            return
+        data = memoryview(file.read_at(position, LOG_OVERHEAD + length))
+        try:
+            info = parse_batch(data, 0)
+        except CorruptRecordError as error:
+            stopped(f"at byte {position}: {error}")
+            return
+        if info is None:
+            stopped(f"at byte {position}: {size - position} bytes, which are no whole batch")
+            return
+        yield info._replace(position=position), data
+        position += info.size
+
+
+def _dump_batch(
+    path: str, info: BatchInfo, data: memoryview, previous: int, options: DataOptions, report: Report
+) -> int:
+    """Print one batch; returns its last offset."""
+    valid = True
+    try:
+        check_batch_crc(data, info._replace(position=0))
+    except CorruptRecordError as error:
+        valid = False
+        report.problem(path, _DAMAGE, f"at byte {info.position}: {error}")
+    report.line(_batch_line(info, valid))
+    last = info.last_offset
+    if options.records and valid:
+        try:
+            batch = OpenedBatch(data, info)
+        except (CorruptRecordError, UnsupportedCodecError) as error:
+            report.problem(path, _DAMAGE, f"at byte {info.position}: {error}")
+            return last
+        for record in batch.records:
+            previous = _follow(path, previous, record.offset, record.offset, report)
+            report.line(_record_line(info, record, options))
+        return max(last, previous)
+    if info.magic < 2 and info.codec:
+        return last  # where a compressed message begins is not known from outside
+    return _follow(path, previous, info.base_offset, last, report)
+
+
+def _follow(path: str, previous: int, first: int, last: int, report: Report) -> int:
+    if previous >= 0 and first != previous + 1:
+        report.remark(path, _GAPS, f"{previous} is followed by {first}")
+    return last
+
+
+def _batch_line(info: BatchInfo, valid: bool) -> str:
+    time = "LogAppendTime" if info.timestamp_type == 1 else "CreateTime"
+    end = (
+        f"position: {info.position} {time}: {info.max_timestamp} size: {info.size} magic: {info.magic} "
+        f"compresscodec: {info.compression} crc: {info.crc} isvalid: {_bool(valid)}"
+    )
+    if info.magic < 2:
+        return f"offset: {info.base_offset} {end}"
+    horizon = info.base_timestamp if info.attributes & 0x40 else "none"
+    return (
+        f"baseOffset: {info.base_offset} lastOffset: {info.last_offset} count: {info.record_count} "
+        f"baseSequence: {info.base_sequence} lastSequence: {info.last_sequence} producerId: {info.producer_id} "
+        f"producerEpoch: {info.producer_epoch} partitionLeaderEpoch: {info.partition_leader_epoch} "
+        f"isTransactional: {_bool(info.is_transactional)} isControl: {_bool(info.is_control)} "
+        f"deleteHorizonMs: {horizon} {end}"
+    )
+
+
+def _record_line(info: BatchInfo, record: ConsumerRecord, options: DataOptions) -> str:
+    parts = []
+    if options.metadata:
+        time = "LogAppendTime" if info.timestamp_type == 1 else "CreateTime"
+        parts.append(f"offset: {record.offset} {time}: {record.timestamp}")
+        parts.append(f"keySize: {record.serialized_key_size} valueSize: {record.serialized_value_size}")
+        if info.magic >= 2:
+            sequence = -1
+            if info.base_sequence >= 0:
+                sequence = (info.base_sequence + record.offset - info.base_offset) % 2**31
+            parts.append(f"sequence: {sequence} headerKeys: [{','.join(name for name, _ in record.headers)}]")
+    if info.is_control:
+        parts.append(control_record(record.key, record.value))
+    elif options.content:
+        key, value = options.decode(record.key, record.value)
+        if options.metadata or key is not None:
+            parts.append(f"key: {'null' if key is None else key}")
+        parts.append(f"payload: {'null' if value is None else value}")
+    return "| " + " ".join(parts)
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

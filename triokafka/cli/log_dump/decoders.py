@@ -1,0 +1,167 @@
+"""How keys and values are shown: as text or numbers, or as the records that Kafka keeps in its own topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+from triokafka.broker_stub.log.checkpoints import format_uuid
+from triokafka.errors import ProtocolError, UnsupportedVersionError
+from triokafka.protocol.message import Message, Struct
+from triokafka.protocol.stored import cluster_metadata  # noqa: F401 - declares the records that are decoded here
+from triokafka.protocol.stored.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+from triokafka.protocol.stored.metadata_record import decode_record
+from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from triokafka.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
+from triokafka.protocol.stored.versioned import VersionedMessage, stored_version
+
+Shown = tuple[str | None, str | None]
+"""Key and value as they are printed; None where there is none."""
+
+_MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
+_CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
+    2: ("LEADER_CHANGE", LeaderChangeMessage),
+    3: ("SNAPSHOT_HEADER", SnapshotHeaderRecord),
+    4: ("SNAPSHOT_FOOTER", SnapshotFooterRecord),
+    5: ("KRAFT_VERSION", KRaftVersionRecord),
+    6: ("KRAFT_VOTERS", VotersRecord),
+}
+_OFFSETS_KINDS: Final[dict[int, tuple[type[VersionedMessage], type[VersionedMessage]]]] = {
+    0: (OffsetCommitKey, OffsetCommitValue),
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+}
+
+
+def text_decoder(name: str) -> Callable[[bytes], str]:
+    """The decoder of that name: string, hex, integer or long, or the name of a Java class that does the same.
+
+    Raises:
+        ValueError: there is no such decoder.
+    """
+    kind = name.rpartition(".")[2].removesuffix("Decoder").removesuffix("Deserializer").lower()
+    decoders: dict[str, Callable[[bytes], str]] = {
+        "string": lambda data: data.decode("utf-8", "backslashreplace"),
+        "default": bytes.hex,
+        "hex": bytes.hex,
+        "integer": lambda data: str(int.from_bytes(data, "big", signed=True)) if len(data) == 4 else data.hex(),
+        "long": lambda data: str(int.from_bytes(data, "big", signed=True)) if len(data) == 8 else data.hex(),
+    }
+    if kind not in decoders:
+        raise ValueError(f"there is no decoder {name!r}: use string, hex, integer or long")
+    return decoders[kind]
+
+
+def with_texts(key_decoder: Callable[[bytes], str], value_decoder: Callable[[bytes], str]) -> _Decoder:
+    """Key and value, each by a decoder of its own."""
+
+    def decode(key: bytes | None, value: bytes | None) -> Shown:
+        return None if key is None else key_decoder(key), None if value is None else value_decoder(value)
+
+    return decode
+
+
+def offsets_record(key: bytes | None, value: bytes | None) -> Shown:
+    """A record of ``__consumer_offsets``."""
+    if key is None:
+        return None, _unreadable(value, "it has no key")
+    try:
+        kind = stored_version(key, "OffsetCommitKey")
+    except ProtocolError as error:
+        return _unreadable(key, str(error)), _unreadable(value, str(error))
+    classes = _OFFSETS_KINDS.get(kind)
+    if classes is None:
+        reason = f"records of type {kind} are not known"
+        return _unreadable(key, reason), _unreadable(value, reason)
+    return _shown("type", classes[0], key), _shown("version", classes[1], value)
+
+
+def transaction_record(key: bytes | None, value: bytes | None) -> Shown:
+    """A record of ``__transaction_state``."""
+    return _shown("type", TransactionLogKey, key), _shown("version", TransactionLogValue, value)
+
+
+def metadata_record(key: bytes | None, value: bytes | None) -> Shown:
+    """A record of ``__cluster_metadata`` or of one of its snapshots."""
+    shown_key = None if key is None else key.hex()
+    if value is None:
+        return shown_key, None
+    try:
+        record = decode_record(value)
+    except (ProtocolError, UnsupportedVersionError) as error:
+        return shown_key, _unreadable(value, str(error))
+    version = value[2]
+    kind = "".join("_" + c if c.isupper() else c for c in type(record).__name__).strip("_").upper()
+    return shown_key, json.dumps({"type": kind, "version": version, "data": as_json(record, version)})
+
+
+def control_record(key: bytes | None, value: bytes | None) -> str:
+    """What a record of a control batch says."""
+    if key is None or len(key) < 4:
+        return f"controlType: UNKNOWN key: {None if key is None else key.hex()}"
+    kind = int.from_bytes(key[2:4], "big")
+    if kind in _MARKERS:
+        epoch = int.from_bytes(value[2:6], "big", signed=True) if value is not None and len(value) >= 6 else -1
+        return f"endTxnMarker: {_MARKERS[kind]} coordinatorEpoch: {epoch}"
+    if kind not in _CONTROL or value is None:
+        return f"controlType: UNKNOWN({kind})"
+    name, message = _CONTROL[kind]
+    try:
+        version = int.from_bytes(value[:2], "big")
+        return f"{name}: {json.dumps(as_json(message.decode(value, version), version))}"
+    except (ProtocolError, UnsupportedVersionError) as error:
+        return f"{name}: {_unreadable(value, str(error))}"
+
+
+def as_json(struct: Struct, version: int) -> dict[str, Any]:
+    """The fields of a stored message in one version, by Kafka's names."""
+    return {
+        _camel(field.name): _plain(getattr(struct, field.name), version)
+        for field in type(struct).__fields__
+        if version in field.versions
+    }
+
+
+def _plain(value: Any, version: int) -> Any:
+    match value:
+        case Struct():
+            return as_json(value, version)
+        case list():
+            return [_plain(item, version) for item in value]
+        case bytes() | memoryview():
+            return bytes(value).hex()
+        case UUID():
+            return format_uuid(value)
+        case _:
+            return value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _shown(label: str, message: type[VersionedMessage], data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        version = stored_version(data, message.__name__)
+        return json.dumps({label: str(version), "data": as_json(message.decode_versioned(data), version)})
+    except (ProtocolError, UnsupportedVersionError) as error:
+        return _unreadable(data, str(error))
+
+
+def _unreadable(data: bytes | None, reason: str) -> str | None:
+    return None if data is None else f"{data.hex()} (cannot be decoded: {reason})"
+
+
+_Decoder = Callable[[bytes | None, bytes | None], Shown]

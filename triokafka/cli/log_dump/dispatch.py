@@ -1,0 +1,96 @@
+"""Which file is printed how: by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from triokafka.broker_stub.log.checkpoints import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from triokafka.cli.log_dump.data_file import DataOptions, dump_data_file
+from triokafka.cli.log_dump.index_files import dump_offset_index, dump_time_index, dump_transaction_index
+from triokafka.cli.log_dump.report import Report
+from triokafka.cli.log_dump.state_files import (
+    dump_leader_epochs,
+    dump_offset_checkpoint,
+    dump_partition_metadata,
+    dump_snapshot,
+)
+from triokafka.world import Storage
+
+_OFFSET_CHECKPOINTS: Final = (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+_ON_THE_WAY: Final = (".cleaned", ".swap", ".deleted")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """What to print: see the command's help."""
+
+    data: DataOptions
+    sanity_only: bool = False
+    verify_only: bool = False
+
+
+def dump_files(storage: Storage, paths: Iterable[str], options: DumpOptions, report: Report) -> None:
+    """Print files, and the files in directories. One that cannot be read is reported, and the others are printed."""
+    for path in paths:
+        if not storage.exists(path):
+            report.problem(path, "Cannot be read", "there is no such file or directory")
+            continue
+        if not storage.is_dir(path):
+            _dump(storage, path, options, report, named=True)
+            continue
+        for name in storage.list_dir(path):
+            if not storage.is_dir(f"{path}/{name}"):
+                _dump(storage, f"{path.rstrip('/')}/{name}", options, report, named=False)
+
+
+def _dump(storage: Storage, path: str, options: DumpOptions, report: Report, *, named: bool) -> None:
+    printer = _printer_of(path.rpartition("/")[2], options)
+    if printer is None:
+        if named:
+            report.remark(path, "Not looked at", "its name is that of no file of a log")
+        return
+    report.line(f"Dumping {path}")
+    try:
+        printer(storage, path, report=report)
+    except OSError as error:
+        report.problem(path, "Cannot be read", error.strerror or str(error))
+
+
+def _printer_of(name: str, options: DumpOptions) -> Callable[..., None] | None:
+    for suffix in _ON_THE_WAY:
+        name = name.removesuffix(suffix)
+    if name == LEADER_EPOCH_CHECKPOINT:
+        return dump_leader_epochs
+    if name == PARTITION_METADATA:
+        return dump_partition_metadata
+    if name in _OFFSET_CHECKPOINTS:
+        return dump_offset_checkpoint
+    stem, _, kind = name.partition(".")
+    if kind == "checkpoint" and stem.replace("-", "").isdigit():
+        return partial(dump_data_file, options=options.data)
+    if not (len(stem) == 20 and stem.isdigit()):
+        return None
+    sanity, verify = options.sanity_only, options.verify_only
+    printers: dict[str, Callable[..., None]] = {
+        "log": partial(dump_data_file, options=options.data),
+        "index": partial(dump_offset_index, sanity_only=sanity, verify_only=verify),
+        "timeindex": partial(dump_time_index, sanity_only=sanity, verify_only=verify),
+        "txnindex": dump_transaction_index,
+        "snapshot": dump_snapshot,
+    }
+    return printers.get(kind)
