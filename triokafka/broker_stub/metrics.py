@@ -72,10 +72,13 @@ def _waiting(broker: Broker) -> Iterator[Sample]:
         tags = {"delayedOperation": kind}
         yield Sample("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize", tags, purgatory.watched)
         yield Sample("kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations", tags, purgatory.delayed)
+        yield Sample(f"kafka.server:type=Delayed{kind}Metrics,name=ExpiresPerSec", {}, purgatory.expirations, "Count")
     sessions = broker.fetch_sessions
     yield Sample("kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions", {}, len(sessions))
     name = "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached"
     yield Sample(name, {}, sessions.cached_partitions)
+    name = "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"
+    yield Sample(name, {}, sessions.evictions, "Count")
     yield Sample("kafka.server:type=ReplicaManager,name=PartitionCount", {}, len(replicas))
 
 

@@ -79,11 +79,12 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     broker = context.broker
     by_id = context.version >= _TOPIC_IDS_SINCE
     replica_id = request.replica_state.replica_id if context.version >= 15 else request.replica_id
+    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes, _most_at_once(replica_id, context))
     parameters = FetchParameters(
         replica_id=replica_id,
         max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes, _most_at_once(replica_id, context)),
+        min_bytes=min(request.min_bytes, max_bytes),  # more than there will ever be in an answer is not waited for
+        max_bytes=max_bytes,
         read_committed=request.isolation_level == _READ_COMMITTED,
     )
     session = broker.fetch_sessions.context_for(

@@ -129,6 +129,10 @@ class LogSegments:
                 return segment.base_offset, found
         return None
 
+    def in_one(self, start_offset: int, end_offset: int) -> bool:
+        """Whether two offsets belong to the same segment."""
+        return bisect_right(self._bases, start_offset) == bisect_right(self._bases, end_offset)
+
     def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
         """How many bytes the batches from that of ``start_offset`` up to ``end_offset`` have, at most ``limit``."""
         total = 0

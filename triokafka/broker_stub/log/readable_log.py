@@ -124,6 +124,10 @@ class ReadableLog:
             raise self._guard.error("read", error) from error
         return found, bound
 
+    def in_one_segment(self, start_offset: int, end_offset: int) -> bool:
+        """Whether one read may reach from one offset to the other."""
+        return self._segments.in_one(start_offset, end_offset)
+
     def bytes_between(self, start_offset: int, end_offset: int, limit: int) -> int:
         """About how many bytes a read from ``start_offset`` up to ``end_offset`` would find, at most ``limit``.
 

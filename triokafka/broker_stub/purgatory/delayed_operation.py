@@ -67,7 +67,7 @@ class DelayedOperation(ABC):
 
 
 class Purgatory:
-    """The delayed operations of one kind.
+    """The delayed operations of one kind. ``expirations`` counts those that timed out.
 
     Args:
         name: for metrics and logs.
@@ -81,6 +81,7 @@ class Purgatory:
         self._watchers: dict[Hashable, list[DelayedOperation]] = {}
         self._estimated_total = 0
         self._purge_interval = purge_interval
+        self.expirations = 0
         self.earliest_changed: trio.Event | None = None
 
     @property
@@ -116,9 +117,7 @@ class Purgatory:
             operation._wheel = self._wheel
             operation._timer = self._wheel.add(operation, now_ms + operation.timeout_ms)
             if operation._timer is None:  # due already
-                if operation.force_complete():
-                    operation.on_expiration()
-                    return True
+                return self._expire(operation)
             elif self.earliest_changed is not None:
                 after = self._wheel.next_expiry_ms()
                 if before is None or (after is not None and after < before):
@@ -154,13 +153,18 @@ class Purgatory:
         """Time has passed: complete what timed out, and sweep the lists when enough is stale. Returns how many."""
         expired = 0
         for operation in self._wheel.advance(now_ms):
-            if operation.force_complete():
-                operation.on_expiration()
-                expired += 1
+            expired += self._expire(operation)
         if self._estimated_total - len(self._wheel) > self._purge_interval:
             self._estimated_total = len(self._wheel)
             self._purge()
         return expired
+
+    def _expire(self, operation: DelayedOperation) -> bool:
+        if not operation.force_complete():
+            return False
+        self.expirations += 1
+        operation.on_expiration()
+        return True
 
     def complete_all(self) -> None:
         """Complete everything that waits (shutdown)."""

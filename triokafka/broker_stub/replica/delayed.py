@@ -99,6 +99,7 @@ class Awaited(NamedTuple):
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int
+    last_fetched_epoch: int = -1
 
 
 class DelayedFetch(DelayedOperation):
@@ -128,10 +129,12 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         available = 0
-        for topic_partition, fetch_offset, max_bytes, current_leader_epoch in self._awaited:
+        for topic_partition, fetch_offset, max_bytes, current_leader_epoch, last_fetched_epoch in self._awaited:
             try:
                 partition = self._partitions(topic_partition)
                 partition.require_leader(current_leader_epoch)
+                if last_fetched_epoch >= 0 and partition.diverging_epoch(fetch_offset, last_fetched_epoch) is not None:
+                    return self.force_complete()
             except errors.BrokerResponseError:
                 return self.force_complete()  # the client is to learn of it now (M07, M08)
             log = partition.log
@@ -142,9 +145,13 @@ class DelayedFetch(DelayedOperation):
             if fetch_offset > log.log_end_offset or fetch_offset < log.log_start_offset:
                 return self.force_complete()  # truncated or deleted meanwhile: out of range (Z27)
             if fetch_offset < end:
-                if self._min_bytes <= 1:
+                if self._min_bytes <= 1 or not log.in_one_segment(fetch_offset, end):
+                    # An answer has records of one segment of a partition, so waiting would bring no more (M09).
                     return self.force_complete()
-                available += log.bytes_between(fetch_offset, end, max_bytes)
+                try:
+                    available += log.bytes_between(fetch_offset, end, max_bytes)
+                except errors.BrokerResponseError:
+                    return self.force_complete()
         return available >= self._min_bytes and self.force_complete()
 
     def on_complete(self) -> None:

@@ -161,7 +161,6 @@ class _IncrementalContext(FetchContext):
         session = self._session
         if session.epoch != self._epoch:  # a second request of the session overtook this one (P11)
             return Answered(NO_SESSION, errors.InvalidFetchSessionEpochError.code, {})
-        session.last_used_at = now
         news: dict[PartitionKey, ReadOutcome] = {}
         for key, outcome in outcomes.items():
             cached = session.partitions.get(key)

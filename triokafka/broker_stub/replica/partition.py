@@ -246,7 +246,7 @@ class Partition:
         last_stable_offset = log.last_stable_offset(high_watermark)
         log_start_offset = log.log_start_offset
         if last_fetched_epoch >= 0:
-            diverging = self._diverging_epoch(offset, last_fetched_epoch)
+            diverging = self.diverging_epoch(offset, last_fetched_epoch)
             if diverging is not None:
                 return ReadOutcome(0, high_watermark, last_stable_offset, log_start_offset, b"", diverging)
         if follower:
@@ -308,7 +308,7 @@ class Partition:
         """The leader epoch of the record at ``offset``; -1 when the log does not say."""
         return self.log.leader_epochs.epoch_for_offset(offset)
 
-    def _diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
+    def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
         """Where a reader must go back to, when its last record is not in this log (Z10)."""
         end = self.end_offset_for_epoch(last_fetched_epoch)
         if end.end_offset == UNKNOWN_OFFSET or end.epoch == -1:

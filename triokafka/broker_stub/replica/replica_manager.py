@@ -426,7 +426,13 @@ class ReplicaManager:
     ) -> DelayedFetch | None:
         """Wait until a fetch has enough to answer; None when it has by now. The caller then reads again."""
         awaited = [
-            Awaited(key, request.fetch_offset, request.max_bytes, request.current_leader_epoch)
+            Awaited(
+                key,
+                request.fetch_offset,
+                request.max_bytes,
+                request.current_leader_epoch,
+                request.last_fetched_epoch,
+            )
             for key, request in wanted
         ]
         operation = DelayedFetch(

@@ -325,3 +325,14 @@ async def test_reader_of_committed_records_waits_for_the_end_of_a_transaction(au
             partition.append(marker(7, commit=True), required_acks=-1, now_ms=NOW_MS, from_client=False)
             node.broker.replicas.appended(partition)
         assert answers == [2]
+
+
+async def test_more_bytes_than_an_answer_may_have_are_not_waited_for(autojump_clock: object) -> None:
+    """The minimum is never above the maximum (`broker-log/Z25`)."""
+    async with running_node(fetch_max_bytes=2000) as node:
+        await node.create("t")
+        for _ in range(3):
+            await node.produce("t", batch(b"x" * 1000))
+        start = trio.current_time()
+        await node.fetch("t", 0, min_bytes=10**6, max_wait_ms=60_000)
+        assert trio.current_time() == start

@@ -220,6 +220,17 @@ def test_session_that_nobody_used_for_long_makes_room() -> None:
     assert (len(sessions), sessions.evictions) == (1, 1)
 
 
+def test_long_wait_of_a_request_does_not_hide_that_another_session_is_stale() -> None:
+    """What counts is when a session was asked for, not when it was answered (`broker-log/P14` b, `P15`)."""
+    sessions = cache(2)
+    waiting = open_session(sessions, A, now=0)
+    open_session(sessions, B, now=1)
+    parked = context(sessions, waiting, 1, now=1)
+    answer(parked, now=100)
+    assert open_session(sessions, C, now=EVICTION_SECONDS + 2)
+    assert answer(context(sessions, waiting, 2, now=EVICTION_SECONDS + 2)).error_code == 0
+
+
 def test_old_session_in_use_yields_to_a_larger_newcomer_only() -> None:
     """Using a session refreshes it, so it is not stale, but it may be the cheapest (`broker-log/P14` c, `P15`)."""
     sessions = cache(1)

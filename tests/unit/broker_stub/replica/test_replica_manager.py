@@ -11,11 +11,13 @@ from uuid import UUID
 import pytest
 import trio
 
-from tests.unit.broker_stub.replica.logs import NODE, batch
+from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, batch
 from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.readable_log import ReadableLog, SlicedResult
+from triokafka.broker_stub.log.resident import ColdReadError
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.delayed import AppendOutcome
 from triokafka.broker_stub.replica.fetch_session import WantedPartition
@@ -94,6 +96,11 @@ class Bench:
 def wanted(key: TopicPartition, offset: int) -> WantedPartition:
     """A request for one partition."""
     return WantedPartition(key.topic, key.partition, offset, 10**6)
+
+
+def replace_wanted(request: WantedPartition, *, last_fetched_epoch: int) -> WantedPartition:
+    """The same of a reader that knows the epoch of its last record."""
+    return request._replace(last_fetched_epoch=last_fetched_epoch)
 
 
 @asynccontextmanager
@@ -201,6 +208,87 @@ async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
     outcome, _, urgent = await bench.read(A, 0)
     assert (outcome.error_code, urgent) == (errors.NotLeaderForPartitionError.code, True)
     assert outcome.leader_hint == (2, 1)
+
+
+async def test_fetch_does_not_wait_for_more_than_the_segment_has_in_which_it_begins() -> None:
+    """An answer has records of one segment of a partition, so waiting for more would be in vain (`broker-log/M09`)."""
+    bench = Bench()
+    bench.become(topic("a"))
+    bench.append(A)
+    parameters = replace(CONSUMER, max_wait_ms=10_000, min_bytes=10**6)
+    operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], parameters)
+    assert operation is not None
+    bench.replicas.partition(A).log.roll(now_ms=NOW_MS)
+    at_the_end = bench.replicas.delay_fetch([(A, wanted(A, 1))], parameters)
+    bench.append(A)
+    assert operation.completed
+    assert at_the_end is not None and not at_the_end.completed  # it begins in the new segment (`broker-log/M11`)
+
+
+async def test_waiting_follower_whose_log_has_come_to_differ_is_told_at_once() -> None:
+    """(`broker-log/Z27`, KIP-595)."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 2), epoch=3))
+    bench.append(A)
+    at_the_end = replace_wanted(wanted(A, 1), last_fetched_epoch=3)
+    follower = replace(CONSUMER, replica_id=2, max_wait_ms=10_000, min_bytes=1)
+    operation = bench.replicas.delay_fetch([(A, at_the_end)], follower)
+    assert operation is not None and not operation.completed
+    ahead = bench.replicas.delay_fetch([(A, replace_wanted(at_the_end, last_fetched_epoch=2))], follower)
+    assert ahead is None
+
+
+async def test_waiting_fetch_is_answered_when_the_disk_of_its_partition_fails() -> None:
+    """(`broker-log/Z27`, `Z16`)."""
+    bench = Bench()
+    bench.become(topic("a"))
+    operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], replace(CONSUMER, max_wait_ms=10_000))
+    assert operation is not None
+    bench.replicas.logs_offline([A], "the disk is broken")
+    assert operation.completed
+    assert (await bench.read(A, 0))[0].error_code == errors.KafkaStorageError.code
+
+
+async def test_deleted_records_answer_a_fetch_that_waits_for_them() -> None:
+    """What it waits for will not come: it is out of range (`broker-log/Z08`, `Z27`)."""
+    bench = Bench()
+    bench.become(topic("a"))
+    for _ in range(3):
+        bench.append(A)
+    operation = bench.replicas.delay_fetch([(A, wanted(A, 1))], replace(CONSUMER, max_wait_ms=10_000, min_bytes=10**6))
+    assert operation is not None
+    bench.replicas.delete_records_before(A, 1)
+    assert not operation.completed
+    bench.replicas.delete_records_before(A, 2)
+    assert operation.completed
+
+
+async def test_what_is_cold_is_fetched_by_a_thread_for_all_partitions_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And then read again; a disk whose pages do not stay is waited for in the end (`broker-log/T`)."""
+    bench = Bench()
+    bench.become(topic("a"), topic("b"))
+    bench.append(A)
+    bench.append(B)
+    warmed: list[TopicPartition] = []
+    pages_stay = True
+
+    def read_to_send(log: ReadableLog, offset: int, max_bytes: int, **options: object) -> SlicedResult:
+        if not pages_stay or log.topic_partition not in warmed:
+            raise ColdReadError(lambda: warmed.append(log.topic_partition))
+        return SlicedResult(log.read(offset, max_bytes).records)
+
+    monkeypatch.setattr(ReadableLog, "read_to_send", read_to_send)
+    waits: list[int] = []
+    outcomes, size, _ = await bench.replicas.read(
+        [(A, wanted(A, 0)), (B, wanted(B, 0))],
+        replace(CONSUMER, max_bytes=10**7),
+        before_waiting=lambda: waits.append(len(warmed)),
+    )
+    assert (warmed, waits) == ([A, B], [0])
+    assert size == sum(len(outcome.records) for outcome in outcomes.values()) > 0
+    pages_stay = False
+    outcome, _, _ = await bench.read(A, 0)
+    assert len(outcome.records)
 
 
 async def test_fetch_that_waits_twice_for_the_same_time_is_answered_both_times(autojump_clock: object) -> None:
