@@ -192,6 +192,7 @@ class LogDirectory:
         """Replace a checkpoint of this directory, unless it has failed. Raises `KafkaStorageError`."""
         if self.failure:
             return
+        self._checkpointed.pop(checkpoint, None)  # when it fails, it is not known which are there
         try:
             write_offsets(self._storage, f"{self.path}/{checkpoint}", offsets)
         except OSError as error:
