@@ -164,11 +164,12 @@ class Abuse:
             await stream.aclose()
 
     async def never_reading(self) -> None:
-        """Requests without end, and no look at an answer."""
+        """Fetches without end, and no look at an answer."""
+        fetches = frame(*self._requests[3]) * 50
         async with await self._connect() as stream:
             with trio.move_on_after(self._patience):
                 while True:
-                    await stream.send_all(self._good(50))
+                    await stream.send_all(fetches)
 
     async def slow(self) -> None:
         """A good request, one byte at a time."""

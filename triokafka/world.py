@@ -381,6 +381,15 @@ class _SocketStream(Stream):
                 parts[first] = parts[first][sent:]
 
     async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            # Most answers are small and in one piece, and the kernel takes them whole.
+            try:
+                sent = self._sock.send(parts[0])
+            except OSError:  # or it would wait: found out again below
+                sent = 0
+            if sent == len(parts[0]):
+                return
+            parts = (memoryview(parts[0])[sent:],)
         buffers: list[Buffer] = []
         for part in parts:
             if not isinstance(part, FileSlice):

@@ -100,18 +100,19 @@ class Dispatcher:
         listener: str,
         peer: tuple[str, int],
         received_at: float | None = None,
+        started_at: float | None = None,
     ) -> Answer:
-        """Answer one request, which came at ``received_at`` on the world's clock (now when left out).
+        """Answer one request, which came at ``received_at`` and got its slot at ``started_at``, now when left out.
 
         Raises:
             CloseConnectionError: the frame is not a request, or asks for an API or version that is not served, or the
                 only possible answer is to hang up.
         """
-        now = self.broker.world.now()
+        now = self.broker.world.now() if started_at is None else started_at
         try:
             header, handler = self._route(frame)
             if handler is None:
-                return self._refuse_api_versions(header)
+                return self._refuse_api_versions(header, now)
             request = handler.decode(frame, header.api_version, header.size)
         except ProtocolError as error:
             raise CloseConnectionError(f"not a Kafka request: {error}") from error
@@ -219,14 +220,14 @@ class Dispatcher:
             )
         return header, handler
 
-    def _refuse_api_versions(self, header: RequestHeader) -> Answer:
+    def _refuse_api_versions(self, header: RequestHeader, now: float) -> Answer:
         # The client asks again with a version that this answer names; it is always readable, being version 0 (KIP-511).
         versions = self.handlers[API_VERSIONS_KEY].advertised
         response = ApiVersionsResponse(
             error_code=errors.UnsupportedVersionError.code,
             api_keys=[ApiVersion(api_key=API_VERSIONS_KEY, min_version=versions.start, max_version=versions.stop - 1)],
         )
-        return Answer(encode_response(response, version=0, correlation_id=header.correlation_id))
+        return Answer(encode_response(response, version=0, correlation_id=header.correlation_id), done_at=now)
 
     async def _answer(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Response | None:
         try:

@@ -26,6 +26,7 @@ _SIZE = Struct(">i")
 _REQUEST_HEADER = Struct(">hhih")
 _REQUEST_START = Struct(">ihhih")
 _RESPONSE_START = Struct(">ii")
+_ENDS_IN_TAGS: Final[dict[tuple[int, int], bool]] = {}
 _R = TypeVar("_R", bound=Response)
 
 
@@ -104,7 +105,14 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
             message = f"not UTF-8: {problem.reason}"
             raise ProtocolError(message, path="RequestHeader.client_id", offset=position) from None
         position += length
-    if api_key in api.API_NAMES and version in api.request_type(api_key).flexible:
+    try:
+        ends_in_tags = _ENDS_IN_TAGS[api_key, version]
+    except KeyError:
+        known = api.request_type(api_key) if api_key in api.API_NAMES else None
+        ends_in_tags = known is not None and version in known.flexible
+        if known is not None and version in known.all_versions:  # not whatever number somebody may send
+            _ENDS_IN_TAGS[api_key, version] = ends_in_tags
+    if ends_in_tags:
         position = _skip_tags(frame, position, "RequestHeader")
     return RequestHeader(api_key, version, correlation_id, client_id, position)
 

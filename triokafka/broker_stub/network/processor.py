@@ -130,9 +130,13 @@ class ConnectionProcessor:
                 if size > BUFFER_BYTES or slots.full:
                     reserved = await self._admit(size)
                 frame = await reader.read_body(size)
-                received_at = world.now()
+                started_at = received_at = world.now()
                 self.idle_since = BUSY
-                slot = slots.acquire_nowait() if slots.free > 0 else await slots.acquire()
+                if slots.free > 0:
+                    slot = slots.acquire_nowait()
+                else:
+                    slot = await slots.acquire()
+                    started_at = world.now()
                 answer = await dispatcher.dispatch(
                     frame,
                     slot=slot,
@@ -140,6 +144,7 @@ class ConnectionProcessor:
                     listener=self.listener,
                     peer=peer,
                     received_at=received_at,
+                    started_at=started_at,
                 )
             finally:
                 if slot is not None:
@@ -174,11 +179,14 @@ class ConnectionProcessor:
 
     async def _send(self, answer: Answer) -> None:
         shared = self._shared
+        sending_at = answer.done_at
         if answer.delay_ms:
             await trio.sleep(answer.delay_ms / 1000)
-        self.idle_since = sending_at = shared.world.now()
+            sending_at = shared.world.now()
+        self.idle_since = sending_at
         try:
             if answer.parts:
                 await self._stream.send_parts(answer.parts)
         finally:
-            shared.dispatcher.answered(answer, sending_at, shared.world.now())
+            self.idle_since = sent_at = shared.world.now()
+            shared.dispatcher.answered(answer, sending_at, sent_at)
