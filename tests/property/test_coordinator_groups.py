@@ -56,7 +56,7 @@ class Client:
 
 def loaded_from(rig: Rig) -> GroupShard:
     """A second shard that has read the same log."""
-    shard = GroupShard(rig.config, lambda: "none")
+    shard = GroupShard(rig.config, lambda: "none", rig.topics)
     for offset, record in enumerate(rig.log.records.get(PARTITION, [])):
         change = decode(record.key, record.value)
         assert change is not None

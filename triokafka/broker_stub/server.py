@@ -8,7 +8,7 @@ here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final, Self
@@ -369,10 +369,14 @@ class Broker:
 
 
 class _Topics:
-    """Names and ids of topics, for the group coordinator."""
+    """Names, ids and sizes of topics, for the group coordinator."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+
+    @property
+    def version(self) -> int:
+        return self._broker.image.offset
 
     def topic_id(self, name: str) -> UUID | None:
         topic = self._broker.image.topics.get(name)
@@ -381,6 +385,13 @@ class _Topics:
     def topic_name(self, topic_id: UUID) -> str | None:
         topic = self._broker.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
+
+    def names(self) -> Iterable[str]:
+        return self._broker.image.topics
+
+    def partition_count(self, name: str) -> int:
+        topic = self._broker.image.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
 
 
 def _check_listeners(config: BrokerConfig) -> None:
@@ -422,6 +433,9 @@ def _group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         group_max_size=config.group_max_size,
+        group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        group_consumer_max_size=config.group_consumer_max_size,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_minutes=config.offsets_retention_minutes,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,

@@ -19,6 +19,9 @@ class GroupCoordinatorConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2_147_483_647
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2_147_483_647
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
@@ -33,12 +36,26 @@ class GroupCoordinatorConfig:
                 f"group_min_session_timeout_ms ({self.group_min_session_timeout_ms}) is larger than "
                 f"group_max_session_timeout_ms ({self.group_max_session_timeout_ms})"
             )
-        for name in ("group_max_size", "offsets_topic_num_partitions", "offsets_retention_minutes"):
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ConfigurationError(
+                f"group_consumer_heartbeat_interval_ms ({self.group_consumer_heartbeat_interval_ms}) must be less than "
+                f"group_consumer_session_timeout_ms ({self.group_consumer_session_timeout_ms})"
+            )
+        for name in (
+            "group_max_size",
+            "group_consumer_max_size",
+            "offsets_topic_num_partitions",
+            "offsets_retention_minutes",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("group_initial_rebalance_delay_ms", "offset_metadata_max_bytes", "group_min_session_timeout_ms"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"{name} must not be negative, but is {getattr(self, name)}")
-        for name in ("offsets_retention_check_interval_ms", "offset_commit_timeout_ms"):
+        for name in (
+            "group_consumer_heartbeat_interval_ms",
+            "offsets_retention_check_interval_ms",
+            "offset_commit_timeout_ms",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1 millisecond, not {getattr(self, name)}")

@@ -13,7 +13,7 @@ from triokafka.coordinator.group.join import Joiner
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import GroupTurn
 from triokafka.coordinator.turn import Reply
-from triokafka.errors import UnknownMemberIdError
+from triokafka.errors import InconsistentGroupProtocolError, UnknownMemberIdError
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupResponse
 from triokafka.protocol.api.leave_group import MemberIdentity, MemberResponse
@@ -21,8 +21,15 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRespons
 
 
 def join(shard: GroupShard, joiner: Joiner, reply: Reply[JoinGroupResponse], turn: GroupTurn) -> None:
-    """A member joins; one without an id makes the group if need be (cluster/GJN-02)."""
+    """A member joins; one without an id makes the group if need be (cluster/GJN-02), also in the place of a consumer
+    group that has no members."""
     request = joiner.request
+    consumer_group = shard.consumer_groups.get(request.group_id)
+    if consumer_group is not None:
+        if consumer_group.profiles:
+            raise InconsistentGroupProtocolError(f"group {request.group_id!r} has members under the consumer protocol")
+        for change in consumer_group.removal():
+            turn.write(change)
     group = shard.groups.get(request.group_id)
     if group is None and request.member_id:
         raise UnknownMemberIdError(f"there is no group {request.group_id!r}")

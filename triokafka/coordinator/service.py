@@ -12,6 +12,8 @@ from typing import Final, Protocol, TypeVar
 
 from triokafka.coordinator import operations
 from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.consumer_group import heartbeat as heartbeats
+from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error, offsets_append_error
 from triokafka.coordinator.group.join import Joiner
@@ -30,6 +32,15 @@ from triokafka.errors import (
     InvalidSessionTimeoutError,
     KafkaError,
     RebalanceInProgressError,
+)
+from triokafka.protocol.api.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from triokafka.protocol.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
 )
 from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -85,7 +96,7 @@ class GroupCoordinator:
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
             world,
             log,
-            lambda partition: GroupShard(self.config, lambda: str(world.uuid())),
+            lambda partition: GroupShard(self.config, lambda: str(world.uuid()), topics),
             commit_timeout_ms=self.config.offset_commit_timeout_ms,
         )
 
@@ -177,6 +188,26 @@ class GroupCoordinator:
             return LeaveGroupResponse(members=members)
         return LeaveGroupResponse(error_code=members[0].error_code)
 
+    async def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, *, version: int, client_id: str = "", client_host: str = ""
+    ) -> ConsumerGroupHeartbeatResponse:
+        """ConsumerGroupHeartbeat (KIP-848). Waits until what it changed is committed."""
+        try:
+            heartbeats.check(request, version)
+            reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
+            if heartbeats.leaves(request):
+                return await self._write(
+                    request.group_id, partial(consumer_groups.leave, request=request, reply=reply), reply
+                )
+            member_id = request.member_id or str(self._world.uuid())
+            beat = heartbeats.Beat.of(request, member_id=member_id, client_id=client_id, client_host=client_host)
+            operation = partial(consumer_groups.heartbeat, group_id=request.group_id, beat=beat, reply=reply)
+            return await self._write(request.group_id, operation, reply)
+        except KafkaError as error:
+            code = coordinator_error(error)
+            message = str(error) if code == getattr(error, "code", None) else None
+            return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
     # --- offsets ---
 
     async def commit_offsets(
@@ -241,6 +272,26 @@ class GroupCoordinator:
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=coordinator_error(error))
 
+    async def consumer_group_describe(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+        """ConsumerGroupDescribe (KIP-848). Waits until what it shows is committed."""
+        replies: list[Reply[DescribedConsumerGroup] | DescribedConsumerGroup] = []
+        for group_id in request.group_ids:
+            reply: Reply[DescribedConsumerGroup] = Reply()
+            try:
+                self._start(group_id, partial(consumer_groups.describe, group_id=group_id, reply=reply))
+                replies.append(reply)
+            except KafkaError as error:
+                replies.append(_not_described(group_id, error))
+        response = ConsumerGroupDescribeResponse()
+        for group_id, found in zip(request.group_ids, replies, strict=True):
+            if isinstance(found, Reply):
+                try:
+                    found = await found.wait()
+                except KafkaError as error:
+                    found = _not_described(group_id, error)
+            response.groups.append(found)
+        return response
+
     async def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
         """ListGroups: those of the shards here. With a shard still loading the list is partial and says so."""
         states = {state.lower() for state in request.states_filter}
@@ -282,6 +333,10 @@ class GroupCoordinator:
     async def _write(self, group_id: str, operation: Operation, reply: Reply[T]) -> T:
         self._start(group_id, operation)
         return await reply.wait()
+
+
+def _not_described(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(group_id=group_id, error_code=coordinator_error(error), error_message=str(error))
 
 
 def _check_group_id(group_id: str) -> None:

@@ -2,6 +2,7 @@
 
 Durable: which groups exist, their stored metadata, and the offsets. Soft: the `ClassicGroup` objects with the round in
 progress, the requests that wait, the timers. A group that was only ever committed to has an object but no metadata.
+A `ConsumerGroup` is all durable but for its timers. ``groups`` and ``consumer_groups`` have no id in common.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ from collections.abc import Callable
 from typing import Any
 
 from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange, EpochChange
+from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.group import liveness, rounds
 from triokafka.coordinator.group.append_errors import group_append_error
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_change, restore_group
+from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.journal import Journal
 from triokafka.coordinator.offsets import expiry
 from triokafka.coordinator.offsets.store import OffsetStore
-from triokafka.coordinator.stored import Change, GroupTurn, OffsetChange, decode, encode
+from triokafka.coordinator.stored import Change, GroupChange, GroupTurn, OffsetChange, decode, encode
 from triokafka.coordinator.timers import TimerKey, TimerQueue
+from triokafka.coordinator.topics import TopicsView
 from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import KafkaError
 from triokafka.protocol.stored.group_metadata import GroupMetadataValue
@@ -30,14 +36,17 @@ class GroupShard:
 
     Args:
         new_id: the random part of a new member id.
+        topics: names, ids and sizes of topics, as of now.
     """
 
-    def __init__(self, config: GroupCoordinatorConfig, new_id: Callable[[], str]) -> None:
+    def __init__(self, config: GroupCoordinatorConfig, new_id: Callable[[], str], topics: TopicsView) -> None:
         self.config = config
+        self.topics = topics
         self.new_id = new_id
         self.timers = TimerQueue()
         self.offsets = OffsetStore()
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
         self._stored: dict[str, str] = {}
         """Protocol type by group, of the groups with metadata in the log; by the newest state."""
         self._journal: Journal[str, str] = Journal()
@@ -59,23 +68,52 @@ class GroupShard:
             self.offsets.replay(change.key, change.value, offset, committed=committed)
             group_id = change.key.group_id
             if self._loading is None:
-                if change.value is not None and group_id not in self.groups:
-                    self.groups[group_id] = ClassicGroup(group_id)
+                if change.value is not None:
+                    self._keep_place(group_id)
                 self._drop_if_hollow(group_id)
             return
+        if not isinstance(change, GroupChange):
+            self._replay_consumer_group(change, offset, committed=committed)
+            return
         group_id, value = change
-        if not committed:
-            self._journal.note(offset, group_id, self._stored.get(group_id))
-        if value is None:
-            self._stored.pop(group_id, None)
-        else:
-            self._stored[group_id] = value.protocol_type
+        self._note_stored(group_id, None if value is None else value.protocol_type, offset, committed=committed)
         if self._loading is None:
             self._drop_if_hollow(group_id)
         elif value is None:
             self._loading.pop(group_id, None)
         else:
             self._loading[group_id] = value
+
+    def _replay_consumer_group(self, change: ConsumerGroupChange, offset: int, *, committed: bool) -> None:
+        group_id = change.group_id
+        group = self.consumer_groups.get(group_id)
+        if group is None:
+            group = ConsumerGroup(group_id)
+        group.replay(change)
+        if isinstance(change, EpochChange):
+            protocol_type = None if change.value is None else CONSUMER_PROTOCOL_TYPE
+            self._note_stored(group_id, protocol_type, offset, committed=committed)
+        if group.is_gone:
+            self.consumer_groups.pop(group_id, None)
+            if self._loading is None and self.offsets.has(group_id):
+                self._keep_place(group_id)
+        else:
+            self.consumer_groups[group_id] = group
+            if isinstance(change, EpochChange) and self._loading is None:
+                self.groups.pop(group_id, None)
+
+    def _note_stored(self, group_id: str, protocol_type: str | None, offset: int, *, committed: bool) -> None:
+        if not committed:
+            self._journal.note(offset, group_id, self._stored.get(group_id))
+        if protocol_type is None:
+            self._stored.pop(group_id, None)
+        else:
+            self._stored[group_id] = protocol_type
+
+    def _keep_place(self, group_id: str) -> None:
+        """Positions are kept for the group: it is there, whether or not it has metadata."""
+        if group_id not in self.groups and group_id not in self.consumer_groups:
+            self.groups[group_id] = ClassicGroup(group_id)
 
     def commit(self, high_watermark: int) -> None:
         """Readers may see everything below ``high_watermark``."""
@@ -90,8 +128,9 @@ class GroupShard:
             for member in group.members.values():
                 rounds.start_session(group, member, turn)
         for group_id in self.offsets.groups():
-            if group_id not in self.groups:
-                self.groups[group_id] = ClassicGroup(group_id)
+            self._keep_place(group_id)
+        for consumer_group in self.consumer_groups.values():
+            sessions.start_all(consumer_group, self.config, turn)
         for group in list(self.groups.values()):
             if len(group.members) > self.config.group_max_size:
                 rounds.prepare_rebalance(group, "it is larger than group_max_size allows", self.config, turn)
@@ -101,6 +140,10 @@ class GroupShard:
         """A deadline passed: a session, a half of a round, or the time between two looks for expired offsets."""
         if key.kind == expiry.EXPIRY:
             expiry.expire(self, turn)
+            return
+        consumer_group = self.consumer_groups.get(key.group_id)
+        if consumer_group is not None:
+            sessions.time_over(consumer_group, key, self.topics, turn)
             return
         group = self.groups.get(key.group_id)
         if group is None:
@@ -124,6 +167,7 @@ class GroupShard:
                 member.join_reply = member.sync_reply = None
             group.transition_to(GroupState.DEAD, group.state_timestamp_ms)
         self.groups.clear()
+        self.consumer_groups.clear()
         return waiting
 
     # --- groups ---
@@ -173,7 +217,7 @@ class GroupShard:
         turn.timers.cancel(rounds.sync_timer(group))
         del self.groups[group.group_id]
         if self.offsets.has(group.group_id):
-            self.groups[group.group_id] = ClassicGroup(group.group_id)
+            self._keep_place(group.group_id)
 
     def _drop_if_hollow(self, group_id: str) -> None:
         """Forget a group of which neither the log nor anybody alive knows any more."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from triokafka.coordinator.consumer_group import changes as consumer_group_changes
+from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange
 from triokafka.coordinator.turn import CoordinatorRecord, Turn
 from triokafka.errors import ProtocolError
 from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
@@ -52,13 +54,13 @@ class OffsetChange(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """A group's metadata is now this, or (None) the group is gone."""
+    """A classic group's metadata is now this, or (None) the group is gone."""
 
     group_id: str
     value: GroupMetadataValue | None
 
 
-Change: TypeAlias = OffsetChange | GroupChange
+Change: TypeAlias = OffsetChange | GroupChange | ConsumerGroupChange
 """What a record of ``__consumer_offsets`` says, decoded."""
 
 GroupTurn: TypeAlias = Turn[Change]
@@ -70,6 +72,8 @@ def encode(change: Change) -> CoordinatorRecord:
     A group's metadata is version 3, the last without tagged fields. A commit is version 3 too, but 4 when it has a
     topic id, and 1 when it has an expiry time, which no other version carries.
     """
+    if not isinstance(change, (OffsetChange, GroupChange)):
+        return consumer_group_changes.encode(change)
     if isinstance(change, GroupChange):
         key = GroupMetadataKey(group=change.group_id).encode_versioned(_GROUP)
         return CoordinatorRecord(key, None if change.value is None else change.value.encode_versioned(3))
@@ -108,6 +112,8 @@ def decode(key: bytes | None, value: bytes | None) -> Change | None:
     if kind == _GROUP:
         group_id = GroupMetadataKey.decode_versioned(key).group
         return GroupChange(group_id, None if value is None else GroupMetadataValue.decode_versioned(value))
+    if consumer_group_changes.is_of_consumer_group(key):
+        return consumer_group_changes.decode(key, value)
     return None
 
 

@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from triokafka.coordinator import GroupCoordinatorConfig, operations
+from triokafka.coordinator.consumer_group import operations as consumer_groups
+from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.join import Joiner
@@ -24,6 +26,10 @@ from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import Change, CommittedOffset, OffsetKey, decode
 from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import BrokerResponseError, KafkaError
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from triokafka.protocol.api.delete_groups import DeletableGroupResult
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -124,10 +130,29 @@ class ScriptedLog:
 
 
 class Topics:
-    """The topics that exist."""
+    """The topics that exist. Tests make, grow and delete them."""
 
     def __init__(self, ids: dict[str, uuid.UUID] | None = None) -> None:
         self.ids = dict(TOPIC_IDS if ids is None else ids)
+        self.partitions = dict.fromkeys(self.ids, 4)
+        self.version = 1
+
+    def set(self, name: str, partitions: int) -> None:
+        """Make a topic, or give it more partitions."""
+        self.version += 1
+        self.ids.setdefault(name, uuid.UUID(int=1_000 + self.version))
+        self.partitions[name] = partitions
+
+    def delete(self, name: str) -> None:
+        """Delete a topic; one of the same name is another one later."""
+        self.version += 1
+        del self.ids[name], self.partitions[name]
+
+    def names(self) -> list[str]:
+        return list(self.ids)
+
+    def partition_count(self, name: str) -> int:
+        return self.partitions.get(name, 0)
 
     def topic_id(self, name: str) -> uuid.UUID | None:
         return self.ids.get(name)
@@ -158,7 +183,7 @@ class Rig:
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
             self.world,
             self.log,
-            lambda partition: GroupShard(self.config, lambda: str(self.world.uuid())),
+            lambda partition: GroupShard(self.config, lambda: str(self.world.uuid()), self.topics),
             commit_timeout_ms=self.config.offset_commit_timeout_ms,
         )
         self.load()
@@ -274,6 +299,19 @@ class Rig:
             group_id=group_id, member_id=member_id, generation_id=generation, group_instance_id=instance_id
         )
         return self.ask(operations.heartbeat, Reply(), request=request)
+
+    def beat(self, beat: Beat, *, group_id: str = "g") -> Reply[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat of a member that stays."""
+        return self.ask(consumer_groups.heartbeat, Reply(), group_id=group_id, beat=beat)
+
+    def last_beat(
+        self, member_id: str, epoch: int = -1, *, instance_id: str | None = None, group_id: str = "g"
+    ) -> Reply[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat of a member that goes."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group_id, member_id=member_id, member_epoch=epoch, instance_id=instance_id
+        )
+        return self.ask(consumer_groups.leave, Reply(), request=request)
 
     def leave(self, *leavers: str | tuple[str, str], group_id: str = "g") -> Reply[list[MemberResponse]]:
         """LeaveGroup, of member ids or of pairs of member id and instance."""

@@ -16,6 +16,7 @@ from triokafka.protocol.primitives import NIL_UUID, Number, StringType, UuidType
 STORED_MODULES = (
     "triokafka.protocol.embedded",
     "triokafka.protocol.stored.cluster_metadata",
+    "triokafka.protocol.stored.consumer_group",
     "triokafka.protocol.stored.control_records",
     "triokafka.protocol.stored.group_metadata",
     "triokafka.protocol.stored.offset_commit",

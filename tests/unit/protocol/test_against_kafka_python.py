@@ -27,7 +27,8 @@ def _peer_classes() -> dict[str, Any]:
 
 
 _NEWER_THAN_KAFKA_PYTHON = {("DescribeLogDirs", 5), ("ListTransactions", 2)}
-_NOT_IN_KAFKA_PYTHON = ("AlterPartition", "UnregisterBroker")  # between brokers, or for operators only
+# Between brokers, for operators only, or a protocol that it does not speak yet.
+_NOT_IN_KAFKA_PYTHON = ("AlterPartition", "UnregisterBroker", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe")
 PEERS = _peer_classes()
 
 

@@ -30,8 +30,18 @@ NUMBERS = {
     "d": "float64",
     "?": "bool",
 }
-# The key of a committed offset starts with 0 or 1, that of group metadata with 2: Kafka's "api key" of the record.
-KEY_VERSIONS = {"OffsetCommitKey": "0-1", "GroupMetadataKey": "2"}
+# A key starts with the kind of its record, Kafka's "api key" of it: 0 or 1 for a committed offset.
+KEY_VERSIONS = {
+    "OffsetCommitKey": "0-1",
+    "GroupMetadataKey": "2",
+    "ConsumerGroupMetadataKey": "3",
+    "ConsumerGroupPartitionMetadataKey": "4",
+    "ConsumerGroupMemberMetadataKey": "5",
+    "ConsumerGroupTargetAssignmentMetadataKey": "6",
+    "ConsumerGroupTargetAssignmentMemberKey": "7",
+    "ConsumerGroupCurrentMemberAssignmentKey": "8",
+    "ConsumerGroupRegularExpressionKey": "16",
+}
 BY_NAME = {cls.__name__: cls for cls in all_messages()}
 
 

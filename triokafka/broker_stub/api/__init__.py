@@ -56,6 +56,8 @@ MODULES: Final = (
     "list_transactions",
     "describe_transactions",
     "list_config_resources",
+    "consumer_group_heartbeat",
+    "consumer_group_describe",
 )
 
 

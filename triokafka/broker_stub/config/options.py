@@ -246,6 +246,13 @@ class GroupOptions:
     group_max_session_timeout_ms: int = _int(1_800_000, "The longest session timeout that a member may ask for.")
     group_initial_rebalance_delay_ms: int = _int(3000, "How long the first rebalance of a group waits for members.")
     group_max_size: int = _int(INT_MAX, "Members in a group.", 1)
+    group_consumer_session_timeout_ms: int = _int(
+        45_000, "How long a member under the consumer protocol may be silent.", 1
+    )
+    group_consumer_heartbeat_interval_ms: int = _int(
+        5_000, "How often a member under the consumer protocol is to be heard of.", 1
+    )
+    group_consumer_max_size: int = _int(INT_MAX, "Members in a group under the consumer protocol.", 1)
     offset_metadata_max_bytes: int = _int(4096, "The longest text beside a committed offset.")
     offsets_retention_minutes: int = _int(10_080, "How long the offsets of an empty group are kept.", 1)
     offsets_retention_check_interval_ms: int = _long(600_000, "How often old offsets are looked for.", 1)

@@ -43,12 +43,11 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Levels at which a metadata log can be opened, whoever wrote it."""
 
-SERVED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, 25), KRAFT_VERSION: (0, 1)}
-"""What clients are told. ``group.version`` and ``transaction.version`` come with the APIs behind them (KIP-848,
-KIP-890)."""
+SERVED: Final[Mapping[str, tuple[int, int]]] = {METADATA_VERSION: (7, 25), KRAFT_VERSION: (0, 1), GROUP_VERSION: (0, 1)}
+"""What clients are told. ``transaction.version`` comes with the APIs behind it (KIP-890)."""
 
-INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25}
-"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read."""
+INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 25, GROUP_VERSION: 1}
+"""Levels of a new cluster: the metadata of Kafka 4.0, which every Kafka 4 can read, and both group protocols."""
 
 INITIAL_KRAFT_VERSION: Final = 1
 

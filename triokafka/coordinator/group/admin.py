@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_removal
+from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.stored import GroupTurn, OffsetChange
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import GroupIdNotFoundError, NonEmptyGroupError
@@ -19,19 +20,21 @@ if TYPE_CHECKING:
     from triokafka.coordinator.shard import GroupShard
 
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 _FIRST_WITH_NOT_FOUND: Final = 6
 
 
 def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
     """One group with its members; what they were assigned is shown while the group is stable.
 
-    A group that is not there is Dead, and since v6 also an error (KIP-1043).
+    A group that is not there, or that is none of this protocol, is Dead, and since v6 also an error (KIP-1043).
     """
-    if not shard.exists_committed(group_id):
+    if group_id in shard.consumer_groups or not shard.exists_committed(group_id):
         described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if version >= _FIRST_WITH_NOT_FOUND:
             described.error_code = GroupIdNotFoundError.code
-            described.error_message = f"Group {group_id} not found."
+            kind = "is not a classic group" if group_id in shard.consumer_groups else "not found"
+            described.error_message = f"Group {group_id} {kind}."
         return described
     group = shard.groups.get(group_id)
     if group is None:  # its removal is not committed yet
@@ -62,21 +65,29 @@ def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
 
 def list_groups(shard: GroupShard, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
     """The groups of one shard, of these states and types (in lower case; none given: all)."""
-    if types and CLASSIC not in types:
-        return []
     listed = []
     for group_id in shard.committed_groups():
-        group = shard.groups.get(group_id)
-        state = group.state if group is not None else GroupState.EMPTY
-        if states and state.value.lower() not in states:
-            continue
-        protocol_type = group.protocol_type if group is not None else shard.committed_protocol_type(group_id)
-        listed.append(
-            ListedGroup(
-                group_id=group_id, protocol_type=protocol_type or "", group_state=state.value, group_type=CLASSIC
-            )
-        )
+        found = _listed(shard, group_id)
+        if (not states or found.group_state.lower() in states) and (not types or found.group_type in types):
+            listed.append(found)
     return listed
+
+
+def _listed(shard: GroupShard, group_id: str) -> ListedGroup:
+    consumer_group = shard.consumer_groups.get(group_id)
+    if consumer_group is not None:
+        return ListedGroup(
+            group_id=group_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=consumer_group.state.value,
+            group_type=CONSUMER,
+        )
+    group = shard.groups.get(group_id)
+    state = group.state if group is not None else GroupState.EMPTY
+    protocol_type = group.protocol_type if group is not None else shard.committed_protocol_type(group_id)
+    return ListedGroup(
+        group_id=group_id, protocol_type=protocol_type or "", group_state=state.value, group_type=CLASSIC
+    )
 
 
 def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult], turn: GroupTurn) -> None:
@@ -86,6 +97,16 @@ def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult],
         GroupIdNotFoundError: there is no such group.
         NonEmptyGroupError: it has members.
     """
+    consumer_group = shard.consumer_groups.get(group_id)
+    if consumer_group is not None:
+        if consumer_group.profiles:
+            raise NonEmptyGroupError(f"group {group_id!r} has {len(consumer_group.profiles)} members")
+        for key, _ in shard.offsets.newest(group_id):
+            turn.write(OffsetChange(key, None))
+        for change in consumer_group.removal():
+            turn.write(change)
+        turn.answer(reply, DeletableGroupResult(group_id=group_id))
+        return
     group = shard.groups.get(group_id)
     if group is None or group.state is GroupState.DEAD:
         raise GroupIdNotFoundError(f"there is no group {group_id!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import GroupTurn, OffsetChange, OffsetKey
@@ -38,10 +39,10 @@ def delete_offsets(
         GroupIdNotFoundError: there is no such group.
         NonEmptyGroupError: it has members whose subscriptions nobody can know, not being consumers.
     """
-    group = shard.groups.get(request.group_id)
+    group = shard.consumer_groups.get(request.group_id) or shard.groups.get(request.group_id)
     if group is None or group.state is GroupState.DEAD:
         raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
-    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+    if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
         raise NonEmptyGroupError(f"group {request.group_id!r} has members of type {group.protocol_type!r}")
     response = OffsetDeleteResponse()
     for topic in request.topics:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_removal
@@ -38,7 +39,8 @@ def expire(shard: GroupShard, turn: GroupTurn) -> None:
 
     When they cannot be written, the next regular look tries again.
     """
-    for group in list(shard.groups.values()):
+    groups: list[ClassicGroup | ConsumerGroup] = [*shard.groups.values(), *shard.consumer_groups.values()]
+    for group in groups:
         _expire_group(shard, group, turn)
         if len(turn.records) >= _MAX_RECORDS:
             turn.timers.schedule(_KEY, turn.at.now + _PAUSE)
@@ -47,7 +49,7 @@ def expire(shard: GroupShard, turn: GroupTurn) -> None:
     schedule(turn, shard.config)
 
 
-def _expire_group(shard: GroupShard, group: ClassicGroup, turn: GroupTurn) -> None:
+def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: GroupTurn) -> None:
     age_of = _age_counts_from(group)
     if age_of is None:
         return
@@ -60,13 +62,18 @@ def _expire_group(shard: GroupShard, group: ClassicGroup, turn: GroupTurn) -> No
             turn.write(OffsetChange(key, None))
         else:
             all_expired = False
-    if all_expired and group.state is GroupState.EMPTY and not group.pending_members:
+    if not all_expired:
+        return
+    if isinstance(group, ConsumerGroup):
+        for change in group.removal() if not group.profiles else ():
+            turn.write(change)
+    elif group.state is GroupState.EMPTY and not group.pending_members:
         turn.write(group_removal(group.group_id))
 
 
-def _age_counts_from(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+def _age_counts_from(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
     """From which moment the age of the group's offsets counts; None when they do not age."""
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return lambda committed: committed.commit_timestamp
     if group.state is GroupState.EMPTY:
         # Not only from the state: a position that was set for a group long empty would be gone within minutes.

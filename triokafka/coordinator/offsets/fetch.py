@@ -51,7 +51,14 @@ def fetch_group(
     topics: TopicsView,
     may_describe: TopicFilter = any_topic,
 ) -> OffsetFetchResponseGroup:
-    """The committed positions of one group: the partitions that were asked for, or all that the client may see."""
+    """The committed positions of one group: the partitions that were asked for, or all that the client may see.
+
+    Raises:
+        UnknownMemberIdError, StaleMemberEpochError: see `ConsumerGroup.check_fetch`.
+    """
+    consumer_group = shard.consumer_groups.get(asked.group_id)
+    if consumer_group is not None:
+        consumer_group.check_fetch(asked.member_id, asked.member_epoch)
     by_id = version >= FIRST_WITH_TOPIC_IDS
     if asked.topics is None:
         found = []

@@ -55,6 +55,8 @@ API_NAMES: Final = {
     64: "UnregisterBroker",
     65: "DescribeTransactions",
     66: "ListTransactions",
+    68: "ConsumerGroupHeartbeat",
+    69: "ConsumerGroupDescribe",
     74: "ListConfigResources",
     75: "DescribeTopicPartitions",
 }

@@ -1,0 +1,524 @@
+"""Groups under the new consumer protocol (KIP-848): each rule by itself. Random lives are in ``tests/property``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.coordinator.rig import TOPIC_IDS, Rig, code
+from triokafka.coordinator.consumer_group.changes import (
+    EpochChange,
+    PatternChange,
+    PatternMatch,
+    ProfileChange,
+    ProgressChange,
+    TargetChange,
+    TargetEpochChange,
+    TopicsChange,
+    decode,
+    encode,
+)
+from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.heartbeat import Beat, check
+from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberState, Progress
+from triokafka.coordinator.consumer_group.patterns import matching_topics
+from triokafka.coordinator.group import admin
+from triokafka.coordinator.stored import OffsetKey
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import (
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    GroupSubscribedToTopicError,
+    InconsistentGroupProtocolError,
+    InvalidRegularExpressionError,
+    InvalidRequestError,
+    KafkaError,
+    NonEmptyGroupError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+)
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from triokafka.protocol.api.delete_groups import DeletableGroupResult
+from triokafka.protocol.api.offset_fetch import OffsetFetchRequestGroup
+
+ORDERS = TOPIC_IDS["orders"]
+
+
+def beat(member_id: str, epoch: int = 0, owned: Any = None, **said: Any) -> Beat:
+    """A heartbeat; one that joins says everything, others only what they are given."""
+    joining = {"topic_names": frozenset({"orders"}), "rebalance_timeout_ms": 5_000, "owned": {}} if epoch == 0 else {}
+    everything = {
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout_ms": -1,
+        "topic_names": None,
+        "pattern": None,
+        "server_assignor": None,
+        "owned": None if owned is None else {ORDERS: frozenset(owned)} if owned else {},
+        "client_id": "c",
+        "client_host": "/h",
+        **joining,
+        **said,
+    }
+    return Beat(member_id=member_id, member_epoch=epoch, **everything)
+
+
+def assigned(response: ConsumerGroupHeartbeatResponse) -> list[int] | None:
+    """The partitions of ``orders`` in an answer; None when it says nothing about the assignment."""
+    if response.assignment is None:
+        return None
+    return [number for topic in response.assignment.topic_partitions for number in topic.partitions]
+
+
+def durable(rig: Rig) -> dict[str, Any]:
+    """The group, but for what is looked up again."""
+    return {
+        name: str(value) for name, value in vars(rig.shard.consumer_groups["g"]).items() if name != "topics_version"
+    }
+
+
+def refusal(reply: Reply[Any]) -> type[KafkaError]:
+    with pytest.raises(KafkaError) as caught:
+        _ = reply.value
+    return caught.type
+
+
+def test_the_first_member_gets_everything_at_once() -> None:
+    rig = Rig()
+    response = rig.beat(beat("a")).value
+    assert (response.member_epoch, assigned(response)) == (1, [0, 1, 2, 3])
+    assert response.heartbeat_interval_ms == 5_000
+
+
+def test_a_second_member_waits_until_the_first_has_let_go() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    waiting = rig.beat(beat("b")).value
+    assert (waiting.member_epoch, assigned(waiting)) == (2, [])
+    told = rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value
+    assert (told.member_epoch, assigned(told)) == (1, [0, 1]), "it stays in its epoch until it has let go"
+    still = rig.beat(beat("b", 2, owned=[])).value
+    assert assigned(still) is None
+    done = rig.beat(beat("a", 1, owned=[0, 1])).value
+    assert (done.member_epoch, assigned(done)) == (2, None)
+    assert assigned(rig.beat(beat("b", 2, owned=[])).value) == [2, 3]
+
+
+def test_an_answer_says_the_assignment_only_when_it_changed_or_all_was_asked() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    assert assigned(rig.beat(beat("a", 1)).value) is None
+    full = beat("a", 1, owned=[0, 1, 2, 3], rebalance_timeout_ms=5_000, topic_names=frozenset({"orders"}))
+    assert assigned(rig.beat(full).value) == [0, 1, 2, 3]
+
+
+def test_a_heartbeat_that_changes_nothing_writes_nothing() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    before = rig.log.appends
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    assert rig.log.appends == before
+
+
+def test_a_retry_with_the_epoch_before_is_taken_while_it_owns_nothing_else() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    assert rig.beat(beat("a", 1, owned=[0, 1])).value.member_epoch == 2
+    assert rig.beat(beat("a", 1, owned=[0, 1])).value.member_epoch == 2, "the answer was lost"
+    assert refusal(rig.beat(beat("a", 1, owned=[0, 1, 2]))) is FencedMemberEpochError
+    assert refusal(rig.beat(beat("a", 1))) is FencedMemberEpochError, "it does not say what it owns"
+    assert refusal(rig.beat(beat("a", 7, owned=[]))) is FencedMemberEpochError
+
+
+def test_a_fenced_member_may_join_anew_at_once_and_gets_its_part() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.beat(beat("a", 1, topic_names=frozenset({"orders", "bills"}), owned=[0, 1, 2, 3]))
+    assert rig.beat(beat("a", 2, topic_names=frozenset({"orders"}), owned=[0, 1, 2, 3])).value.member_epoch == 3
+    again = rig.beat(beat("a")).value
+    assert assigned(again) == [0, 1, 2, 3]
+
+
+def test_a_silent_member_is_removed_and_its_partitions_go_to_the_others() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1]))
+    for _ in range(8):
+        rig.pass_time(5)
+        rig.beat(beat("b", 2, owned=[2, 3]))
+    rig.pass_time(5)
+    assert list(rig.shard.consumer_groups["g"].profiles) == ["b"]
+    assert assigned(rig.beat(beat("b", 2, owned=[2, 3])).value) == [0, 1, 2, 3]
+    assert refusal(rig.beat(beat("a", 2, owned=[0, 1]))) is UnknownMemberIdError
+
+
+def test_a_member_that_does_not_let_go_in_time_is_removed() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    rig.pass_time(4)
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    assert "a" in rig.shard.consumer_groups["g"].profiles
+    rig.pass_time(1.1)
+    assert list(rig.shard.consumer_groups["g"].profiles) == ["b"]
+
+
+def test_a_member_that_cannot_be_removed_yet_is_removed_later() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.log.fails_with, rig.log.failures_left = FencedMemberEpochError("disk"), 3
+    rig.pass_time(44)
+    assert "a" in rig.shard.consumer_groups["g"].profiles
+    rig.pass_time(10)
+    assert "a" not in rig.shard.consumer_groups["g"].profiles
+
+
+def test_after_a_restart_sessions_and_revocations_begin_anew() -> None:
+    """cluster/GMD-23"""
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    rig.pass_time(4)
+    rig.restart()
+    rig.pass_time(4)
+    assert sorted(rig.shard.consumer_groups["g"].profiles) == ["a", "b"]
+    assert assigned(rig.beat(beat("a", 1, owned=[0, 1])).value) is None
+    rig.pass_time(44)
+    assert list(rig.shard.consumer_groups["g"].profiles) == ["a"]
+
+
+# -------------------------------------------------------------------- static members
+
+
+def test_a_static_member_that_left_for_now_finds_its_partitions_again() -> None:
+    rig = Rig()
+    rig.beat(beat("a", instance_id="i"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1], instance_id="i"))
+    rig.beat(beat("b", 2, owned=[]))
+    epoch = rig.shard.consumer_groups["g"].epoch
+    assert rig.last_beat("a", -2, instance_id="i").value.member_epoch == -2
+    assert assigned(rig.beat(beat("b", 2, owned=[2, 3])).value) is None, "nobody gets what is kept for it"
+    back = rig.beat(beat("a2", instance_id="i")).value
+    assert (back.member_epoch, assigned(back)) == (epoch, [0, 1])
+    assert rig.shard.consumer_groups["g"].epoch == epoch
+    assert refusal(rig.beat(beat("a", 2, owned=[], instance_id="i"))) is FencedInstanceIdError
+
+
+def test_an_instance_is_released_by_leaving_or_by_the_end_of_its_session() -> None:
+    rig = Rig()
+    rig.beat(beat("a", instance_id="i"))
+    assert refusal(rig.beat(beat("a2", instance_id="i"))) is UnreleasedInstanceIdError
+    rig.pass_time(46)
+    assert assigned(rig.beat(beat("a2", instance_id="i")).value) == [0, 1, 2, 3]
+
+
+def test_an_instance_that_nobody_is_cannot_speak_or_leave() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    assert refusal(rig.beat(beat("x", 1, instance_id="i"))) is UnknownMemberIdError
+    assert refusal(rig.last_beat("x", -2, instance_id="i")) is UnknownMemberIdError
+    assert refusal(rig.last_beat("x")) is UnknownMemberIdError
+
+
+# -------------------------------------------------------------------- topics and patterns
+
+
+def test_partitions_that_come_are_dealt_at_the_next_heartbeats() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.topics.set("orders", 6)
+    assert assigned(rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_topic_that_goes_is_given_up() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.topics.delete("orders")
+    assert assigned(rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value) == []
+
+
+def test_a_pattern_finds_topics_that_come_later_and_is_forgotten_with_its_last_user() -> None:
+    rig = Rig()
+    first = rig.beat(beat("a", topic_names=frozenset(), pattern="ord.*|new")).value
+    assert assigned(first) == [0, 1, 2, 3]
+    rig.topics.set("new", 2)
+    rig.topics.set("newer", 2)
+    rig.pass_time(2)
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    group = rig.shard.consumer_groups["g"]
+    assert group.patterns["ord.*|new"].topics == {"orders", "new"}, "a pattern matches whole names"
+    rig.beat(beat("b", topic_names=frozenset(), pattern="bi.ls"))
+    rig.last_beat("a")
+    assert list(rig.shard.consumer_groups["g"].patterns) == ["bi.ls"]
+    rig.beat(beat("b", 3, topic_names=frozenset({"bills"}), pattern="", owned=[]))
+    assert not rig.shard.consumer_groups["g"].patterns
+
+
+def test_a_pattern_that_is_none_is_refused_and_one_that_explodes_elsewhere_is_not() -> None:
+    rig = Rig()
+    assert refusal(rig.beat(beat("a", pattern="(["))) is InvalidRegularExpressionError
+    assert not rig.shard.consumer_groups
+    assert matching_topics("(a|aa)+$", ["a" * 5_000 + "b", "aa"]) == {"aa"}
+
+
+def test_the_assignor_is_the_one_that_most_would_like() -> None:
+    rig = Rig()
+    rig.beat(beat("a", server_assignor="range"))
+    group = rig.shard.consumer_groups["g"]
+    assert group.preferred_assignor(group.profiles.values(), "uniform") == "range"
+    rig.beat(beat("b"))
+    assert rig.shard.consumer_groups["g"].targets["b"] == {ORDERS: frozenset({2, 3})}
+
+
+# -------------------------------------------------------------------- bad requests and limits
+
+
+def request(**fields: Any) -> ConsumerGroupHeartbeatRequest:
+    first = {"subscribed_topic_names": ["orders"], "rebalance_timeout_ms": 5_000, "topic_partitions": []}
+    return ConsumerGroupHeartbeatRequest(**{"group_id": "g", "member_id": "a", "member_epoch": 0, **first, **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"group_id": ""},
+        {"instance_id": ""},
+        {"rack_id": ""},
+        {"member_id": ""},
+        {"member_id": "", "member_epoch": 3},
+        {"member_epoch": -3},
+        {"member_epoch": -2},
+        {"rebalance_timeout_ms": -1},
+        {"topic_partitions": None},
+        {"topic_partitions": [TopicPartitions(topic_id=ORDERS, partitions=[1])]},
+        {"subscribed_topic_names": None},
+    ],
+    ids=str,
+)
+def test_a_request_that_is_wrong_by_itself_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError):
+        check(request(**fields), 1)
+
+
+def test_only_version_0_makes_the_member_id() -> None:
+    check(request(member_id=""), 0)
+    check(request(), 1)
+    with pytest.raises(UnsupportedAssignorError, match="uniform, range"):
+        check(request(server_assignor="sticky"), 1)
+
+
+def test_a_full_group_takes_no_more_members_but_keeps_those_that_it_has() -> None:
+    rig = Rig(group_consumer_max_size=1)
+    rig.beat(beat("a"))
+    assert refusal(rig.beat(beat("b"))) is GroupMaxSizeReachedError
+    assert rig.beat(beat("a", 1)).value.error_code == 0
+
+
+def test_nobody_but_one_who_joins_makes_a_group() -> None:
+    rig = Rig()
+    assert refusal(rig.beat(beat("a", 3, owned=[]))) is GroupIdNotFoundError
+    assert refusal(rig.last_beat("a")) is GroupIdNotFoundError
+
+
+# -------------------------------------------------------------------- beside classic groups
+
+
+def test_an_empty_classic_group_makes_room_and_the_offsets_stay() -> None:
+    rig = Rig()
+    joining = rig.join()
+    rig.pass_time(3)
+    rig.leave(joining.value.member_id)
+    rig.commit()
+    assert rig.beat(beat("a")).value.error_code == 0
+    assert "g" not in rig.shard.groups
+    rig.restart()
+    assert "g" not in rig.shard.groups
+    assert list(rig.shard.consumer_groups) == ["g"]
+    assert rig.shard.offsets.read(OffsetKey("g", "orders", 0)) is not None
+
+
+def test_a_classic_group_with_members_does_not() -> None:
+    rig = Rig()
+    rig.join()
+    assert refusal(rig.beat(beat("a"))) is GroupIdNotFoundError
+
+
+def test_a_classic_member_takes_the_place_of_an_empty_consumer_group_only() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    assert refusal(rig.join()) is InconsistentGroupProtocolError
+    rig.last_beat("a")
+    joining = rig.join()
+    rig.pass_time(3)
+    assert code(joining) == 0
+    assert not rig.shard.consumer_groups
+    rig.restart()
+    assert not rig.shard.consumer_groups
+    assert "g" in rig.shard.groups
+
+
+def test_listing_and_describing_tell_the_kinds_apart() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    listed = admin.list_groups(rig.shard, (), ())
+    assert [(group.group_id, group.group_type, group.group_state) for group in listed] == [("g", "consumer", "Stable")]
+    assert admin.list_groups(rig.shard, (), ("classic",)) == []
+    described = admin.describe(rig.shard, "g", 6)
+    assert (described.group_state, described.error_code) == ("Dead", GroupIdNotFoundError.code)
+
+
+def test_an_uncommitted_group_is_not_listed() -> None:
+    rig = Rig()
+    rig.log.commits_at_once = False
+    rig.beat(beat("a"))
+    assert admin.list_groups(rig.shard, (), ()) == []
+    rig.commit_log()
+    assert [group.group_id for group in admin.list_groups(rig.shard, (), ())] == ["g"]
+
+
+def test_a_group_is_deleted_with_its_offsets_when_it_is_empty() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.commit("a", 1, version=9)
+    delete: Reply[DeletableGroupResult] = Reply()
+    assert refusal(rig.ask(admin.delete, delete, group_id="g")) is NonEmptyGroupError
+    rig.last_beat("a")
+    assert code(rig.ask(admin.delete, Reply(), group_id="g")) == 0
+    rig.restart()
+    assert not rig.shard.consumer_groups
+    assert not rig.shard.groups
+
+
+def test_an_empty_group_and_its_offsets_expire() -> None:
+    rig = Rig(offsets_retention_minutes=10, offsets_retention_check_interval_ms=60_000)
+    rig.beat(beat("a"))
+    rig.commit("a", 1, version=9)
+    for _ in range(31):
+        rig.pass_time(30)
+        rig.beat(beat("a", 1))
+    assert rig.shard.offsets.read(OffsetKey("g", "orders", 0)) is not None, "somebody wants the topic"
+    rig.last_beat("a")
+    rig.pass_time(120)
+    assert not rig.shard.consumer_groups
+    assert not list(rig.shard.offsets.groups())
+
+
+# -------------------------------------------------------------------- offsets
+
+
+def test_a_member_commits_in_its_epoch() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    assert code(rig.commit("a", 1, version=9)) == 0
+    assert refusal(rig.commit("a", 5, version=9)) is StaleMemberEpochError
+    assert refusal(rig.commit("b", 1, version=9)) is UnknownMemberIdError
+    assert refusal(rig.commit("a", 1, version=8)) is UnsupportedVersionError
+    assert refusal(rig.commit(version=9)) is UnknownMemberIdError, "tools may when nobody is in the group"
+    rig.last_beat("a")
+    assert code(rig.commit(version=9)) == 0
+
+
+def test_a_commit_of_an_older_epoch_stands_for_partitions_that_were_held_then() -> None:
+    """A commit that was on its way while the member entered another epoch is not lost (KIP-1251)."""
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1]))
+    assert rig.beat(beat("a", 2)).value.member_epoch == 2
+    assert code(rig.commit("a", 1, {("orders", 0): 7}, version=9)) == 0
+    assert refusal(rig.commit("a", 1, {("orders", 3): 7}, version=9)) is StaleMemberEpochError
+
+
+def test_a_member_fetches_offsets_in_its_epoch_and_tools_always() -> None:
+    group = ConsumerGroup("g")
+    group.replay(ProfileChange("g", "a", MemberProfile()))
+    group.replay(ProgressChange("g", "a", Progress(epoch=4)))
+    group.check_fetch(None, -1)
+    group.check_fetch("a", 4)
+    for member_id, epoch, error in (("a", 3, StaleMemberEpochError), ("b", 4, UnknownMemberIdError)):
+        with pytest.raises(error):
+            group.check_fetch(member_id, epoch)
+    assert OffsetFetchRequestGroup(group_id="g").member_epoch == -1
+
+
+def test_offsets_of_wanted_topics_are_not_deleted() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.commit("a", 1, {("orders", 0): 1, ("bills", 0): 1}, version=9)
+    answered = rig.delete_offsets(("orders", 0), ("bills", 0)).value
+    codes = {topic.name: topic.partitions[0].error_code for topic in answered.topics}
+    assert codes == {"orders": GroupSubscribedToTopicError.code, "bills": 0}
+
+
+# -------------------------------------------------------------------- records
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        EpochChange("g", (3, -5)),
+        TopicsChange("g", None),
+        ProfileChange("g", "a", MemberProfile("i", "r", "c", "/h", frozenset({"t"}), "p", 5, "range")),
+        ProfileChange("g", "a", MemberProfile(classic=ClassicTraits(9, (("range", b"x"),)))),
+        TargetEpochChange("g", (3, 1_700_000_000_000)),
+        TargetChange("g", "a", {ORDERS: frozenset({1, 2})}),
+        TargetChange("g", "a", {}),
+        ProgressChange("g", "a", Progress(4, 3, MemberState.UNREVOKED_PARTITIONS, {ORDERS: {1: 3}}, {ORDERS: {2: 4}})),
+        PatternChange("g", "p", PatternMatch(frozenset({"t"}), 7, 9)),
+    ],
+    ids=lambda change: type(change).__name__,
+)
+def test_every_change_survives_its_record(change: Any) -> None:
+    record = encode(change)
+    assert decode(record.key, record.value) == change
+    gone = change._replace(value=None)
+    assert decode(encode(gone).key, None) == gone
+
+
+def test_a_state_of_a_newer_coordinator_makes_the_member_start_anew() -> None:
+    group = ConsumerGroup("g")
+    group.replay(EpochChange("g", (1, 0)))
+    group.replay(ProfileChange("g", "a", MemberProfile(topic_names=frozenset({"orders"}))))
+    record = encode(ProgressChange("g", "a", Progress(1, 0, MemberState.STABLE)))
+    assert record.value is not None
+    unknown = decode(record.key, record.value[:10] + b"\x09" + record.value[11:])
+    assert isinstance(unknown, ProgressChange)
+    assert unknown.value is not None
+    assert unknown.value.state is MemberState.UNKNOWN
+
+
+def test_a_topics_record_of_an_older_kafka_is_removed_when_the_epoch_grows() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.shard.consumer_groups["g"].replay(TopicsChange("g", True))
+    rig.beat(beat("b"))
+    assert TopicsChange("g", None) in rig.changes()
+    assert not rig.shard.consumer_groups["g"].has_topics_record
+
+
+def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    before = durable(rig)
+    rig.log.fails_with = UnknownMemberIdError("disk")
+    assert refusal(rig.beat(beat("b"))) is UnknownMemberIdError
+    assert durable(rig) == before
+    rig.log.fails_with = None
+    rig.beat(beat("b"))
+    assert durable(rig) != before

@@ -1,0 +1,35 @@
+"""ConsumerGroupHeartbeat (API key 68): a member of a group under the new consumer protocol is there (KIP-848).
+
+Versions 0-1, all flexible. v1: member ids that the consumer makes itself (KIP-1082), and regular expressions.
+"""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.api.group_version import require_group_version
+from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
+from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+@handles(
+    ConsumerGroupHeartbeatRequest,
+    versions=range(0, 2),
+    accesses=[
+        Access(Operation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
+        Access(
+            Operation.DESCRIBE, ResourceType.TOPIC, lambda request: request.subscribed_topic_names or [], per_item=False
+        ),
+    ],
+    waits=True,
+)
+async def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse:
+    """Let the member join, go on or leave, and tell it what it is to own."""
+    require_group_version(context)
+    return await context.broker.group_coordinator.consumer_group_heartbeat(
+        request, version=context.version, client_id=context.client_id, client_host=context.client_host
+    )

@@ -1,0 +1,13 @@
+"""The feature ``group.version``: whether the cluster serves the new consumer protocol (KIP-848)."""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.controller.features import GROUP_VERSION
+from triokafka.broker_stub.handlers import RequestContext
+from triokafka.errors import UnsupportedVersionError
+
+
+def require_group_version(context: RequestContext) -> None:
+    """Raise `UnsupportedVersionError` in a cluster that was made before there was the protocol, and not upgraded."""
+    if context.broker.image.features.get(GROUP_VERSION, 0) < 1:
+        raise UnsupportedVersionError("the feature group.version is below 1: set it to 1 to use the consumer protocol")

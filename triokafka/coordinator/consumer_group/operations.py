@@ -1,0 +1,122 @@
+"""What each request of the new protocol does to the shard that keeps its group."""
+
+from __future__ import annotations
+
+from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.consumer_group.changes import (
+    ConsumerGroupChange,
+)
+from triokafka.coordinator.consumer_group.describe import describe as describe_group
+from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.heartbeat import Beat, Outcome
+from triokafka.coordinator.consumer_group.heartbeat import heartbeat as decide
+from triokafka.coordinator.consumer_group.leaving import leave as decide_leave
+from triokafka.coordinator.consumer_group.member import Partitions
+from triokafka.coordinator.group import rounds
+from triokafka.coordinator.group.classic import ClassicGroup
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.group.stored import group_removal
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import GroupTurn
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import GroupIdNotFoundError, InvalidGroupIdError
+from triokafka.protocol.api.consumer_group_describe import DescribedGroup
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+
+def heartbeat(
+    shard: GroupShard, group_id: str, beat: Beat, reply: Reply[ConsumerGroupHeartbeatResponse], turn: GroupTurn
+) -> None:
+    """A member is there. The first one makes the group, also in the place of a classic group without members.
+
+    Raises:
+        GroupIdNotFoundError: there is no such group, or it is a classic one that has members.
+        KafkaError: see `decide`.
+    """
+    group = shard.consumer_groups.get(group_id)
+    if group is None:
+        classic = shard.groups.get(group_id)
+        if not beat.is_joining or (classic is not None and classic.state is not GroupState.EMPTY):
+            raise GroupIdNotFoundError(f"there is no group {group_id!r} under the consumer protocol")
+        if classic is not None:
+            _replace_classic(shard, classic, turn)
+        group = ConsumerGroup(group_id)
+    before = group.progress.get(beat.member_id)
+    limit = shard.config.group_consumer_max_size
+    outcome = decide(group, beat, topics=shard.topics, max_size=limit, wall_ms=turn.at.wall_ms)
+    _write(outcome.changes, turn)
+    sessions.start(group_id, beat.member_id, shard.config, turn)
+    timeout_ms = outcome.profile.rebalance_timeout_ms
+    sessions.watch_revocation(group_id, beat.member_id, before, outcome.progress, timeout_ms, turn)
+    turn.answer(reply, _answer(shard, beat, outcome))
+
+
+def _answer(shard: GroupShard, beat: Beat, outcome: Outcome) -> ConsumerGroupHeartbeatResponse:
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=beat.member_id,
+        member_epoch=outcome.progress.epoch,
+        heartbeat_interval_ms=shard.config.group_consumer_heartbeat_interval_ms,
+    )
+    if outcome.tells_assignment:
+        response.assignment = Assignment(topic_partitions=_topic_partitions(outcome.progress.assigned_partitions))
+    return response
+
+
+def _topic_partitions(partitions: Partitions) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id])) for topic_id in sorted(partitions)
+    ]
+
+
+def leave(
+    shard: GroupShard,
+    request: ConsumerGroupHeartbeatRequest,
+    reply: Reply[ConsumerGroupHeartbeatResponse],
+    turn: GroupTurn,
+) -> None:
+    """A member's last heartbeat.
+
+    Raises:
+        GroupIdNotFoundError: there is no such group.
+        UnknownMemberIdError, FencedInstanceIdError: see `decide_leave`.
+    """
+    group = shard.consumer_groups.get(request.group_id)
+    if group is None:
+        raise GroupIdNotFoundError(f"there is no group {request.group_id!r} under the consumer protocol")
+    changes = decide_leave(group, request.member_id, request.instance_id, request.member_epoch, shard.topics)
+    _write(changes, turn)
+    turn.answer(reply, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
+
+
+def describe(shard: GroupShard, group_id: str, reply: Reply[DescribedGroup], turn: GroupTurn) -> None:
+    """A group with its members.
+
+    Raises:
+        InvalidGroupIdError: the id is empty.
+        GroupIdNotFoundError: there is no such group, or it is a classic one.
+    """
+    if not group_id:
+        raise InvalidGroupIdError("the group id is empty")
+    group = shard.consumer_groups.get(group_id)
+    if group is None:
+        kind = "is not a consumer group" if group_id in shard.groups else "not found"
+        raise GroupIdNotFoundError(f"Group {group_id} {kind}.")
+    turn.answer(reply, describe_group(group, shard.topics))
+
+
+def _replace_classic(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> None:
+    for member_id in list(classic.pending_members):
+        classic.remove(member_id)
+        turn.timers.cancel(rounds.session_timer(classic, member_id))
+    if shard.is_stored(classic.group_id):
+        turn.write(group_removal(classic.group_id))
+
+
+def _write(changes: list[ConsumerGroupChange], turn: GroupTurn) -> None:
+    for change in changes:
+        turn.write(change)

@@ -1,0 +1,100 @@
+"""ConsumerGroupDescribe (API key 69): groups under the new consumer protocol, with their members (KIP-848).
+
+Versions 0–1; all are flexible. Version 1 adds the kind of each member (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from triokafka.protocol.message import Request, Response, Struct, field
+from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String, Uuid
+
+
+class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"], api_key=69, versions="0-1", flexible="0+"):
+    """Ask about groups."""
+
+    group_ids: list[str] = field(Array(String), doc="The groups' ids.")
+    include_authorized_operations: bool = field(Boolean, doc="Whether to say what the caller may do with each group.")
+
+
+class TopicPartitions(Struct):
+    """Some partitions of a topic."""
+
+    topic_id: UUID = field(Uuid, doc="The topic's id.")
+    topic_name: str = field(String, doc="The topic's name.")
+    partitions: list[int] = field(Array(Int32), doc="Numbers of the partitions.")
+
+
+class Assignment(Struct):
+    """Partitions of one member."""
+
+    topic_partitions: list[TopicPartitions] = field(Array(TopicPartitions), doc="The partitions by topic.")
+
+
+class Member(Struct):
+    """A member, what it owns, and what it is to own."""
+
+    member_id: str = field(String, doc="The member's id.")
+    instance_id: str | None = field(
+        String, nullable="0+", default=None, doc="The static member's name; null for a dynamic one."
+    )
+    rack_id: str | None = field(String, nullable="0+", default=None, doc="The member's rack; null when unknown.")
+    member_epoch: int = field(Int32, doc="The member's epoch.")
+    client_id: str = field(String, doc="Its client id.")
+    client_host: str = field(String, doc="The host that it talks from.")
+    subscribed_topic_names: list[str] = field(Array(String), doc="Topics that it wants by name.")
+    subscribed_topic_regex: str | None = field(
+        String, nullable="0+", default=None, doc="The pattern of topics that it wants; null for none."
+    )
+    assignment: Assignment = field(Assignment, doc="What it owns.")
+    target_assignment: Assignment = field(Assignment, doc="What it is to own.")
+    member_type: int = field(
+        Int8,
+        versions="1+",
+        default=-1,
+        ignorable=True,
+        doc="0 for the classic protocol, 1 for the new one, -1 unknown.",
+    )
+
+
+class DescribedGroup(Struct):
+    """A group."""
+
+    error_code: int = field(
+        Int16,
+        doc="Why it cannot be described; 0 when it can.",
+        errors=(
+            "GroupAuthorizationFailedError",
+            "NotCoordinatorError",
+            "CoordinatorNotAvailableError",
+            "CoordinatorLoadInProgressError",
+            "InvalidRequestError",
+            "InvalidGroupIdError",
+            "GroupIdNotFoundError",
+            "TopicAuthorizationFailedError",
+        ),
+    )
+    error_message: str | None = field(
+        String, nullable="0+", default=None, doc="The error in words; null when there was none."
+    )
+    group_id: str = field(String, doc="The group's id.")
+    group_state: str = field(String, doc="The group's state, or the empty string.")
+    group_epoch: int = field(Int32, doc="The epoch of what the members want.")
+    assignment_epoch: int = field(Int32, doc="The epoch of what they are to own.")
+    assignor_name: str = field(String, doc="The assignor that was chosen.")
+    members: list[Member] = field(Array(Member), doc="The members.")
+    authorized_operations: int = field(
+        Int32,
+        default=-2147483648,
+        doc="What the caller may do with the group, as bits; the default when not asked for.",
+    )
+
+
+class ConsumerGroupDescribeResponse(Response, api_key=69, versions="0-1", flexible="0+"):
+    """The groups, in the order asked for."""
+
+    throttle_time_ms: int = field(
+        Int32, doc="How many milliseconds the client shall stay silent, because it exceeded a quota; 0 for none."
+    )
+    groups: list[DescribedGroup] = field(Array(DescribedGroup), doc="The groups.")
