@@ -82,6 +82,11 @@ def read_properties(path: str | None) -> dict[str, Any]:
     """The options of a client in a properties file; none without a file."""
     if path is None:
         return {}
+    return {name.replace(".", "_"): parsed(value.strip()) for name, value in read_properties_text(path).items()}
+
+
+def read_properties_text(path: str) -> dict[str, str]:
+    """Names and values in a properties file."""
     from triokafka.broker_stub.config.properties import parse_properties
     from triokafka.world import RealWorld
 
@@ -89,8 +94,7 @@ def read_properties(path: str | None) -> dict[str, Any]:
         text = RealWorld().storage.read_file(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from None
-    found = parse_properties(text, source=path)
-    return {name.replace(".", "_"): parsed(value.strip()) for name, value in found.items()}
+    return parse_properties(text, source=path)
 
 
 def with_admin(

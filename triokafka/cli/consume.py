@@ -2,55 +2,245 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, read_properties, read_properties_text, setting
+from triokafka.cli.formatters import Formatter, make_formatter
+from triokafka.cli.produce import pairs_or_empty
+
+if TYPE_CHECKING:
+    from triokafka import Consumer
+
 
 @click.command("consume")
-@click.argument("topic")
-@click.option(
-    "--bootstrap-server",
-    "bootstrap",
-    default="localhost:9092",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="A broker.",
-)
+@click.argument("topic", required=False)
+@bootstrap_option
+@click.option("--include", metavar="REGEX", help="All topics whose whole name matches, instead of TOPIC.")
 @click.option("--group", metavar="ID", help="Consume as a member of this group, and commit.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record where no offset is committed.")
-@click.option("--max-records", type=click.IntRange(min=1), help="End after this many.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition of TOPIC.")
+@click.option("--offset", metavar="OFFSET", help="With --partition: earliest, latest or a number.  [default: latest]")
+@click.option(
+    "--max-messages", "--max-records", "limit", type=click.IntRange(min=1), metavar="COUNT", help="End after this many."
+)
+@click.option("--timeout-ms", type=float, help="End when no record has come for so long; negative: never.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="Whether records of open and aborted transactions are left out.",
+)
 @click.option("--key-separator", metavar="TEXT", help="Print the key as well, and this between key and value.")
+@click.option(
+    "--formatter", default="default", show_default=True, metavar="NAME",
+    help="default, logging, noop, checksum, offsets, group-metadata, or MODULE:CLASS of one's own.",
+)  # fmt: skip
+@click.option(
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="What is printed: print.key=true, …"
+)
+@click.option("--formatter-config", metavar="FILE", help="A properties file that says what is printed.")
+@click.option("--key-deserializer", metavar="MODULE:NAME", help="Turns keys into what is printed.")
+@click.option("--value-deserializer", metavar="MODULE:NAME", help="Turns values into what is printed.")
+@click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be printed.")
+@click.option("--enable-systest-events", is_flag=True, help="Print shutdown_complete at the end.")
+@click.option(
+    "--consumer-config",
+    "--consumer.config",
+    "config_file",
+    metavar="FILE",
+    help="A properties file with options of the consumer.",
+)
+@click.option(
+    "-X", "--consumer-property", "more", multiple=True, metavar="NAME=VALUE", help="Any other option of the consumer."
+)
 def command(
-    topic: str,
+    topic: str | None,
     bootstrap: str,
+    include: str | None,
     group: str | None,
     from_beginning: bool,
-    max_records: int | None,
+    partition: int | None,
+    offset: str | None,
+    limit: int | None,
+    timeout_ms: float | None,
+    isolation_level: str | None,
     key_separator: str | None,
-) -> None:
-    """Print the value of each record of TOPIC as a line, until Ctrl-C or --max-records."""
+    formatter: str,
+    properties: tuple[str, ...],
+    formatter_config: str | None,
+    key_deserializer: str | None,
+    value_deserializer: str | None,
+    skip_message_on_error: bool,
+    enable_systest_events: bool,
+    config_file: str | None,
+    more: tuple[str, ...],
+) -> int:
+    """Print the records of TOPIC, until Ctrl-C, --max-messages or --timeout-ms.
+
+    Without --group all partitions are read and nothing is committed.
+    """
     import trio
 
-    import triokafka
+    _check(topic, include, partition, offset, from_beginning)
+    printing = {} if formatter_config is None else read_properties_text(formatter_config)
+    printing.update(pairs_or_empty("--property", properties))
+    if key_separator is not None:
+        printing.update({"print.key": "true", "key.separator": key_separator, "null.literal": ""})
+    for name, value in (("key.deserializer", key_deserializer), ("value.deserializer", value_deserializer)):
+        if value is not None:
+            printing[name] = value
+    options: dict[str, Any] = {"client_id": "console-consumer", "default_api_timeout_ms": TIMEOUT_MS}
+    options.update(read_properties(config_file))
+    options.update(setting("-X", text) for text in more)
+    options["auto_offset_reset"] = "earliest" if from_beginning else "latest"
+    if group is not None:
+        options["group_id"] = group
+    if isolation_level is not None:
+        options["isolation_level"] = isolation_level
+    options.setdefault("bootstrap_servers", bootstrap)
+    if click.get_current_context().get_parameter_source("bootstrap") is click.core.ParameterSource.COMMANDLINE:
+        options["bootstrap_servers"] = bootstrap
+    if include is not None:
+        options.setdefault("exclude_internal_topics", True)
+    start = _Start(topic, include, partition, offset or "latest")
+    run = _Run(start, options, make_formatter(formatter, printing), skips_errors=skip_message_on_error)
+    status = trio.run(run.main, limit, None if timeout_ms is None or timeout_ms < 0 else timeout_ms)
+    if enable_systest_events:
+        click.echo("shutdown_complete")
+    return status
 
-    async def main() -> None:
-        left = max_records
+
+class _Start(NamedTuple):
+    """What is read, and from where."""
+
+    topic: str | None
+    include: str | None
+    partition: int | None
+    offset: str
+
+
+def _check(
+    topic: str | None, include: str | None, partition: int | None, offset: str | None, from_beginning: bool
+) -> None:
+    if (topic is None) == (include is None):
+        raise click.UsageError("Say what to read: either TOPIC or --include.")
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs TOPIC.")
+    if offset is not None:
+        if partition is None:
+            raise click.UsageError("--offset needs --partition.")
+        if from_beginning:
+            raise click.UsageError("--offset and --from-beginning exclude each other.")
+        if offset not in ("earliest", "latest") and not offset.isdigit():
+            raise click.UsageError(f"--offset is earliest, latest or a number, not {offset!r}.")
+
+
+class _UnprintableError(Exception):
+    """The formatter could not read a record."""
+
+
+class _Run:
+    """One run of the command."""
+
+    def __init__(self, start: _Start, options: Mapping[str, Any], formatter: Formatter, *, skips_errors: bool) -> None:
+        self._start = start
+        self._options = options
+        self._formatter = formatter
+        self._skips_errors = skips_errors
+        self._signal: int | None = None
+        self._broken = False
+        self._problem: _UnprintableError | None = None
+        self._printed = 0
+
+    async def main(self, limit: int | None, timeout_ms: float | None) -> int:
+        """Print until one of the ends; returns the exit status."""
+        import trio
+
+        import triokafka
+
+        try:
+            async with triokafka.Consumer(**self._options) as consumer:
+                await self._begin(consumer)
+                with trio.CancelScope() as scope, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._stop_at_signal, signals, scope)
+                        try:
+                            await self._print_all(consumer, limit, timeout_ms)
+                        except _UnprintableError as problem:
+                            self._problem = problem
+                        nursery.cancel_scope.cancel()
+        finally:
+            click.echo(f"Processed a total of {self._printed} messages", err=True)
+        if self._broken:
+            raise BrokenPipeError
+        if self._problem is not None:
+            click.echo(f"triokafka: {self._problem}", err=True)
+            return 1
+        return 0 if self._signal is None else 128 + self._signal
+
+    async def _begin(self, consumer: Consumer) -> None:
+        from triokafka.structs import TopicPartition
+
+        start = self._start
+        if start.include is not None:
+            consumer.subscribe(pattern=start.include)
+        elif start.topic is not None and start.partition is None:
+            consumer.subscribe([start.topic])
+        elif start.topic is not None and start.partition is not None:
+            tp = TopicPartition(start.topic, start.partition)
+            consumer.assign([tp])
+            if start.offset.isdigit():
+                consumer.seek(tp, int(start.offset))
+            elif start.offset == "earliest" or self._options["auto_offset_reset"] == "earliest":
+                consumer.seek_to_beginning(tp)
+            else:
+                consumer.seek_to_end(tp)
+
+    async def _stop_at_signal(self, signals: AsyncIterator[int], scope: Any) -> None:
+        async for number in signals:
+            self._signal = number
+            scope.cancel()
+            return
+
+    async def _print_all(self, consumer: Consumer, limit: int | None, timeout_ms: float | None) -> None:
+        import trio
+
         out = sys.stdout.buffer
-        async with triokafka.Consumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest" if from_beginning else "latest",
-            default_api_timeout_ms=15_000,
-        ) as consumer:
-            while left is None or left > 0:
-                for records in (await consumer.poll(timeout_ms=1_000, max_records=left)).values():
-                    for record in records:
-                        if key_separator is not None:
-                            out.write((record.key or b"") + key_separator.encode())
-                        out.write((record.value or b"") + b"\n")
-                    left = None if left is None else left - len(records)
-                out.flush()
+        left = limit
+        joining_until = trio.current_time() + TIMEOUT_MS / 1000
+        while left is None or left > 0:
+            found = await consumer.poll(timeout_ms=1_000 if timeout_ms is None else timeout_ms, max_records=left)
+            if not found and timeout_ms is not None:
+                # Joining a group may take longer than anybody wants to wait for records.
+                if consumer.assignment() or trio.current_time() >= joining_until:
+                    return
+                continue
+            for records in found.values():
+                lines = b"".join([self._shown(record) for record in records])
+                self._printed += len(records)
+                left = None if left is None else left - len(records)
+                try:
+                    # In a thread: who reads slowly must not keep this member from saying that it is alive.
+                    await trio.to_thread.run_sync(_write, out, lines)
+                except BrokenPipeError:
+                    self._broken = True
+                    return
 
-    trio.run(main)
+    def _shown(self, record: Any) -> bytes:
+        try:
+            return self._formatter(record)
+        except Exception as error:
+            where = f"{record.topic}-{record.partition} at offset {record.offset}"
+            if not self._skips_errors:
+                raise _UnprintableError(f"The record in {where} cannot be printed: {error}.") from error
+            click.echo(f"The record in {where} is left out: {error}", err=True)
+            return b""
+
+
+def _write(out: Any, lines: bytes) -> None:
+    out.write(lines)
+    out.flush()

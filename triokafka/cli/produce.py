@@ -2,51 +2,189 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, pairs, read_properties, read_properties_text, setting
+from triokafka.cli.line_reader import Item, Reader, make_reader
+
+if TYPE_CHECKING:
+    from triokafka import Producer
+
+_READ_BYTES: Final = 65_536
+_SHOWN_ERRORS: Final = 10
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @click.command("produce")
 @click.argument("topic")
-@click.option(
-    "--bootstrap-server",
-    "bootstrap",
-    default="localhost:9092",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="A broker.",
-)
+@bootstrap_option
 @click.option("--key-separator", metavar="TEXT", help="What stands before it in a line is the key.")
 @click.option(
-    "--compression",
-    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    default="none",
-    show_default=True,
-    help="Codec of the batches.",
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="How lines are read: parse.key=true, …"
 )
-def command(topic: str, bootstrap: str, key_separator: str | None, compression: str) -> None:
-    """Send each line of standard input to TOPIC, and say at the end how many were acknowledged."""
+@click.option("--reader-config", metavar="FILE", help="A properties file that says how lines are read.")
+@click.option("--line-reader", metavar="MODULE:CLASS", help="A class of one's own that reads lines.")
+@click.option("--sync", is_flag=True, help="Wait for each record before the next one is sent.")
+@click.option(
+    "--compression", "--compression-codec", "compression", type=click.Choice(_CODECS), is_flag=False, flag_value="gzip",
+    help="Codec of the batches; gzip without a name.  [default: none]",
+)  # fmt: skip
+@click.option(
+    "--acks",
+    "--request-required-acks",
+    "acks",
+    type=click.Choice(["0", "1", "-1", "all"]),
+    help="Whose acknowledgement counts.  [default: all]",
+)
+@click.option(
+    "--linger-ms",
+    "--timeout",
+    "linger_ms",
+    type=click.FloatRange(min=0),
+    help="How long a batch waits for more.  [default: 20]",
+)
+@click.option("--batch-size", "--max-partition-memory-bytes", "batch_size", type=click.IntRange(min=0), metavar="BYTES")
+@click.option("--max-memory-bytes", "buffer_memory", type=click.IntRange(min=1), metavar="BYTES")
+@click.option("--max-block-ms", type=click.FloatRange(min=0), metavar="MS", help=f"[default: {TIMEOUT_MS}]")
+@click.option("--request-timeout-ms", type=click.FloatRange(min=1), metavar="MS")
+@click.option("--message-send-max-retries", "retries", type=click.IntRange(min=0), metavar="COUNT")
+@click.option("--retry-backoff-ms", type=click.FloatRange(min=0), metavar="MS")
+@click.option("--metadata-expiry-ms", "metadata_max_age_ms", type=click.FloatRange(min=0), metavar="MS")
+@click.option("--socket-buffer-size", "send_buffer_bytes", type=click.IntRange(min=-1), metavar="BYTES")
+@click.option(
+    "--producer-config",
+    "--producer.config",
+    "config_file",
+    metavar="FILE",
+    help="A properties file with options of the producer.",
+)
+@click.option(
+    "-X", "--producer-property", "more", multiple=True, metavar="NAME=VALUE", help="Any other option of the producer."
+)
+def command(
+    topic: str,
+    bootstrap: str,
+    key_separator: str | None,
+    properties: tuple[str, ...],
+    reader_config: str | None,
+    line_reader: str | None,
+    sync: bool,
+    config_file: str | None,
+    more: tuple[str, ...],
+    **named: Any,
+) -> int:
+    """Send each line of standard input to TOPIC, and say at the end how many were acknowledged.
+
+    Ends with status 1 when a record was not acknowledged, or a line could not be read. Ctrl-C sends what was read.
+    """
     import trio
 
-    import triokafka
+    reading = {} if reader_config is None else read_properties_text(reader_config)
+    reading.update(pairs_or_empty("--property", properties))
+    if key_separator is not None:
+        reading.update({"parse.key": "true", "key.separator": key_separator, "ignore.error": "true"})
+    reader = make_reader(line_reader, reading)
+    # A property on the command line wins over the file, a flag of its own over both (CP-04).
+    options: dict[str, Any] = {"client_id": "console-producer", "linger_ms": 20, "max_block_ms": TIMEOUT_MS}
+    options.update(read_properties(config_file))
+    options.update(setting("-X", text) for text in more)
+    named["compression_type"] = named.pop("compression")
+    options.update({name: value for name, value in named.items() if value is not None})
+    options.setdefault("bootstrap_servers", bootstrap)
+    if click.get_current_context().get_parameter_source("bootstrap") is click.core.ParameterSource.COMMANDLINE:
+        options["bootstrap_servers"] = bootstrap
+    return trio.run(_Run(topic, options, reader, sync=sync).main)
 
-    async def main() -> int:
-        acknowledged = 0
+
+def pairs_or_empty(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """Several NAME=VALUE, where a name alone has an empty value (CL-03)."""
+    return pairs(option, [text if "=" in text else f"{text}=" for text in texts])
+
+
+class _Run:
+    """One run of the command."""
+
+    def __init__(self, topic: str, options: Mapping[str, Any], reader: Reader, *, sync: bool) -> None:
+        self._topic = topic
+        self._options = options
+        self._reader = reader
+        self._sync = sync
+        self._acknowledged = 0
+        self._failed = 0
+        self._line = 0
+        self._signal: int | None = None
+        self._problem: ValueError | None = None
+
+    async def main(self) -> int:
+        """Send until the end of the input, a signal or a line that cannot be read; returns the exit status."""
+        import trio
+
+        import triokafka
+
+        async with triokafka.Producer(**self._options) as producer:
+            with trio.CancelScope() as reading, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._stop_at_signal, signals, reading)
+                    try:
+                        await self._send_all(producer)
+                    except ValueError as problem:
+                        self._problem = problem
+                    nursery.cancel_scope.cancel()
+            await producer.flush()
+        if self._problem is not None:
+            click.echo(f"triokafka: {self._problem}", err=True)
+        click.echo(f"{self._acknowledged} records acknowledged", err=True)
+        if self._signal is not None:
+            return 128 + self._signal
+        return 1 if self._failed or self._problem is not None else 0
+
+    async def _stop_at_signal(self, signals: AsyncIterator[int], reading: Any) -> None:
+        async for number in signals:
+            self._signal = number
+            reading.cancel()
+            return
+
+    async def _send_all(self, producer: Producer) -> None:
+        import trio
+
+        source: Any = sys.stdin.buffer
+        prompt = sys.stdin.isatty()
+        rest = b""
+        while True:
+            if prompt:
+                click.echo(">", nl=False, err=True)
+            data: bytes = await trio.to_thread.run_sync(source.read1, _READ_BYTES, abandon_on_cancel=True)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                await self._send(producer, line)
+        if rest:
+            await self._send(producer, rest)
+
+    async def _send(self, producer: Producer, line: bytes) -> None:
+        self._line += 1
+        number = self._line
+        item: Item = self._reader(line.removesuffix(b"\r"), number)
 
         def note(metadata: object, error: Exception | None) -> None:
-            nonlocal acknowledged
-            acknowledged += error is None
+            if error is None:
+                self._acknowledged += 1
+                return
+            self._failed += 1
+            if self._failed <= _SHOWN_ERRORS:
+                click.echo(f"triokafka: line {number} was not acknowledged: {error}", err=True)
 
-        async with triokafka.Producer(
-            bootstrap_servers=bootstrap, compression_type=compression, linger_ms=20, max_block_ms=15_000
-        ) as producer:
-            while line := await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True):
-                key, value = None, line.rstrip(b"\r\n")
-                if key_separator is not None and key_separator.encode() in value:
-                    key, _, value = value.partition(key_separator.encode())
-                await producer.send(topic, value, key=key, on_delivery=note)
-            await producer.flush()
-        return acknowledged
+        delivery = await producer.send(self._topic, item.value, key=item.key, headers=item.headers, on_delivery=note)
+        if self._sync:
+            from triokafka.errors import KafkaError
 
-    click.echo(f"{trio.run(main)} records acknowledged", err=True)
+            try:
+                await delivery
+            except KafkaError:
+                return  # told by the callback; the next record may do better

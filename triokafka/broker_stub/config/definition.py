@@ -53,7 +53,7 @@ class ConfigDefinition:
     """One option.
 
     ``default`` is a Python value (None: unset); ``minimum`` and ``maximum`` bound numbers, ``choices`` texts and list
-    items; ``check`` raises `ValueError` for what these cannot say.
+    items; ``check`` raises `ValueError` for what these cannot say. ``internal`` ones are shown only when they are set.
     """
 
     name: str
@@ -65,6 +65,7 @@ class ConfigDefinition:
     choices: tuple[str, ...] = ()
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     check: Callable[[Any], None] | None = None
+    internal: bool = False
 
     @property
     def sensitive(self) -> bool:
@@ -107,6 +108,8 @@ class ConfigDefinition:
             return value.reveal()
         if isinstance(value, list | tuple):
             return ",".join(str(item) for item in value)
+        if isinstance(value, float):
+            return repr(value).replace("e+", "E").replace("e", "E")  # as Java writes it
         return str(value)
 
     def _shown(self, text: str | None) -> str:

@@ -11,6 +11,7 @@ from triokafka.broker_stub.config.broker import is_secret
 from triokafka.broker_stub.controller import resource_configs
 from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.log import config as log_config
+from triokafka.broker_stub.log.config import ConfigDefinition as TopicDefinition
 
 
 class ConfigSource(enum.IntEnum):
@@ -50,8 +51,8 @@ class ConfigEntry:
     synonyms: tuple[ConfigSynonym, ...]
 
 
-def _broker_synonyms(name: str, config: BrokerConfig, image: MetadataImage, factor: int = 1) -> list[ConfigSynonym]:
-    """What gives a broker option its value, the strongest first; the values in the unit of a topic's key."""
+def _broker_synonyms(name: str, config: BrokerConfig, image: MetadataImage) -> list[ConfigSynonym]:
+    """What gives a broker option its value, the strongest first."""
     definition = DEFINITIONS[name]
     dynamic = image.broker_configs(config.node_id).get(name)
     cluster = image.broker_configs(None).get(name)
@@ -63,16 +64,32 @@ def _broker_synonyms(name: str, config: BrokerConfig, image: MetadataImage, fact
         (definition.default_text, ConfigSource.DEFAULT),
     ]
     hidden = definition.sensitive
-    return [
-        ConfigSynonym(name, None if hidden else _scaled(text, factor), source)
-        for text, source in found
-        if text is not None
-    ]
+    return [ConfigSynonym(name, None if hidden else text, source) for text, source in found if text is not None]
 
 
-def _scaled(text: str, factor: int) -> str:
+def _scaled(text: str | None, factor: int) -> str | None:
     # Only whole numbers have another unit; -1 is "no limit" in each.
-    return text if factor == 1 or int(text) <= 0 else str(int(text) * factor)
+    return text if text is None or factor == 1 or int(text) <= 0 else str(int(text) * factor)
+
+
+def _inherited(
+    definition: TopicDefinition, config: BrokerConfig, image: MetadataImage
+) -> tuple[str | None, list[ConfigSynonym]]:
+    """What a topic's key is when the topic does not say, and the broker's options that say so.
+
+    Options in another unit (``log.retention.hours``) are named as they were given; the default is that of the first
+    option only, as in Kafka.
+    """
+    value: str | None = definition.format(definition.default)
+    synonyms: list[ConfigSynonym] = []
+    for number, (broker_key, factor) in enumerate(definition.broker_keys):
+        for synonym in _broker_synonyms(broker_key, config, image):
+            if number > 0 and synonym.source is ConfigSource.DEFAULT:
+                continue
+            if not synonyms:
+                value = _scaled(synonym.value, factor)
+            synonyms.append(synonym)
+    return value, synonyms
 
 
 def topic_entries(overrides: Mapping[str, str], config: BrokerConfig, image: MetadataImage) -> list[ConfigEntry]:
@@ -81,20 +98,15 @@ def topic_entries(overrides: Mapping[str, str], config: BrokerConfig, image: Met
     for name, definition in sorted(log_config.DEFINITIONS.items()):
         if definition.internal and name not in overrides:
             continue
-        synonyms: list[ConfigSynonym] = []
-        for broker_key, factor in definition.broker_keys:
-            synonyms += _broker_synonyms(broker_key, config, image, factor)
+        value, synonyms = _inherited(definition, config, image)
         if name in overrides:
-            synonyms.insert(0, ConfigSynonym(name, overrides[name], ConfigSource.TOPIC))
-        if synonyms:
-            value, source = synonyms[0].value, synonyms[0].source
-        else:
-            value, source = definition.format(definition.default), ConfigSource.DEFAULT
+            value = overrides[name]
+            synonyms.insert(0, ConfigSynonym(name, value, ConfigSource.TOPIC))
         entries.append(
             ConfigEntry(
                 name=name,
                 value=value,
-                source=source,
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
                 type=definition.type,
                 documentation=definition.doc,
                 sensitive=False,
@@ -110,15 +122,16 @@ def resource_entries(resource_type: int, overrides: Mapping[str, str]) -> list[C
     source = ConfigSource.GROUP if resource_type == ResourceType.GROUP else ConfigSource.CLIENT_METRICS
     entries = []
     for name, definition in sorted(resource_configs.DEFINITIONS[resource_type].items()):
-        default = definition.format(definition.default)
-        synonyms = [ConfigSynonym(name, default, ConfigSource.DEFAULT)]
+        value = definition.format(definition.default)
+        synonyms = [ConfigSynonym(key, value, ConfigSource.DEFAULT) for key, _ in definition.broker_keys]
         if name in overrides:
-            synonyms.insert(0, ConfigSynonym(name, overrides[name], source))
+            value = overrides[name]
+            synonyms.insert(0, ConfigSynonym(name, value, source))
         entries.append(
             ConfigEntry(
                 name=name,
-                value=synonyms[0].value,
-                source=synonyms[0].source,
+                value=value,
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
                 type=definition.type,
                 documentation=definition.doc,
                 sensitive=False,
@@ -155,6 +168,8 @@ def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: 
     entries = []
     for name, definition in DEFINITIONS.items():
         synonyms = _broker_synonyms(name, config, image)
+        if definition.internal and synonyms and synonyms[0].source is ConfigSource.DEFAULT:
+            continue
         entries.append(
             ConfigEntry(
                 name=name,

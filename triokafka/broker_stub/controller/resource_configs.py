@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from triokafka.broker_stub.controller.image import ResourceType
@@ -45,7 +46,16 @@ def _table(*definitions: ConfigDefinition) -> Mapping[str, ConfigDefinition]:
     return {definition.name: definition for definition in definitions}
 
 
-GROUP_DEFINITIONS: Final = _table(
+def _with_synonym(definition: ConfigDefinition) -> ConfigDefinition:
+    """The broker's option that gives a group's key its default, where Kafka has one."""
+    if definition.name in _WITHOUT_BROKER_KEY:
+        return definition
+    return replace(definition, broker_keys=((f"group.{definition.name}", 1),))
+
+
+_WITHOUT_BROKER_KEY: Final = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
+
+_GROUP: Final = (
     ConfigDefinition(
         "consumer.assignment.interval.ms", _T.INT, 1000, "The least time between two assignments.", between(0)
     ),
@@ -108,6 +118,8 @@ GROUP_DEFINITIONS: Final = _table(
         "streams.session.timeout.ms", _T.INT, 45_000, "How long a member may be silent before it is out.", between(1)
     ),
 )
+
+GROUP_DEFINITIONS: Final = _table(*map(_with_synonym, _GROUP))
 """What a group may have, by name."""
 
 CLIENT_METRICS_DEFINITIONS: Final = _table(

@@ -69,10 +69,18 @@ def test_topic_override_shows_what_else_would_have_applied() -> None:
         ("retention.ms", "5", 1),
         ("log.retention.ms", "3", 2),
         ("log.retention.ms", "2", 3),
-        ("log.retention.hours", "3600000", 4),
-        ("log.retention.hours", "604800000", 5),
+        ("log.retention.hours", "1", 4),
     ]
     assert shown.config_type == 5 and shown.documentation
+
+
+def test_option_in_another_unit_gives_its_value_in_the_topics_unit_and_only_when_it_was_given() -> None:
+    """As Apache Kafka 4.3 shows it."""
+    hours = entry(described(TOPIC, "t", image=cluster(topic("t", [1]))), "retention.ms")
+    assert (hours.value, hours.config_source) == ("3600000", 4)
+    assert [(s.name, s.value, s.source) for s in hours.synonyms] == [("log.retention.hours", "1", 4)]
+    roll = entry(described(TOPIC, "t"), "segment.ms")
+    assert (roll.value, roll.config_source, roll.synonyms) == ("604800000", 5, [])
 
 
 def test_value_without_override_comes_from_the_broker_or_the_default() -> None:
@@ -160,7 +168,10 @@ def test_group_and_client_metrics_show_every_key_with_its_source() -> None:
     group = described(32, "g", image=image)
     timeout = entry(group, "consumer.session.timeout.ms")
     assert (timeout.value, timeout.config_source) == ("46000", 8)
-    assert [(s.value, s.source) for s in timeout.synonyms or ()] == [("46000", 8), ("45000", 5)]
+    assert [(s.name, s.value, s.source) for s in timeout.synonyms] == [
+        ("consumer.session.timeout.ms", "46000", 8),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
     assert entry(group, "share.auto.offset.reset").config_source == 5
     metrics = described(16, "m", image=image)
     assert {c.name: (c.value, c.config_source) for c in metrics.configs} == {

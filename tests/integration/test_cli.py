@@ -1,0 +1,439 @@
+"""The commands for topics, configurations, producing and consuming, against a broker in a process of its own.
+
+Rows are those of `security-metrics-tools`, sections 15 to 17 and 20.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from triokafka.cli.app import run
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Tool:
+    """Runs commands in this process, with the broker's address added."""
+
+    def __init__(self, bootstrap: str, capture: pytest.CaptureFixture[bytes], patch: pytest.MonkeyPatch) -> None:
+        self.bootstrap = bootstrap
+        self._capture = capture
+        self._patch = patch
+
+    def __call__(self, *arguments: str, stdin: str = "") -> Done:
+        self._patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        self._capture.readouterr()
+        status = run([*arguments, "--bootstrap-server", self.bootstrap])
+        out, err = self._capture.readouterr()
+        return Done(status, out.decode(), err.decode())
+
+    def ok(self, *arguments: str, stdin: str = "") -> str:
+        """The output of a command that must succeed."""
+        done = self(*arguments, stdin=stdin)
+        assert done.status == 0, done
+        return done.out
+
+    def fails(self, *arguments: str, stdin: str = "", status: int = 1) -> str:
+        """The one line that a command complains with."""
+        done = self(*arguments, stdin=stdin)
+        assert done.status == status, done
+        lines = [line for line in done.err.splitlines() if line.startswith("triokafka")]
+        assert len(lines) == 1, done
+        return lines[0]
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """The command in a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "triokafka", *arguments, "--bootstrap-server", self.bootstrap],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    process = BrokerProcess(
+        None, settings={"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+    )
+    yield process.start()
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    return Tool(broker, capfdbinary, monkeypatch)
+
+
+class TestTopics:
+    def test_installation_smoke_test(self, tool: Tool) -> None:
+        """(EV-21) Create, produce, consume."""
+        assert tool.ok("topics", "create", "smoke", "--partitions", "1", "--replication-factor", "1") == (
+            "Created topic smoke.\n"
+        )
+        assert tool("produce", "smoke", stdin="first line\nsecond line\n").err == "2 records acknowledged\n"
+        done = tool("consume", "smoke", "--from-beginning", "--max-messages", "2")
+        assert done == (0, "first line\nsecond line\n", "Processed a total of 2 messages\n")
+
+    def test_topic_is_created_as_told(self, tool: Tool) -> None:
+        """(TP-04, TP-05, TP-06, TP-08)"""
+        done = tool("topics", "create", "tp.one", "--partitions", "3", "--config", "retention.ms=5")
+        assert done.status == 0 and "metrics show '.' and '_' alike" in done.err
+        tool.ok("topics", "create", "tp-assigned", "--replica-assignment", "1,1")
+        described = tool.ok("topics", "describe", "tp.one").splitlines()
+        assert described[0].endswith("\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=5")
+        assert [line.split("\t")[1:] for line in tool.ok("topics", "describe", "tp-assigned").splitlines()[1:]] == [
+            ["Topic: tp-assigned", f"Partition: {number}", "Leader: 1", "Replicas: 1", "Isr: 1"] for number in (0, 1)
+        ]
+
+    def test_wrong_creation_says_why_and_creates_nothing(self, tool: Tool) -> None:
+        """(TP-03, TP-04, TP-05, TP-06, TP-07, TP-08, CL-02, CL-03, CL-04)"""
+        tool.ok("topics", "create", "tp-twice")
+        assert "already exists" in tool.fails("topics", "create", "tp-twice")
+        assert tool.ok("topics", "create", "tp-twice", "--if-not-exists") == "Topic tp-twice exists already.\n"
+        assert "a character other than" in tool.fails("topics", "create", "no/such")
+        assert "replicate the partition 2 time(s)" in tool.fails(
+            "topics", "create", "tp-rf", "--replication-factor", "2"
+        )
+        assert "did you mean retention.ms" in tool.fails("topics", "create", "tp-key", "--config", "retentoin.ms=5")
+        assert "takes NAME=VALUE" in tool.fails("topics", "create", "tp-key", "--config", "retention.ms", status=2)
+        for wrong in (
+            ["--partitions", "0"],
+            ["--replica-assignment", "1", "--partitions", "1"],
+            ["--replica-assignment", "1:1"],
+            ["--replica-assignment", "1:2,3"],
+            ["--replica-assignment", "one"],
+            ["--no-such-flag"],
+        ):
+            assert "See triokafka topics create --help." in tool.fails("topics", "create", "tp-bad", *wrong, status=2)
+        assert tool.ok("topics", "create", "tp-dry", "--dry-run").startswith("Topic tp-dry could be created")
+        listed = tool.ok("topics", "list").split()
+        assert not {"tp-rf", "tp-key", "tp-bad", "tp-dry"} & set(listed)
+
+    def test_names_that_metrics_would_confuse_are_refused(self, tool: Tool) -> None:
+        """(TP-06)"""
+        tool.ok("topics", "create", "tp.collides")
+        assert "collides with existing topic 'tp.collides'" in tool.fails("topics", "create", "tp_collides")
+
+    def test_list_takes_patterns_and_shows_internal_topics(self, tool: Tool) -> None:
+        """(TP-02, TP-19)"""
+        for name in ("ls-b", "ls-a", "ls-c"):
+            tool.ok("topics", "create", name)
+        tool.ok("consume", "ls-a", "--group", "ls-group", "--timeout-ms", "10")
+        everything = tool.ok("topics", "list").splitlines()
+        assert everything == sorted(everything) and "__consumer_offsets" in everything
+        assert "__consumer_offsets" not in tool.ok("topics", "list", "--exclude-internal").split()
+        assert tool.ok("topics", "list", "ls-[ab],ls-c").split() == ["ls-a", "ls-b", "ls-c"]
+        assert tool.ok("topics", "list", "nothing.*") == ""
+        (row,) = json.loads(tool.ok("topics", "list", "ls-a", "--output", "json"))
+        assert (row["name"], row["internal"], len(row["id"])) == ("ls-a", False, 22)
+
+    def test_describe_reports_only_what_is_asked_for(self, tool: Tool) -> None:
+        """(TP-03, TP-20, MD-09)"""
+        tool.ok("topics", "create", "rep-plain", "--partitions", "2")
+        tool.ok("topics", "create", "rep-strict", "--config", "min.insync.replicas=2")
+        describe = ("topics", "describe", "rep-.*")
+        assert tool.ok(*describe, "--under-replicated-partitions") == ""
+        assert tool.ok(*describe, "--unavailable-partitions") == ""
+        # More is asked for than there are replicas: then all of them are enough.
+        assert tool.ok(*describe, "--under-min-isr-partitions") == ""
+        assert len(tool.ok(*describe, "--at-min-isr-partitions").splitlines()) == 3
+        (only,) = tool.ok(*describe, "--topics-with-overrides").splitlines()
+        assert "rep-strict" in only and "min.insync.replicas=2" in only
+        both = ("--unavailable-partitions", "--topics-with-overrides")
+        assert "exclude each other" in tool.fails(*describe, *both, status=2)
+        assert "no topic is or matches" in tool.fails("topics", "describe", "missing")
+        assert tool.ok("topics", "describe", "missing", "--if-exists") == ""
+        (topic,) = json.loads(tool.ok("topics", "describe", "rep-plain", "--output", "json"))
+        assert [partition["partition"] for partition in topic["partitions"]] == [0, 1]
+        assert tool.ok("topics", "describe", "--topic-id", topic["id"]).startswith("Topic: rep-plain\t")
+        assert "is not a topic's id" in tool.fails("topics", "describe", "--topic-id", "xyz", status=2)
+
+    def test_topics_only_grow(self, tool: Tool) -> None:
+        """(TP-12, TP-13, TP-14, TP-16)"""
+        tool.ok("topics", "create", "grows")
+        done = tool("topics", "alter", "grows", "--partitions", "3")
+        assert done.out == "Topic grows has 3 partitions.\n" and "another partition" in done.err
+        assert "2 would not be an increase" in tool.fails("topics", "alter", "grows", "--partitions", "2")
+        tool.ok("topics", "alter", "grows", "--partitions", "4", "--replica-assignment", "1,1,1,1")
+        assert "all 5 partitions" in tool.fails(
+            "topics", "alter", "grows", "--partitions", "5", "--replica-assignment", "1", status=2
+        )
+        assert "no topic is or matches" in tool.fails("topics", "alter", "missing", "--partitions", "2")
+        assert tool.ok("topics", "alter", "missing", "--partitions", "2", "--if-exists") == ""
+        assert "configs alter --topic" in tool.fails(
+            "topics", "alter", "grows", "--partitions", "9", "--config", "a=b", status=2
+        )
+        tool.ok("consume", "grows", "--group", "g", "--timeout-ms", "10")
+        assert "cannot grow" in tool.fails("topics", "alter", "__consumer_offsets", "--partitions", "99", status=2)
+
+    def test_deleting_by_a_pattern_wants_to_be_sure(self, tool: Tool) -> None:
+        """(TP-17, TP-02, PY-04)"""
+        for name in ("del-a", "del-b", "del-c"):
+            tool.ok("topics", "create", name)
+        assert tool.ok("topics", "delete", "del-.*", "--dry-run").splitlines() == [
+            f"Would delete topic del-{letter}." for letter in "abc"
+        ]
+        assert "say --yes" in tool.fails("topics", "delete", "del-.*", status=2)
+        assert tool.ok("topics", "delete", "del-a") == "Deleted topic del-a.\n"
+        assert tool.ok("topics", "delete", "del-.*", "--yes") == "Deleted topic del-b.\nDeleted topic del-c.\n"
+        assert "no topic is or matches" in tool.fails("topics", "delete", "del-a")
+        assert tool.ok("topics", "delete", "del-a", "--if-exists") == ""
+        assert "TOPICS or --topic-id" in tool.fails("topics", "delete", status=2)
+
+    def test_unreachable_broker_is_one_sentence(self, capfd: pytest.CaptureFixture[str]) -> None:
+        """(CL-02, CL-04)"""
+        status = run(["topics", "list", "--bootstrap-server", "127.0.0.1:1", "-X", "default.api.timeout.ms=300"])
+        assert status == 1
+        (line,) = capfd.readouterr().err.splitlines()
+        assert "127.0.0.1:1" in line
+
+    def test_options_of_the_client_come_from_file_and_command_line(self, tool: Tool, tmp_path: Path) -> None:
+        """(MD-09: --command-config)"""
+        config = tmp_path / "client.properties"
+        config.write_text("request.timeout.ms=20000\n")
+        assert tool.ok("topics", "list", "nothing", "--command-config", str(config)) == ""
+        config.write_text("request.timeot.ms=20000\n")
+        assert "did you mean 'request_timeout_ms'" in tool.fails("topics", "list", "--command-config", str(config))
+        assert "cannot be read" in tool.fails("topics", "list", "--command-config", str(tmp_path / "no"), status=2)
+
+
+class TestConfigs:
+    """(MD-21)"""
+
+    def test_values_are_set_shown_with_their_sources_and_taken_back(self, tool: Tool) -> None:
+        tool.ok("topics", "create", "cfg")
+        alter = ("configs", "alter", "--topic", "cfg")
+        tool.ok(*alter, "--add-config", "retention.ms=5,cleanup.policy=[compact,delete]")
+        shown = tool.ok("configs", "describe", "--topic", "cfg")
+        assert shown.splitlines() == [
+            "Dynamic configs for topic cfg are:",
+            "  cleanup.policy=compact,delete sensitive=false "
+            "synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete}",
+            "  retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5}",
+        ]
+        tool.ok(*alter, "--delete-config", "retention.ms", "--subtract-config", "cleanup.policy=delete")
+        assert "cleanup.policy=compact sensitive" in tool.ok("configs", "describe", "--topic", "cfg")
+        assert "retention.ms=604800000" in tool.ok("configs", "describe", "--topic", "cfg", "--all")
+        tool.ok(*alter, "--add-config", "retention.ms=9", "--dry-run")
+        (row,) = json.loads(
+            tool.ok("configs", "describe", "--entity-type", "topics", "--entity-name", "cfg", "--output", "json")
+        )
+        assert [(entry["name"], entry["source"]) for entry in row["configs"]] == [
+            ("cleanup.policy", "DYNAMIC_TOPIC_CONFIG")
+        ]
+
+    def test_wrong_use_is_one_sentence(self, tool: Tool) -> None:
+        """(CL-02)"""
+        tool.ok("topics", "create", "cfg-wrong")
+        alter = ("configs", "alter", "--topic", "cfg-wrong")
+        assert "Say what to change" in tool.fails(*alter, status=2)
+        assert "both set and deleted" in tool.fails(*alter, "--add-config", "a=1", "--delete-config", "a", status=2)
+        assert "brackets" in tool.fails(*alter, "--add-config", "a=[1,b", status=2)
+        assert "did you mean retention.ms" in tool.fails(*alter, "--add-config", "retention.m=1")
+        assert "not a long" in tool.fails(*alter, "--add-config", "retention.ms=soon")
+        assert "is no configuration of" in tool.fails(*alter, "--delete-config", "nope")
+        assert "Say whose" in tool.fails("configs", "describe", status=2)
+        assert "Only one entity" in tool.fails(*alter, "--broker", "1", "--add-config", "a=1", status=2)
+        assert "There is no default" in tool.fails(
+            "configs", "alter", "--entity-type", "topics", "--entity-default", "--add-config", "a=1", status=2
+        )
+        assert "by its number" in tool.fails("configs", "describe", "--broker", "x", status=2)
+
+    def test_brokers_have_dynamic_configuration_of_their_own_and_together(self, tool: Tool) -> None:
+        tool.ok("configs", "alter", "--broker-defaults", "--add-config", "log.retention.ms=700000000")
+        tool.ok("configs", "alter", "--broker", "1", "--add-config", "log.retention.ms=600000000")
+        shown = tool.ok("configs", "describe", "--entity-type", "brokers")
+        assert (
+            "synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=600000000,"
+            " DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=700000000}" in shown
+        )
+        assert "Cannot update these configs dynamically: node.id" in tool.fails(
+            "configs", "alter", "--broker", "1", "--add-config", "node.id=2"
+        )
+        for one in (["--broker-defaults"], ["--broker", "1"]):
+            tool.ok("configs", "alter", *one, "--delete-config", "log.retention.ms")
+
+    def test_quotas_are_configuration_of_users_and_clients(self, tool: Tool, tmp_path: Path) -> None:
+        file = tmp_path / "quotas"
+        file.write_text("producer_byte_rate=1000000\n")
+        tool.ok("configs", "alter", "--user", "alice", "--client-defaults", "--add-config-file", str(file))
+        shown = tool.ok("configs", "describe", "--entity-type", "users", "--entity-type", "clients")
+        assert shown == "Quota configs for default client-id, user 'alice' are producer_byte_rate=1000000.0\n"
+        assert tool.ok("configs", "describe", "--user", "alice") == ""
+        assert "is a number" in tool.fails(
+            "configs", "alter", "--ip", "10.0.0.1", "--add-config", "connection_creation_rate=many", status=2
+        )
+        tool.ok("configs", "alter", "--user", "alice", "--client-defaults", "--delete-config", "producer_byte_rate")
+        assert tool.ok("configs", "describe", "--entity-type", "users", "--entity-type", "clients") == ""
+
+    def test_log_levels_and_groups_have_configuration(self, tool: Tool) -> None:
+        tool.ok("configs", "alter", "--broker-logger", "1", "--add-config", "triokafka=ERROR")
+        assert "  triokafka=ERROR sensitive" in tool.ok("configs", "describe", "--broker-logger", "1")
+        tool.ok("configs", "alter", "--group", "cfg-g", "--add-config", "consumer.session.timeout.ms=46000")
+        assert "DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=46000" in tool.ok(
+            "configs", "describe", "--entity-type", "groups"
+        )
+
+
+class TestProduceAndConsume:
+    def test_keys_headers_and_nulls_are_read_and_printed(self, tool: Tool) -> None:
+        """(CP-02, FM-01, MD-12)"""
+        lines = "h1:x,h2:NULL\tk1\tv1\nNULL\tk2\tNULL\nh:\tNULL\tv:with:colons\n"
+        reading = ("parse.key=true", "parse.headers=true", "null.marker=NULL")
+        flags = [flag for text in reading for flag in ("--property", text)]
+        assert tool("produce", "kv", *flags, "--sync", stdin=lines).err == "3 records acknowledged\n"
+        printing = [
+            flag for name in ("key", "headers", "offset", "partition") for flag in ("--property", f"print.{name}=true")
+        ]
+        consume = ("consume", "kv", "--from-beginning", "--max-messages", "3")
+        assert tool.ok(*consume, *printing).splitlines() == [
+            "Partition:0\tOffset:0\th1:x,h2:null\tk1\tv1",
+            "Partition:0\tOffset:1\tNO_HEADERS\tk2\tnull",
+            "Partition:0\tOffset:2\th:\tnull\tv:with:colons",
+        ]
+        only = ("--property", "print.value=false", "--property", "print.key=true", "--property", "line.separator=|")
+        assert tool.ok(*consume, *only) == "k1|k2|null|"
+        assert tool.ok(*consume, "--property", "print.timestamp=true").startswith("CreateTime:1")
+        assert tool.ok(*consume, "--key-separator", "=").splitlines()[0] == "k1=v1"
+
+    def test_line_without_a_separator_ends_the_run_with_its_number_or_is_a_value(self, tool: Tool) -> None:
+        """(CP-01, CP-02, CL-04)"""
+        key = ("--property", "parse.key=true", "--property", "key.separator=:")
+        done = tool("produce", "bad-lines", *key, stdin="a:1\nno separator\nc:3\n")
+        assert done.status == 1
+        assert done.err.splitlines() == [
+            "triokafka: line 2: no key separator (':') in 'no separator'",
+            "1 records acknowledged",
+        ]
+        done = tool("produce", "bad-lines", *key, "--property", "ignore.error=true", stdin="no separator\nempty:\n")
+        assert (done.status, done.err) == (0, "2 records acknowledged\n")
+        shown = tool.ok(
+            "consume", "bad-lines", "--from-beginning", "--max-messages", "3", "--property", "print.key=true"
+        )
+        assert shown.splitlines() == ["a\t1", "null\tno separator", "empty\t"]
+
+    def test_record_that_is_not_acknowledged_is_told_and_the_status_is_1(self, tool: Tool) -> None:
+        """(CP-03, CL-04)"""
+        tool.ok("topics", "create", "small", "--config", "max.message.bytes=200")
+        done = tool("produce", "small", "--linger-ms", "0", "--sync", stdin=f"short\n{'x' * 500}\nshort\n")
+        assert done.status == 1
+        failure, summary = done.err.splitlines()
+        assert failure.startswith("triokafka: line 2 was not acknowledged: ") and summary == "2 records acknowledged"
+
+    def test_options_of_the_producer_come_from_file_property_and_flag_in_this_order(
+        self, tool: Tool, tmp_path: Path
+    ) -> None:
+        """(CP-04, CP-05)"""
+        config = tmp_path / "producer.properties"
+        config.write_text("compression.type=lz4\nlinger.ms=1\nacks=1\n")
+        flags = ("--producer-config", str(config), "-X", "acks=0", "--acks", "all", "--compression-codec")
+        assert tool("produce", "options", *flags, stdin="v\n").err == "1 records acknowledged\n"
+        assert "did you mean 'linger_ms'" in tool.fails("produce", "options", "-X", "lingr.ms=1", stdin="v\n")
+        assert "there is no 'parse.keys'" in tool.fails("produce", "options", "--property", "parse.keys=true", status=2)
+
+    def test_reading_begins_and_ends_where_it_is_told(self, tool: Tool) -> None:
+        """(CO-01, CO-02, CO-03, CO-05, MD-12)"""
+        tool("produce", "places", stdin="0\n1\n2\n3\n")
+        consume = ("consume", "places")
+        one = ("--partition", "0")
+        assert tool.ok(*consume, *one, "--offset", "2", "--max-messages", "2") == "2\n3\n"
+        assert tool.ok(*consume, *one, "--offset", "earliest", "--max-messages", "1") == "0\n"
+        done = tool(*consume, *one, "--timeout-ms", "100")
+        assert done == (0, "", "Processed a total of 0 messages\n")
+        assert tool.ok("consume", "--include", "plac.s", "--from-beginning", "--timeout-ms", "500") == "0\n1\n2\n3\n"
+        group = ("--group", "places-g", "--from-beginning")
+        assert tool.ok(*consume, *group, "--max-messages", "2") == "0\n1\n"
+        assert tool.ok(*consume, *group, "--timeout-ms", "500") == "2\n3\n"  # the committed offset wins
+        assert tool.ok(*consume, *group, "--timeout-ms", "100", "--enable-systest-events") == "shutdown_complete\n"
+        offsets = tool.ok(
+            "consume", "__consumer_offsets", "--from-beginning", "--timeout-ms", "500", "--formatter", "offsets"
+        )
+        assert "[places-g,places,0]::OffsetAndMetadata(offset=4, " in offsets
+        groups = tool.ok(
+            "consume", "__consumer_offsets", "--from-beginning", "--timeout-ms", "500", "--formatter", "group-metadata"
+        )
+        assert "places-g::GroupMetadata(protocolType=consumer, generation=1, " in groups
+
+    def test_wrong_use_of_consume_is_one_sentence(self, tool: Tool) -> None:
+        """(CO-01, CL-02)"""
+        for flags, words in (
+            ([], "either TOPIC or --include"),
+            (["t", "--include", "x"], "either TOPIC or --include"),
+            (["t", "--offset", "3"], "--offset needs --partition"),
+            (["t", "--partition", "0", "--offset", "soon"], "earliest, latest or a number"),
+            (["t", "--formatter", "pretty"], "is none of default"),
+            (["t", "--formatter", "no.such:Thing"], "cannot be imported"),
+            (["t", "--property", "print.keyy=true"], "did you mean print.key?"),
+            (["t", "--property", "print.key=perhaps"], "true or false"),
+            (["t", "--max-messages", "0"], "--max-messages"),
+        ):
+            assert words in tool.fails("consume", *flags, status=2), flags
+
+    def test_formatters(self, tool: Tool) -> None:
+        """(FM-02, FM-03, FM-04, CO-04)"""
+        tool("produce", "formats", stdin="a\nb\n")
+        consume = ("consume", "formats", "--from-beginning", "--max-messages", "2")
+        done = tool(*consume, "--formatter", "noop")
+        assert (done.out, done.err) == ("", "Processed a total of 2 messages\n")
+        first, second = tool.ok(*consume, "--formatter", "checksum", "--property", "topic=formats").splitlines()
+        assert first.startswith("formats:checksum:") and first != second
+        assert tool.ok(*consume, "--formatter", "kafka.tools.LoggingMessageFormatter") == "a\nb\n"
+        assert tool.ok(*consume, "--value-deserializer", "builtins:len") == "1\n1\n"
+        done = tool(*consume, "--value-deserializer", "builtins:int")
+        assert done.status == 1 and "formats-0 at offset 0 cannot be printed" in done.err
+        done = tool(*consume, "--value-deserializer", "builtins:int", "--skip-message-on-error")
+        assert done.status == 0 and done.err.count("is left out") == 2
+
+    def test_reader_that_goes_away_ends_the_run_without_a_word_about_it(self, tool: Tool) -> None:
+        """(CO-04) ``triokafka consume … | head -1``."""
+        tool("produce", "pipe", stdin="".join(f"line {number}\n" for number in range(5_000)))
+        process = tool.start("consume", "pipe", "--from-beginning", "-X", "max.poll.records=10")
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"line 0\n"
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait(timeout=20) == 128 + signal.SIGPIPE
+        assert errors.startswith("Processed a total of ") and len(errors.splitlines()) == 1
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_signal_ends_consuming_in_order(self, tool: Tool, number: signal.Signals) -> None:
+        """(CO-02, CO-05, PY-02)"""
+        topic = f"signal-{number.name.lower()}"
+        tool("produce", topic, stdin="one\n")
+        process = tool.start("consume", topic, "--from-beginning", "--group", topic)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"one\n"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == 128 + number
+        assert errors == b"Processed a total of 1 messages\n"
+        # What was printed is committed.
+        assert tool.ok("consume", topic, "--group", topic, "--from-beginning", "--timeout-ms", "200") == ""
+
+    def test_signal_ends_producing_in_order(self, tool: Tool) -> None:
+        """(CP-01)"""
+        process = tool.start("produce", "signal-produce", "--linger-ms", "0")
+        assert process.stdin is not None
+        process.stdin.write(b"one\ntwo\n")
+        process.stdin.flush()
+        assert tool.ok("consume", "signal-produce", "--from-beginning", "--max-messages", "2") == "one\ntwo\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (130, b"2 records acknowledged\n")

@@ -1,0 +1,347 @@
+"""``triokafka configs``: show and change the configuration of topics, brokers, groups, log levels, and quotas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from triokafka.cli.connection import admin_options, pair, read_properties_text, with_admin
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+    from triokafka.client.admin import ConfigEntry, ConfigResource, QuotaEntity
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TYPES: Final = (
+    "topics", "brokers", "broker-loggers", "groups", "client-metrics", "users", "clients", "ips",
+)  # fmt: skip
+_QUOTA_PARTS: Final = {"users": "user", "clients": "client_id", "ips": "ip"}
+_SHORT: Final = {
+    "topic": "topics", "broker": "brokers", "broker_logger": "broker-loggers", "group": "groups",
+    "client_metrics": "client-metrics", "user": "users", "client": "clients", "ip": "ips",
+}  # fmt: skip
+_DEFAULTS: Final = {
+    "broker_defaults": "brokers", "user_defaults": "users", "client_defaults": "clients", "ip_defaults": "ips",
+}  # fmt: skip
+_SOURCES: Final = {
+    1: "DYNAMIC_TOPIC_CONFIG", 2: "DYNAMIC_BROKER_CONFIG", 3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG", 5: "DEFAULT_CONFIG", 6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG", 8: "DYNAMIC_GROUP_CONFIG",
+}  # fmt: skip
+
+
+class _Entity(NamedTuple):
+    """One entity; ``name`` is None for the default of the type, and ``every`` for all of the type."""
+
+    kind: str
+    name: str | None
+    every: bool = False
+
+
+def _entity_options(function: F) -> F:
+    """The ways to say what is meant: ``--topic NAME`` and its siblings, or Kafka's --entity-type and --entity-name."""
+    for flag, kind in reversed(_SHORT.items()):
+        plural = kind.replace("-", " ")
+        function = click.option(
+            f"--{flag.replace('_', '-')}", flag, metavar="NAME", help=f"One of the {plural}, by name."
+        )(function)
+    for flag, kind in reversed(_DEFAULTS.items()):
+        function = click.option(f"--{flag.replace('_', '-')}", flag, is_flag=True, help=f"The default of {kind}.")(
+            function
+        )
+    function = click.option("--entity-default", is_flag=True, multiple=False, hidden=True)(function)
+    function = click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", hidden=True)(function)
+    return click.option(
+        "--entity-type",
+        "entity_types",
+        multiple=True,
+        type=click.Choice(_TYPES),
+        help="All of a type, or with --entity-name one.",
+    )(function)
+
+
+@click.group("configs")
+def command() -> None:
+    """Show and change configuration: of topics, brokers, broker loggers, groups and client metrics, and quotas."""
+
+
+@command.command("describe")
+@admin_options
+@_entity_options
+@click.option("--all", "everything", is_flag=True, help="Values that nobody has set, too.")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def describe(
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    everything: bool,
+    output: str,
+    entity_types: tuple[str, ...],
+    entity_names: tuple[str, ...],
+    entity_default: bool,
+    **flags: Any,
+) -> int:
+    """Print configurations, with where each value comes from and what would hold without it."""
+    entities = _entities(entity_types, entity_names, entity_default, flags, needs_name=False)
+
+    async def work(admin: AdminClient) -> None:
+        if entities[0].kind in _QUOTA_PARTS:
+            await _describe_quotas(admin, entities, output)
+        else:
+            await _describe_resources(admin, entities[0], everything, output)
+
+    return with_admin(bootstrap, settings, work)
+
+
+@command.command("alter")
+@admin_options
+@_entity_options
+@click.option(
+    "--add-config", "added", multiple=True, metavar="NAME=VALUE,…", help="Set values; lists in brackets: a=1,b=[x,y]."
+)
+@click.option("--add-config-file", metavar="FILE", help="Set the values of a properties file.")
+@click.option("--delete-config", "deleted", multiple=True, metavar="NAME,…", help="Let values go back to defaults.")
+@click.option("--append-config", "appended", multiple=True, metavar="NAME=VALUE", help="Add items to lists.")
+@click.option("--subtract-config", "subtracted", multiple=True, metavar="NAME=VALUE", help="Take items from lists.")
+@click.option("--dry-run", is_flag=True, help="Have the broker check everything, and change nothing.")
+def alter(
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    added: tuple[str, ...],
+    add_config_file: str | None,
+    deleted: tuple[str, ...],
+    appended: tuple[str, ...],
+    subtracted: tuple[str, ...],
+    dry_run: bool,
+    entity_types: tuple[str, ...],
+    entity_names: tuple[str, ...],
+    entity_default: bool,
+    **flags: Any,
+) -> int:
+    """Change single values of one configuration, and leave the others."""
+    entities = _entities(entity_types, entity_names, entity_default, flags, needs_name=True)
+    values = {} if add_config_file is None else read_properties_text(add_config_file)
+    for text in added:
+        values.update(split_configs(text))
+    gone = [name.strip() for text in deleted for name in text.split(",") if name.strip()]
+    lists = (
+        [pair("--append-config", text) for text in appended],
+        [pair("--subtract-config", text) for text in subtracted],
+    )
+    if not (values or gone or appended or subtracted):
+        raise click.UsageError("Say what to change: --add-config, --add-config-file or --delete-config.")
+    both = sorted(set(values) & set(gone))
+    if both:
+        raise click.UsageError(f"{', '.join(both)} cannot be both set and deleted.")
+
+    async def work(admin: AdminClient) -> None:
+        if entities[0].kind in _QUOTA_PARTS:
+            if appended or subtracted:
+                raise click.UsageError("Quotas are numbers: --append-config and --subtract-config are for lists.")
+            numbers: dict[str, float | None] = {name: _number(name, text) for name, text in values.items()}
+            numbers.update(dict.fromkeys(gone))
+            await admin.alter_client_quotas({_quota_entity(entities): numbers}, validate_only=dry_run)
+        else:
+            await _alter_resource(admin, entities[0], values, gone, lists, dry_run)
+        verb = "could be changed" if dry_run else "is changed"
+        click.echo(f"The configuration of {_words(entities)} {verb}.")
+
+    return with_admin(bootstrap, settings, work)
+
+
+# Which entity
+
+
+def _entities(
+    types: tuple[str, ...], names: tuple[str, ...], default: bool, flags: Mapping[str, Any], *, needs_name: bool
+) -> list[_Entity]:
+    found = [_Entity(_SHORT[flag], flags[flag]) for flag in _SHORT if flags[flag] is not None]
+    found += [_Entity(kind, None) for flag, kind in _DEFAULTS.items() if flags[flag]]
+    if len(names) + default > len(types):
+        raise click.UsageError("--entity-name and --entity-default follow an --entity-type.")
+    given: list[str | None] = [*names, *([None] if default else [])]
+    for number, kind in enumerate(types):
+        known = number < len(given)
+        found.append(_Entity(kind, given[number] if known else None, every=not known))
+    kinds = [entity.kind for entity in found]
+    if not found:
+        raise click.UsageError("Say whose configuration: --topic NAME, --broker ID, --user NAME, …")
+    if len(set(kinds)) < len(kinds) or (len(kinds) > 1 and set(kinds) != {"users", "clients"}):
+        raise click.UsageError("Only one entity at a time, or a user together with a client.")
+    for entity in found:
+        if entity.every and needs_name:
+            raise click.UsageError(f"Say which of the {entity.kind}.")
+        if entity.name is None and not entity.every and entity.kind not in (*_QUOTA_PARTS, "brokers"):
+            raise click.UsageError(f"There is no default for {entity.kind}.")
+    return found
+
+
+def _words(entities: list[_Entity]) -> str:
+    return " and ".join(
+        f"{entity.kind.removesuffix('s').replace('-', ' ')} {entity.name}"
+        if entity.name is not None
+        else f"the default of {entity.kind}"
+        for entity in entities
+    )
+
+
+# Resources
+
+
+def _resource(entity: _Entity) -> ConfigResource:
+    from triokafka.client.admin import ConfigResource
+
+    name = entity.name or ""
+    match entity.kind:
+        case "topics":
+            return ConfigResource.topic(name)
+        case "groups":
+            return ConfigResource.group(name)
+        case "client-metrics":
+            return ConfigResource.client_metrics(name)
+        case "brokers" if entity.name is None:
+            return ConfigResource.broker()
+        case _:
+            if not name.isdigit():
+                raise click.UsageError(f"A broker is named by its number, not {name!r}.")
+            if entity.kind == "brokers":
+                return ConfigResource.broker(int(name))
+            return ConfigResource.broker_logger(int(name))
+
+
+async def _all_of(admin: AdminClient, kind: str) -> list[_Entity]:
+    from triokafka.client.admin import ConfigResourceType
+
+    match kind:
+        case "topics":
+            return [_Entity(kind, t.name) for t in await admin.list_topics(include_internal=True)]
+        case "brokers" | "broker-loggers":
+            nodes = sorted(node.node_id for node in (await admin.describe_cluster()).nodes)
+            default = [_Entity(kind, None)] if kind == "brokers" else []
+            return [*(_Entity(kind, str(node)) for node in nodes), *default]
+        case _:
+            resource_type = ConfigResourceType.GROUP if kind == "groups" else ConfigResourceType.CLIENT_METRICS
+            return [_Entity(kind, found.name) for found in await admin.list_config_resources([resource_type])]
+
+
+async def _describe_resources(admin: AdminClient, entity: _Entity, everything: bool, output: str) -> None:
+    from triokafka.client.admin import ConfigSource
+
+    entities = await _all_of(admin, entity.kind) if entity.every else [entity]
+    resources = {_resource(one): one for one in entities}
+    described = await admin.describe_configs(resources, include_synonyms=True)
+    shown = {}
+    for resource, one in resources.items():
+        found = described[resource]
+        shown[one] = [
+            entry
+            for entry in sorted(found.values(), key=lambda entry: entry.name)
+            if everything or entry.source not in (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
+        ]
+    if output == "json":
+        rows = [
+            {"type": one.kind, "name": one.name, "configs": [_entry_json(e) for e in entries]}
+            for one, entries in shown.items()
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for one, entries in shown.items():
+        click.echo(f"{'All' if everything else 'Dynamic'} configs for {_words([one])} are:")
+        for entry in entries:
+            synonyms = ", ".join(f"{_SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={s.value}" for s in entry.synonyms)
+            click.echo(
+                f"  {entry.name}={entry.value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}"
+            )
+
+
+def _entry_json(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": _SOURCES.get(entry.source, "UNKNOWN"),
+        "sensitive": entry.is_sensitive,
+        "read_only": entry.is_read_only,
+        "synonyms": [
+            {"name": s.name, "value": s.value, "source": _SOURCES.get(s.source, "UNKNOWN")} for s in entry.synonyms
+        ],
+    }
+
+
+async def _alter_resource(
+    admin: AdminClient,
+    entity: _Entity,
+    values: Mapping[str, str],
+    gone: list[str],
+    lists: tuple[list[tuple[str, str]], list[tuple[str, str]]],
+    dry_run: bool,
+) -> None:
+    from triokafka.client.admin import AlterConfig, ConfigOperation
+    from triokafka.errors import InvalidConfigurationError
+
+    resource = _resource(entity)
+    entries = (await admin.describe_configs([resource]))[resource]
+    unset = [name for name in gone if name not in entries]
+    if unset:
+        raise InvalidConfigurationError(f"{', '.join(unset)} is no configuration of {_words([entity])}")
+    changes = [AlterConfig(name, value) for name, value in values.items()]
+    changes += [AlterConfig(name, operation=ConfigOperation.DELETE) for name in gone]
+    for operation, items in zip((ConfigOperation.APPEND, ConfigOperation.SUBTRACT), lists, strict=True):
+        changes += [AlterConfig(name, value, operation) for name, value in items]
+    await admin.incremental_alter_configs({resource: changes}, validate_only=dry_run)
+
+
+# Quotas
+
+
+def _quota_entity(entities: list[_Entity]) -> QuotaEntity:
+    from triokafka.client.admin import QuotaEntity
+
+    return QuotaEntity.of(**{_QUOTA_PARTS[entity.kind]: entity.name for entity in entities})
+
+
+async def _describe_quotas(admin: AdminClient, entities: list[_Entity], output: str) -> None:
+    from triokafka.client.admin import QuotaMatch
+
+    parts: dict[str, str | QuotaMatch] = {}
+    for entity in entities:
+        wanted = QuotaMatch.ANY if entity.every else QuotaMatch.DEFAULT if entity.name is None else entity.name
+        parts[_QUOTA_PARTS[entity.kind]] = wanted
+    found = await admin.describe_client_quotas(parts, strict=True)
+    if output == "json":
+        click.echo(json.dumps([{"entity": dict(e.parts), "quotas": quotas} for e, quotas in found.items()], indent=2))
+        return
+    for whom, quotas in found.items():
+        who = ", ".join(f"{kind} '{name}'" if name is not None else f"default {kind}" for kind, name in whom.parts)
+        click.echo(
+            f"Quota configs for {who} are {', '.join(f'{key}={value}' for key, value in sorted(quotas.items()))}"
+        )
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise click.UsageError(f"The quota {name} is a number, not {text!r}.") from None
+
+
+def split_configs(text: str) -> dict[str, str]:
+    """``a=1,b=[x,y]``: pairs separated by commas, where brackets keep a value with commas together."""
+    parts: list[str] = []
+    depth, start = 0, 0
+    for position, character in enumerate(text):
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    if depth:
+        raise click.UsageError(f"--add-config: the brackets in {text!r} do not match.")
+    values = {}
+    for part in filter(str.strip, parts):
+        name, value = pair("--add-config", part)
+        stripped = value.strip()
+        values[name] = stripped[1:-1] if stripped[:1] == "[" and stripped[-1:] == "]" else stripped
+    return values

@@ -1,0 +1,276 @@
+"""How ``triokafka consume`` prints a record: `Formatter` and its kinds. Pure: bytes in, bytes out."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import click
+
+if TYPE_CHECKING:
+    from triokafka.structs import Buffer
+
+logger = logging.getLogger("triokafka.consume")
+
+_TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
+
+
+class Record(Protocol):
+    """What a formatter reads of a record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    leader_epoch: int
+    key: Any
+    value: Any
+    headers: Any
+
+
+class Formatter(Protocol):
+    """Turns a record into what is printed for it; empty for nothing. May raise for a record that it cannot read."""
+
+    def __call__(self, record: Record) -> bytes:
+        """The bytes, with whatever ends a line."""
+        ...
+
+
+class DefaultFormatter:
+    """The value, and before it what the properties ask for (FM-01).
+
+    ``print.timestamp``, ``print.partition``, ``print.offset``, ``print.epoch``, ``print.headers``, ``print.key`` (all
+    false) and ``print.value`` (true), separated by ``key.separator`` (a tab) and ended by ``line.separator`` (a new
+    line). ``headers.separator`` (a comma) stands between headers, ``null.literal`` (``null``) for what is null.
+    """
+
+    PROPERTIES: Final = frozenset(
+        {
+            "print.timestamp", "print.partition", "print.offset", "print.epoch", "print.headers", "print.key",
+            "print.value", "key.separator", "line.separator", "headers.separator", "null.literal",
+            "key.deserializer", "value.deserializer",
+        }
+    )  # fmt: skip
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        check_properties(properties, self.PROPERTIES)
+        self._shows = {
+            name: truth(properties, f"print.{name}", default=name == "value")
+            for name in ("timestamp", "partition", "offset", "epoch", "headers", "key", "value")
+        }
+        self._separator = text_of(properties, "key.separator", "\t")
+        self._end = text_of(properties, "line.separator", "\n")
+        self._headers_separator = text_of(properties, "headers.separator", ",")
+        self._null = text_of(properties, "null.literal", "null")
+        self._key = _deserializer(properties, "key.deserializer")
+        self._value = _deserializer(properties, "value.deserializer")
+
+    def __call__(self, record: Record) -> bytes:
+        parts: list[bytes] = []
+        shows = self._shows
+        if shows["timestamp"]:
+            kind = _TIMESTAMP_TYPES.get(record.timestamp_type)
+            parts.append(f"{kind}:{record.timestamp}".encode() if kind else b"NO_TIMESTAMP")
+        if shows["partition"]:
+            parts.append(f"Partition:{record.partition}".encode())
+        if shows["offset"]:
+            parts.append(f"Offset:{record.offset}".encode())
+        if shows["epoch"]:
+            parts.append(f"Epoch:{record.leader_epoch}".encode())
+        if shows["headers"]:
+            parts.append(self._headers(record))
+        if shows["key"]:
+            parts.append(self._shown(record.topic, record.key, self._key))
+        if shows["value"]:
+            parts.append(self._shown(record.topic, record.value, self._value))
+        return self._separator.join(parts) + self._end
+
+    def _shown(self, topic: str, data: Buffer | None, deserialize: Callable[[str, bytes], Any] | None = None) -> bytes:
+        if data is None:
+            return self._null
+        if deserialize is None:
+            return bytes(data)
+        return str(deserialize(topic, bytes(data))).encode()
+
+    def _headers(self, record: Record) -> bytes:
+        if not record.headers:
+            return b"NO_HEADERS"
+        return self._headers_separator.join(
+            name.encode() + b":" + self._shown(record.topic, value) for name, value in record.headers
+        )
+
+
+class LoggingFormatter(DefaultFormatter):
+    """As the default one, and a line of log for each record (FM-02)."""
+
+    def __call__(self, record: Record) -> bytes:
+        logger.info("%s:%d, key:%r, value:%r", _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestamp"),
+                    record.timestamp, record.key, record.value)  # fmt: skip
+        return super().__call__(record)
+
+
+class NoOpFormatter:
+    """Nothing, for measuring (FM-03)."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        check_properties(properties, frozenset())
+
+    def __call__(self, record: Record) -> bytes:
+        return b""
+
+
+class ChecksumFormatter:
+    """A CRC-32C over timestamp, key and value (FM-04); with the property ``topic`` the topic's name before it."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        check_properties(properties, frozenset({"topic"}))
+        self._prefix = f"{properties['topic']}:" if properties.get("topic") else ""
+
+    def __call__(self, record: Record) -> bytes:
+        from crc32c import crc32c
+
+        checksum = crc32c(record.timestamp.to_bytes(8, "big", signed=True))
+        for part in (record.key, record.value):
+            size = -1 if part is None else len(part)
+            checksum = crc32c(
+                b"" if part is None else bytes(part), crc32c(size.to_bytes(4, "big", signed=True), checksum)
+            )
+        return f"{self._prefix}checksum:{checksum}\n".encode()
+
+
+class OffsetsFormatter:
+    """Committed offsets, from ``__consumer_offsets`` (FM-05); other records, and those without a key, are left out."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        check_properties(properties, frozenset())
+
+    def __call__(self, record: Record) -> bytes:
+        from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+        from triokafka.protocol.stored.versioned import stored_version
+
+        if record.key is None or stored_version(record.key) not in (0, 1):
+            return b""
+        key = OffsetCommitKey.decode_versioned(record.key)
+        shown = "NULL"
+        if record.value is not None:
+            value = OffsetCommitValue.decode_versioned(record.value)
+            expires = "" if value.expire_timestamp < 0 else f", expireTimestamp={value.expire_timestamp}"
+            shown = (
+                f"OffsetAndMetadata(offset={value.offset}, leaderEpoch={value.leader_epoch}, "
+                f"metadata={value.metadata}, commitTimestamp={value.commit_timestamp}{expires})"
+            )
+        return f"[{key.group},{key.topic},{key.partition}]::{shown}\n".encode()
+
+
+class GroupMetadataFormatter:
+    """Generations of groups, from ``__consumer_offsets`` (FM-06); all other records are left out."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        check_properties(properties, frozenset())
+
+    def __call__(self, record: Record) -> bytes:
+        from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue
+        from triokafka.protocol.stored.versioned import stored_version
+
+        if record.key is None or stored_version(record.key) != 2:
+            return b""
+        key = GroupMetadataKey.decode_versioned(record.key)
+        shown = "NULL"
+        if record.value is not None:
+            value = GroupMetadataValue.decode_versioned(record.value)
+            members = ", ".join(f"{m.member_id} ({m.client_id} {m.client_host})" for m in value.members)
+            shown = (
+                f"GroupMetadata(protocolType={value.protocol_type}, generation={value.generation}, "
+                f"protocol={value.protocol}, leader={value.leader}, members=[{members}])"
+            )
+        return f"{key.group}::{shown}\n".encode()
+
+
+_KINDS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
+    "default": DefaultFormatter,
+    "logging": LoggingFormatter,
+    "noop": NoOpFormatter,
+    "checksum": ChecksumFormatter,
+    "offsets": OffsetsFormatter,
+    "group-metadata": GroupMetadataFormatter,
+}
+# What Kafka's tool calls them.
+_CLASS_NAMES: Final = {
+    "DefaultMessageFormatter": "default",
+    "LoggingMessageFormatter": "logging",
+    "NoOpMessageFormatter": "noop",
+    "ChecksumMessageFormatter": "checksum",
+    "OffsetsMessageFormatter": "offsets",
+    "GroupMetadataMessageFormatter": "group-metadata",
+}
+
+
+def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
+    """A formatter by its name, Kafka's class name, or ``module:Class`` of one's own, which gets the properties.
+
+    Raises:
+        UsageError: there is no such formatter, or it does not know a property.
+    """
+    short = _CLASS_NAMES.get(name.rpartition(".")[2].rpartition("$")[2], name)
+    kind = _KINDS.get(short)
+    if kind is None:
+        if ":" not in name:
+            raise click.UsageError(f"--formatter: {name!r} is none of {', '.join(_KINDS)}, and no module:Class.")
+        kind = imported("--formatter", name)
+    return kind(properties)
+
+
+def imported(option: str, name: str) -> Any:
+    """What ``module:name`` stands for."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise click.UsageError(f"{option}: {name!r} cannot be imported: {error}.") from None
+    return found
+
+
+def check_properties(properties: Mapping[str, str], known: frozenset[str]) -> None:
+    """Refuse what nobody reads, with the nearest name."""
+    import difflib
+
+    for name in properties:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known)) or 'none'}."
+            raise click.UsageError(f"--property: there is no {name!r} here; {hint}")
+
+
+def truth(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """A property that is true or false; without a value, false (CL-03)."""
+    text = properties.get(name, str(default)).strip().lower()
+    if text not in ("true", "false", ""):
+        raise click.UsageError(f"--property {name} is true or false, not {text!r}.")
+    return text == "true"
+
+
+def text_of(properties: Mapping[str, str], name: str, default: str) -> bytes:
+    r"""A property that is text, in which ``\t``, ``\n``, ``\r``, ``\0`` and ``\\`` may be written."""
+    text = properties.get(name, default)
+    parts = text.split("\\\\")
+    for escape, character in (("\\t", "\t"), ("\\n", "\n"), ("\\r", "\r"), ("\\0", "\0")):
+        parts = [part.replace(escape, character) for part in parts]
+    return "\\".join(parts).encode()
+
+
+def _deserializer(properties: Mapping[str, str], name: str) -> Callable[[str, bytes], Any] | None:
+    """A `Deserializer`, or a function of the bytes, as a function of topic and bytes."""
+    wanted = properties.get(name)
+    if not wanted:
+        return None
+    found = imported(f"--property {name}", wanted)
+    instance = found() if isinstance(found, type) and hasattr(found, "deserialize") else found
+    deserialize: Callable[[str, bytes], Any] | None = getattr(instance, "deserialize", None)
+    if deserialize is not None:
+        return deserialize
+    if not callable(instance):
+        raise click.UsageError(f"--property {name}: {wanted!r} is no deserializer.")
+    return lambda topic, data: instance(data)

@@ -1,0 +1,103 @@
+"""From lines of text to records, for ``triokafka produce``. Pure: a line in, a record out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import click
+
+from triokafka.cli.formatters import check_properties, imported, text_of, truth
+
+
+class Item(NamedTuple):
+    """What a line stands for."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+Reader = Callable[[bytes, int], Item]
+"""Gets a line without its end, and its number from 1. Raises `ValueError` for one that it cannot read."""
+
+
+class LineReader:
+    """The line is the value, unless the properties say otherwise (CP-02).
+
+    ``parse.key``: the key stands before the first ``key.separator`` (a tab). ``parse.headers``: headers stand before
+    the first ``headers.delimiter`` (a tab), separated by ``headers.separator`` (a comma), each a name,
+    ``headers.key.separator`` (a colon) and a value. ``null.marker`` is the text for a null key, value or header. With
+    ``ignore.error`` a line without a separator becomes a value as a whole; else it is an error.
+    """
+
+    PROPERTIES: Final = frozenset(
+        {
+            "parse.key", "key.separator", "parse.headers", "headers.delimiter", "headers.separator",
+            "headers.key.separator", "null.marker", "ignore.error",
+        }
+    )  # fmt: skip
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        check_properties(properties, self.PROPERTIES)
+        self._parses_key = truth(properties, "parse.key", default=False)
+        self._parses_headers = truth(properties, "parse.headers", default=False)
+        self._ignores_errors = truth(properties, "ignore.error", default=False)
+        self._key_separator = text_of(properties, "key.separator", "\t")
+        self._delimiter = text_of(properties, "headers.delimiter", "\t")
+        self._header_separator = text_of(properties, "headers.separator", ",")
+        self._header_key_separator = text_of(properties, "headers.key.separator", ":")
+        self._null = text_of(properties, "null.marker", "") if properties.get("null.marker") else None
+        for separator in (self._key_separator, self._delimiter, self._header_separator, self._header_key_separator):
+            if not separator:
+                raise click.UsageError("--property: a separator cannot be empty.")
+        if self._parses_headers and len({self._delimiter, self._header_separator, self._header_key_separator}) < 3:
+            raise click.UsageError("--property: the separators of headers must differ from each other.")
+
+    def __call__(self, line: bytes, number: int) -> Item:
+        try:
+            return self._parse(line)
+        except ValueError as error:
+            if self._ignores_errors:
+                return Item(None, self._or_null(line))
+            shown = line[:60].decode(errors="replace")
+            raise ValueError(f"line {number}: {error} in {shown!r}") from None
+
+    def _parse(self, line: bytes) -> Item:
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        if self._parses_headers:
+            text, line = _cut(line, self._delimiter, "end of headers")
+            if not (self._null is not None and text == self._null):
+                headers = tuple(self._header(part) for part in text.split(self._header_separator)) if text else ()
+        key: bytes | None = None
+        if self._parses_key:
+            found, line = _cut(line, self._key_separator, "key separator")
+            key = self._or_null(found)
+        return Item(key, self._or_null(line), headers)
+
+    def _header(self, text: bytes) -> tuple[str, bytes | None]:
+        name, value = _cut(text, self._header_key_separator, "separator of a header's name and value")
+        try:
+            return name.decode(), self._or_null(value)
+        except UnicodeDecodeError:
+            raise ValueError("the name of a header is not UTF-8") from None
+
+    def _or_null(self, text: bytes) -> bytes | None:
+        return None if self._null is not None and text == self._null else text
+
+
+def make_reader(name: str | None, properties: Mapping[str, str]) -> Reader:
+    """The reader of lines, or one's own as ``module:Class``, which gets the properties."""
+    if name is None or name.rpartition(".")[2] == "LineMessageReader":
+        return LineReader(properties)
+    if ":" not in name:
+        raise click.UsageError(f"--line-reader takes module:Class, not {name!r}.")
+    made: Reader = imported("--line-reader", name)(properties)
+    return made
+
+
+def _cut(text: bytes, separator: bytes, what: str) -> tuple[bytes, bytes]:
+    before, found, after = text.partition(separator)
+    if not found:
+        raise ValueError(f"no {what} ({separator.decode(errors='replace')!r})")
+    return before, after
