@@ -1,0 +1,107 @@
+"""What a partition's log should hold: plain lists, no files.
+
+`PartitionModel` knows every batch that was appended and not cut off again, also those that retention has dropped:
+a power cut may bring their segments back. `allows` says whether what a log shows after it was opened can be.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SEQUENCES = 2**31
+
+
+class Kept(NamedTuple):
+    """A record as readers get it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch as it was appended. ``records`` is empty for a marker, which readers do not get."""
+
+    base_offset: int
+    end: int
+    records: list[Kept]
+    leader_epoch: int
+    max_timestamp: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    first_sequence: int = -1
+    transactional: bool = False
+    committed: bool | None = None  # of a marker: how the transaction ended
+    lost: bool = False  # with what was not synced, out of the middle of a compacted log
+
+    @property
+    def last_sequence(self) -> int:
+        """Of its last record."""
+        return (self.first_sequence + self.end - self.base_offset - 1) % SEQUENCES
+
+
+@dataclass(slots=True)
+class PartitionModel:
+    """One log. Everything below ``durable_end`` must survive a power cut; ``start_floor`` is a start that was promised.
+
+    ``recovery_point`` is the highest that a log may know, ``high_watermark`` what was checkpointed.
+    """
+
+    batches: list[Batch] = field(default_factory=list)
+    start: int = 0
+    origin: int = 0  # where it ended when it was opened or cut
+    durable_end: int = 0
+    start_floor: int = 0
+    high_watermark: int = 0
+    latest_start: int = 0  # the highest that `start` ever was: leader epochs before it may be forgotten
+
+    @property
+    def end(self) -> int:
+        """The offset that the next record gets."""
+        return max(self.origin, self.batches[-1].end) if self.batches else self.origin
+
+    def records(self, start: int, end: int) -> list[Kept]:
+        """All records of batches in [start, end)."""
+        return [
+            r
+            for batch in self.batches
+            if batch.end > start and not batch.lost
+            for r in batch.records
+            if start <= r.offset < end
+        ]
+
+    def readable(self) -> list[Kept]:
+        """What a reader sees."""
+        return self.records(self.start, self.end)
+
+    def cut(self, end: int) -> None:
+        """Nothing is there any more from ``end`` on."""
+        while self.batches and self.batches[-1].end > end:
+            self.batches.pop()
+        self.durable_end = min(self.durable_end, end)
+        self.origin = end
+
+    def batch_start(self, offset: int) -> int:
+        """The beginning of the batch that has ``offset``, or of the next one when ``offset`` is in a gap."""
+        return next((b.base_offset for b in self.batches if b.end > offset and not b.lost), offset)
+
+    def batch_end(self, offset: int) -> int:
+        """Where the batch of a record ends."""
+        return self.batches[bisect_left(self.batches, offset + 1, key=lambda batch: batch.end)].end
+
+    def is_aborted(self, offset: int) -> bool:
+        """Whether the record belongs to a transaction that was aborted."""
+        index = bisect_left(self.batches, offset + 1, key=lambda batch: batch.end)
+        batch = self.batches[index]
+        if not batch.transactional:
+            return False
+        later = (b for b in self.batches[index:] if b.producer_id == batch.producer_id and b.committed is not None)
+        return next((marker.committed is False for marker in later), False)
+
+    def last_of(self, producer_id: int) -> Batch | None:
+        """The newest batch of a producer, markers included."""
+        return next((batch for batch in reversed(self.batches) if batch.producer_id == producer_id), None)

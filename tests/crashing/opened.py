@@ -1,0 +1,213 @@
+"""Whether what a log shows after it was opened can be."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.crashing.batches import IDEMPOTENT, TRANSACTIONAL, transactions
+from tests.crashing.model import Batch, Kept, PartitionModel
+from triokafka.broker_stub.log import PartitionLog
+from triokafka.records import decode_records, iter_batches
+from triokafka.structs import TopicPartition
+
+EXPIRATION_MS = 30_000  # of producers
+
+
+@dataclass(slots=True)
+class Expected:
+    """What an action that did not end may have left, other than nothing and all.
+
+    Args:
+        batch: was being appended.
+        lowest_end: the log was being cut there.
+        latest_start: the log may start as late as that.
+        cuts: its start may have gone back, too.
+        cleans: the log was being compacted.
+        is_new: the log was being made.
+        checkpoints_lost: the disk failed while the logs were opened.
+    """
+
+    batch: Batch | None = None
+    lowest_end: int | None = None
+    latest_start: int | None = None
+    cuts: bool = False
+    cleans: bool = False
+    is_new: bool = False
+    checkpoints_lost: bool = False
+
+
+def check_opened(
+    tp: TopicPartition,
+    log: PartitionLog,
+    model: PartitionModel,
+    expected: Expected,
+    *,
+    lossless: bool,
+    now_ms: int,
+    compacted: bool,
+) -> None:
+    """Compare, and have the model go on with what is there."""
+    start, end = log.log_start_offset, log.log_end_offset
+    lowest_end = model.end if lossless else model.durable_end
+    highest_end = max(model.end, model.start_floor)
+    if expected.lowest_end is not None:
+        lowest_end = min(lowest_end, expected.lowest_end)
+    if expected.latest_start is not None and expected.cuts:
+        highest_end = max(highest_end, expected.latest_start)
+    if expected.batch is not None and model.end < expected.batch.end <= end:
+        model.batches.append(expected.batch)
+        highest_end = model.end
+    assert lowest_end <= end <= highest_end, f"{tp} ends at {end}, not within {lowest_end} and {highest_end}"
+    latest_start = max(model.start, model.start_floor, expected.latest_start or 0)
+    if start > latest_start:
+        # The names of the first segments were lost, with all that was in them.
+        assert not lossless, f"{tp} starts at {start}, later than {latest_start}"
+        assert start >= model.durable_end, f"{tp} starts at {start}: what was durable before is lost"
+    if not expected.cuts and not expected.checkpoints_lost:
+        assert start >= model.start_floor, f"{tp} starts at {start}, it was to start at {model.start_floor}"
+    else:
+        model.start_floor = min(model.start_floor, start)
+    model.cut(end)
+    if not compacted:
+        assert start == end or (model.batches and model.batches[-1].end == end), f"nothing is before the end of {log}"
+    model.start = start
+    model.latest_start = max(model.latest_start, expected.latest_start or 0)
+    model.high_watermark = min(model.high_watermark, end)
+    assert log.recovery_point <= end
+    if compacted and not lossless:
+        drop_lost(log, model)
+    if expected.cleans:
+        adopt_cleaned(log, model)
+    if compacted and start < model.latest_start:
+        drop_deleted(log, model)
+    check_content(log, model, times=[now_ms - 4_000, now_ms, now_ms + 2_000])
+    check_epochs(log, model)
+    check_producers(log, model, now_ms=now_ms, expiration_ms=EXPIRATION_MS)
+
+
+def drop_lost(log: PartitionLog, model: PartitionModel) -> None:
+    """In a compacted log gaps are normal, so that one of what was not synced cannot be told from another."""
+    found = {record.offset for record in read_all(log)}
+    for batch in model.batches:
+        if batch.base_offset >= model.durable_end and batch.end > model.start:
+            batch.lost = batch.lost or not any(record.offset in found for record in batch.records)
+
+
+def drop_deleted(log: PartitionLog, model: PartitionModel) -> None:
+    """Records before a start that is forgotten may be back, or not: nobody was to read them any more."""
+    kept = {record.offset for record in read_all(log)}
+    for batch in model.batches:
+        batch.records = [r for r in batch.records if r.offset in kept or r.offset >= model.latest_start]
+        batch.lost = batch.lost or (batch.base_offset < model.latest_start and not batch.records)
+
+
+def adopt_cleaned(log: PartitionLog, model: PartitionModel) -> None:
+    """What compaction has removed has a newer record of its key, or is itself a removal, or was never committed."""
+    kept = {record.offset for record in read_all(log)}
+    records = model.readable()
+    newest = {record.key: record.offset for record in records if not model.is_aborted(record.offset)}
+    active = log.active_segment.base_offset
+    for record in records:
+        if record.offset in kept:
+            continue
+        assert record.offset < active, f"{record} was cleaned out of the active segment"
+        superseded = record.offset < newest.get(record.key, -1)
+        assert superseded or record.value is None or model.is_aborted(record.offset), f"{record} was cleaned away"
+    for batch in model.batches:
+        if batch.end > model.start and not batch.lost:
+            batch.records = [r for r in batch.records if r.offset in kept or r.offset < model.start]
+
+
+def read_all(log: PartitionLog) -> list[Kept]:
+    """All records, in small pieces."""
+    found: list[Kept] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 200).records
+        if not len(data):
+            break
+        found += [Kept(r.offset, r.timestamp, r.key, r.value) for r in decode_records(data, from_offset=offset)]
+        last = deque(iter_batches(data), maxlen=1).pop()
+        assert last.next_offset > offset, f"what was read at {offset} of {log} is before it"
+        offset = last.next_offset
+    return found
+
+
+def check_content(log: PartitionLog, model: PartitionModel, *, times: Sequence[int]) -> None:
+    """Reading gives the model's records, and so does looking up by time."""
+    records, found = model.readable(), read_all(log)
+    assert found == records, _difference(found, records)
+    for timestamp in times:
+        check_look_up(log, model, timestamp, up_to=model.end)
+
+
+def check_look_up(log: PartitionLog, model: PartitionModel, timestamp: int, *, up_to: int) -> None:
+    """Looking up by time gives what a scan of the records does."""
+    records = [record for record in model.readable() if record.offset < up_to]
+    got = log.offset_for_timestamp(timestamp, up_to)
+    first = next((r for r in records if r.timestamp >= timestamp), None)
+    assert (got[:2] if got else None) == (first[:2] if first else None), f"look-up of {timestamp} in {log}"
+    if any(batch.committed is not None and batch.end > model.start for batch in model.batches):
+        return  # markers have timestamps, too
+    got = log.offset_of_max_timestamp(up_to)
+    largest = max(records, key=lambda r: (r.timestamp, -r.offset), default=None)
+    assert (got[:2] if got else None) == (largest[:2] if largest else None), f"largest timestamp of {log}"
+
+
+def _difference(found: list[Kept], records: list[Kept]) -> str:
+    lost = [r for r in records if r not in found]
+    invented = [r for r in found if r not in records]
+    return f"lost: {lost[:3]}, never written there: {invented[:3]}"
+
+
+def check_epochs(log: PartitionLog, model: PartitionModel) -> None:
+    """The leader epoch of every batch is known, and none of batches that are gone."""
+    for batch in model.batches:
+        if batch.end > max(model.start, model.latest_start) and batch.records and not batch.lost:
+            offset = max(batch.base_offset, model.start, model.latest_start)
+            assert log.leader_epochs.epoch_for_offset(offset) == batch.leader_epoch, (
+                f"epoch at {offset}: {log.leader_epochs.entries()}, not {batch.leader_epoch}"
+            )
+    for epoch, start in log.leader_epochs.entries():
+        assert start <= model.end
+        known = next((b for b in model.batches if b.end > start), None)
+        assert known is None or known.leader_epoch == epoch, f"epoch {epoch} at {start}"
+
+
+def check_producers(log: PartitionLog, model: PartitionModel, *, now_ms: int, expiration_ms: int) -> None:
+    """Producers go on where their last batch is; of batches that are gone nothing is known."""
+    for producer_id in (*IDEMPOTENT, TRANSACTIONAL):
+        newest = [batch for batch in reversed(model.batches) if batch.producer_id == producer_id]
+        state = log.producers.get(producer_id)
+        if state is None:
+            # Forgotten with its last records, or because it was silent for long.
+            assert (
+                not newest
+                or newest[0].lost
+                or newest[0].base_offset < model.start
+                or (now_ms - newest[0].max_timestamp >= expiration_ms)
+            ), f"producer {producer_id} is not known"
+            continue
+        known = state.batches[-1].last_offset if state.batches else None
+        for batch in newest:
+            if (batch.committed is not None or known == batch.end - 1) and state.epoch == batch.producer_epoch:
+                break
+            assert batch.lost, f"producer {producer_id} is known with {state}, not {batch}"
+        else:
+            raise AssertionError(f"producer {producer_id} is known with {state}")
+        data = next((batch for batch in newest if known == batch.end - 1), None)
+        if data is not None:
+            assert state.last_sequence == data.last_sequence
+    if any(batch.lost for batch in model.batches):
+        return
+    started, aborted = transactions(model)
+    if started is None or started >= model.start:
+        assert log.producers.transaction_start(TRANSACTIONAL) == started
+    end = log.last_stable_offset(log.log_end_offset)
+    assert end == (log.log_end_offset if started is None else started) or (started or 0) < model.start
+    found = [t[1:3] for t in log.aborted_transactions(log.log_start_offset, end) if t.first_offset >= model.start]
+    # Cleaning forgets those of which no record is left.
+    wanted = [t for t in aborted if model.start <= t[0] < end and (t in found or model.records(*t))]
+    assert found == wanted

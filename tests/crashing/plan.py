@@ -1,0 +1,78 @@
+"""What one run does, decided by its seed: the configuration, and steps that can be left out one by one.
+
+A step is a kind and a number; its own choices are drawn from seed and number, and from what there is when it runs. So a
+run without some of its steps is a run, too, and a failing one is named by its seed and the steps that it needs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+STEPS = 60
+
+_WEIGHTS = {
+    "append": 26,
+    "append_control": 3,
+    "append_duplicate": 2,
+    "append_with_a_gap": 1,
+    "follow": 3,
+    "replicate": 5,
+    "new_leader": 2,
+    "roll": 3,
+    "flush": 4,
+    "begin_flush": 2,
+    "finish_flush": 3,
+    "background": 4,
+    "checkpoint": 4,
+    "checkpoint_high_watermarks": 2,
+    "read": 5,
+    "look_up_by_time": 4,
+    "truncate": 2,
+    "start_afresh": 1,
+    "delete_records": 3,
+    "retain": 4,
+    "clean": 4,
+    "recreate": 1,
+    "fail": 7,
+    "close": 2,
+    "kill": 3,
+    "power_cut": 5,
+    "power_cut_within": 6,
+}
+_KINDS = list(_WEIGHTS)
+_TOTALS = [sum(list(_WEIGHTS.values())[: index + 1]) for index in range(len(_KINDS))]
+
+
+class Step(NamedTuple):
+    """``choices`` gives the step's own randomness, the same each time."""
+
+    kind: str
+    seed: str
+
+    def choices(self) -> random.Random:
+        return random.Random(self.seed)
+
+
+def plan(seed: int, count: int = STEPS) -> list[Step]:
+    """The steps of a run."""
+    kinds = random.Random(f"{seed}/kinds").choices(_KINDS, cum_weights=_TOTALS, k=count)
+    return [Step(kind, f"{seed}/{number}") for number, kind in enumerate(kinds)]
+
+
+def shrink(needed: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """The fewest of the step numbers ``needed`` with which the run still fails, found by leaving out ever fewer."""
+    kept = list(needed)
+    size = max(1, len(kept) // 2)
+    while True:
+        index, smaller = 0, False
+        while index < len(kept):
+            candidate = kept[:index] + kept[index + size :]
+            if fails(candidate):
+                kept, smaller = candidate, True
+            else:
+                index += size
+        if size == 1 and not smaller:
+            return kept
+        size = max(1, size // 2)

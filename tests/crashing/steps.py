@@ -1,0 +1,330 @@
+"""What a broker does to its logs, step by step, and what readers see; `machine` adds what happens to brokers.
+
+Each step changes the models as it should change the logs. Where it may end half done, ``expected`` says before what may
+be there then.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import trio
+import trio.testing
+
+from tests.crashing.batches import IDEMPOTENT, encode, new_batch, new_marker
+from tests.crashing.model import Batch, Kept, PartitionModel
+from tests.crashing.opened import Expected, adopt_cleaned, check_content, check_look_up
+from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
+from triokafka.broker_stub.log.cleaner import LogCleaner
+from triokafka.broker_stub.replica.partition import Partition
+from triokafka.errors import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceNumberError
+from triokafka.records import decode_records
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from tests.crashing.machine import DiskWorld
+    from triokafka.broker_stub.log.durability import FlushJob
+
+NODE, FOLLOWER = 1, 2
+
+
+class BrokerSteps:
+    """The logs of a broker, with a partition on each, and their models."""
+
+    world: DiskWorld
+    config: LogConfig
+    compacted: bool
+    replicated: bool
+    logs: LogManager
+    cleaner: LogCleaner
+    partitions: dict[TopicPartition, Partition]
+    models: dict[TopicPartition, PartitionModel]
+    topic_ids: dict[TopicPartition, UUID]
+    expected: dict[TopicPartition, Expected]
+    jobs: list[tuple[TopicPartition, PartitionLog, FlushJob]]
+    leader_epoch: int
+    struck: bool
+    """A fault has struck since the start: what failed may go on failing."""
+
+    def lead(self, tp: TopicPartition, high_watermark: int) -> None:
+        """A partition on the log, led by this node."""
+        model, log = self.models[tp], self.log(tp)
+        partition = Partition(tp, self.topic_ids[tp], node_id=NODE, log=log, high_watermark=high_watermark)
+        assert log.log_start_offset <= partition.high_watermark <= log.log_end_offset
+        assert partition.high_watermark >= min(model.high_watermark, log.log_end_offset)
+        self.partitions[tp] = partition
+        self.make_leader(partition)
+
+    def make_leader(self, partition: Partition) -> None:
+        replicas = (NODE, FOLLOWER) if self.replicated else (NODE,)
+        partition.make_leader(
+            leader_epoch=self.leader_epoch, partition_epoch=0, replicas=replicas, in_sync_replicas=replicas
+        )
+        partition.advance_high_watermark()
+
+    def log(self, tp: TopicPartition) -> PartitionLog:
+        log = self.logs.get(tp)
+        if log is None:
+            raise KafkaStorageError(f"{tp} is offline")
+        return log
+
+    def do_append(self, tp: TopicPartition, choices: random.Random) -> None:
+        partition, log, model = self.partitions[tp], self.log(tp), self.models[tp]
+        batch, data = new_batch(
+            choices, log, now_ms=self.world.wall, compacted=self.compacted, leader_epoch=self.leader_epoch
+        )
+        acks = choices.choice((1, -1))
+        with self.appending(tp, batch):
+            info = partition.append(data, required_acks=acks, now_ms=self.world.wall)
+        assert not info.duplicate
+        assert (info.first_offset, info.last_offset) == (batch.base_offset, batch.end - 1)
+        partition.advance_high_watermark()
+        if not self.replicated:
+            assert partition.high_watermark == model.end
+
+    def do_append_control(self, tp: TopicPartition, choices: random.Random) -> None:
+        log = self.log(tp)
+        marker, data = new_marker(choices, log, now_ms=self.world.wall, leader_epoch=self.leader_epoch)
+        with self.appending(tp, marker):
+            log.append_as_leader(data, leader_epoch=self.leader_epoch, now_ms=self.world.wall, from_client=False)
+        self.partitions[tp].advance_high_watermark()
+
+    def do_follow(self, tp: TopicPartition, choices: random.Random) -> None:
+        log = self.log(tp)
+        at = log.log_end_offset + (choices.choice((0, 0, 3)) if self.compacted else 0)
+        batch, data = new_batch(
+            choices, log, now_ms=self.world.wall, compacted=self.compacted, leader_epoch=self.leader_epoch, at=at
+        )
+        with self.appending(tp, batch):
+            log.append_as_follower(data, now_ms=self.world.wall)
+        self.partitions[tp].advance_high_watermark()
+
+    @contextmanager
+    def appending(self, tp: TopicPartition, batch: Batch) -> Iterator[None]:
+        """Around an append: the batch is in the model when it is in the log."""
+        log, model = self.log(tp), self.models[tp]
+        self.expected[tp] = Expected(batch=batch)
+        try:
+            yield
+        except KafkaStorageError:
+            # The sync that flush.messages asks for comes after the append.
+            if log.log_end_offset == batch.end:
+                model.batches.append(batch)
+            self.expected.pop(tp)
+            raise
+        model.batches.append(batch)
+        assert model.end - log.recovery_point < log.config.flush_messages
+        self.expected.pop(tp)
+
+    def do_append_duplicate(self, tp: TopicPartition, choices: random.Random) -> None:
+        log, model = self.log(tp), self.models[tp]
+        producer = choices.choice(IDEMPOTENT)
+        last = model.last_of(producer)
+        state = log.producers.get(producer)
+        if last is None or last.base_offset < model.start or state is None:
+            return
+        if len(last.records) != last.end - last.base_offset:
+            return  # some of it was cleaned away
+        info = log.append_as_leader(encode(last), leader_epoch=self.leader_epoch, now_ms=self.world.wall)
+        assert info.duplicate
+        assert (info.first_offset, info.last_offset) == (last.base_offset, last.end - 1)
+
+    def do_append_with_a_gap(self, tp: TopicPartition, choices: random.Random) -> None:
+        log = self.log(tp)
+        producer = choices.choice(IDEMPOTENT)
+        state = log.producers.get(producer)
+        if state is None or not state.batches:
+            return
+        records = [Kept(0, self.world.wall, b"k", b"v")]
+        batch = Batch(0, 1, records, -1, 0, producer, state.epoch, state.last_sequence + 2)
+        try:
+            log.append_as_leader(encode(batch), leader_epoch=self.leader_epoch, now_ms=self.world.wall)
+        except OutOfOrderSequenceNumberError:
+            return
+        raise AssertionError("a gap in the sequence numbers was accepted")
+
+    def do_replicate(self, tp: TopicPartition, choices: random.Random) -> None:
+        if self.replicated:
+            partition = self.partitions[tp]
+            end = self.log(tp).log_end_offset
+            offset = choices.randint(partition.high_watermark, end)
+            partition.follower_fetched(FOLLOWER, offset, 0.0)
+            assert partition.high_watermark == offset
+
+    def do_new_leader(self, tp: TopicPartition, choices: random.Random) -> None:
+        self.leader_epoch += 1
+        for partition in self.partitions.values():
+            before = partition.high_watermark
+            self.make_leader(partition)
+            assert partition.high_watermark >= before
+
+    def do_roll(self, tp: TopicPartition, choices: random.Random) -> None:
+        self.log(tp).roll(now_ms=self.world.wall)
+
+    def do_flush(self, tp: TopicPartition, choices: random.Random) -> None:
+        log = self.log(tp)
+        log.flush()
+        assert log.recovery_point == log.log_end_offset
+
+    def do_begin_flush(self, tp: TopicPartition, choices: random.Random) -> None:
+        log = self.log(tp)
+        job = log.begin_flush(sealed_only=choices.random() < 0.3)
+        if job is not None:
+            self.jobs.append((tp, log, job))
+
+    def do_finish_flush(self, tp: TopicPartition, choices: random.Random) -> None:
+        if self.jobs:
+            tp, log, job = self.jobs.pop(choices.randrange(len(self.jobs)))
+            try:
+                job.run()
+            except OSError as error:
+                raise KafkaStorageError(str(error)) from error
+            if self.logs.get(tp) is log:
+                log.flushed(job)
+
+    def do_background(self, tp: TopicPartition, choices: random.Random) -> None:
+        """Every task of the log manager once."""
+        self.world.wall += choices.choice((0, 500, 2_000))
+        for other, partition in self.partitions.items():
+            self.expected[other] = Expected(latest_start=partition.high_watermark)
+        trio.run(self.run_until_it_rests, self.logs.run, clock=trio.testing.MockClock())
+        self.expected.clear()
+        if not self.struck:
+            for log in map(self.log, self.models):
+                assert log.recovery_point == log.log_end_offset or not log.flush_due(self.world.wall)
+
+    def do_clean(self, tp: TopicPartition, choices: random.Random) -> None:
+        """The cleaner cleans what is due."""
+        for other, partition in self.partitions.items():
+            self.expected[other] = Expected(latest_start=partition.high_watermark, cleans=self.compacted)
+        trio.run(self.run_until_it_rests, self.cleaner.run, clock=trio.testing.MockClock())
+        self.expected.clear()
+        assert self.struck or not self.cleaner.uncleanable()
+        for other, model in self.models.items():
+            model.start = self.log(other).log_start_offset
+            if self.compacted:
+                adopt_cleaned(self.log(other), model)
+
+    async def run_until_it_rests(self, work: Callable[[], Awaitable[object]]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    def do_checkpoint(self, tp: TopicPartition, choices: random.Random) -> None:
+        self.logs.checkpoint()
+        for other, model in self.models.items():
+            model.start_floor = self.log(other).log_start_offset
+
+    def do_checkpoint_high_watermarks(self, tp: TopicPartition, choices: random.Random) -> None:
+        offsets = {other: partition.high_watermark for other, partition in self.partitions.items()}
+        for other, model in self.models.items():
+            model.high_watermark = min(model.high_watermark, offsets[other])
+        self.logs.checkpoint_high_watermarks(offsets)
+        for other, model in self.models.items():
+            model.high_watermark = offsets[other]
+
+    def do_truncate(self, tp: TopicPartition, choices: random.Random) -> None:
+        log, model = self.log(tp), self.models[tp]
+        offset = round(model.start + (model.end - model.start) * choices.random())
+        end = model.batch_start(offset)
+        self.cutting(tp, end, partial(log.truncate_to, max(offset, end), now_ms=self.world.wall))
+        model.cut(end)
+        before = max((batch.end for batch in model.batches if not batch.lost), default=0)
+        assert log.log_end_offset == end or (self.compacted and before <= log.log_end_offset <= end)  # a gap goes, too
+        model.cut(log.log_end_offset)
+        model.start = min(model.start, model.end)
+
+    def do_start_afresh(self, tp: TopicPartition, choices: random.Random) -> None:
+        log, model = self.log(tp), self.models[tp]
+        offset = choices.choice((model.start, model.end, model.end + 7, model.end // 2))
+        self.cutting(
+            tp, 0, partial(log.truncate_fully_and_start_at, offset, now_ms=self.world.wall), latest_start=offset
+        )
+        model.batches.clear()
+        model.start = model.origin = model.durable_end = model.latest_start = offset
+
+    def cutting(
+        self, tp: TopicPartition, end: int, cut: Callable[[], None], *, latest_start: int | None = None
+    ) -> None:
+        model = self.models[tp]
+        self.expected[tp] = Expected(lowest_end=end, latest_start=latest_start, cuts=True)
+        model.start_floor = min(model.start_floor, end)
+        model.high_watermark = min(model.high_watermark, end)
+        cut()
+        self.expected.pop(tp)
+        partition = self.partitions[tp]
+        self.lead(tp, min(partition.high_watermark, self.log(tp).log_end_offset))
+
+    def do_delete_records(self, tp: TopicPartition, choices: random.Random) -> None:
+        partition, model = self.partitions[tp], self.models[tp]
+        if not self.config.deletes:
+            return
+        offset = round(model.start + (partition.high_watermark - model.start) * choices.random())
+        assert partition.delete_records_before(offset) == max(offset, model.start)
+        model.start = max(offset, model.start)
+
+    def do_retain(self, tp: TopicPartition, choices: random.Random) -> None:
+        self.world.wall += choices.randint(0, 4_000)
+        log, partition = self.log(tp), self.partitions[tp]
+        self.expected[tp] = Expected(latest_start=partition.high_watermark)
+        log.apply_retention(self.world.wall, up_to_offset=partition.high_watermark)
+        self.expected.pop(tp)
+
+    def do_recreate(self, tp: TopicPartition, choices: random.Random) -> None:
+        """The topic is deleted and made anew: the metadata say so, whatever the disk does."""
+        if not self.models[tp].durable_end:
+            return  # the topic's id is on the disk with the first flush: before, old and new cannot be told apart
+        self.models[tp] = PartitionModel()
+        self.topic_ids[tp] = UUID(bytes=choices.randbytes(16), version=4)
+        self.expected[tp] = Expected(is_new=True)
+        self.jobs = [job for job in self.jobs if job[0] != tp]
+        self.logs.delete(tp)
+        self.logs.create(tp, self.topic_ids[tp], self.config)
+        self.expected.pop(tp)
+        self.lead(tp, 0)
+
+    # -- what readers see
+
+    def do_read(self, tp: TopicPartition, choices: random.Random) -> None:
+        partition, model = self.partitions[tp], self.models[tp]
+        high_watermark = partition.high_watermark
+        for outside in (model.start - 1, model.end + 1):
+            try:
+                partition.read(outside, 100, min_one_batch=True)
+            except OffsetOutOfRangeError:
+                continue
+            raise AssertionError(f"offset {outside} was read, there is {model.start} to {model.end}")
+        offset = round(model.start + (model.end - model.start) * choices.random())
+        max_bytes, first = choices.choice((0, 70, 300, 2_000)), choices.random() < 0.5
+        records = partition.read(offset, max_bytes, min_one_batch=first).records
+        got = [Kept(r.offset, r.timestamp, r.key, r.value) for r in decode_records(records, from_offset=offset)]
+        wanted = [r for r in model.records(offset, high_watermark) if model.batch_end(r.offset) <= high_watermark]
+        assert got == wanted[: len(got)]
+        assert first or len(records) <= max_bytes
+        if first and wanted and wanted[0].offset == offset:
+            assert got
+
+    def do_look_up_by_time(self, tp: TopicPartition, choices: random.Random) -> None:
+        log, model = self.log(tp), self.models[tp]
+        time = self.world.wall + choices.randint(-9_000, 4_000)
+        check_look_up(log, model, time, up_to=choices.choice((model.end, choices.randint(model.start, model.end))))
+
+    def check_read(self, tp: TopicPartition) -> None:
+        check_content(self.log(tp), self.models[tp], times=[self.world.wall - 1_000])
+
+    def check_bounds(self) -> None:
+        for tp, model in self.models.items():
+            log = self.log(tp)
+            assert model.start <= log.log_start_offset <= self.partitions[tp].high_watermark
+            model.start = log.log_start_offset
+            model.latest_start = max(model.latest_start, model.start)
+            assert (log.log_start_offset, log.log_end_offset) == (model.start, model.end)
+            assert log.recovery_point <= model.end
+            # What the log calls durable is what has to be there after a power cut.
+            model.durable_end = max(model.durable_end, log.recovery_point)

@@ -1,0 +1,64 @@
+"""A broker's logs against a plain model, over a disk that crashes, tears and fails.
+
+Each run is decided by its seed: `tests.crashing` says what is done and what must hold. A failing run is named with the
+steps that it needs; ``python -m tests.crashing SEED`` does it again. ``TRIOKAFKA_CRASH_SEEDS`` and
+``TRIOKAFKA_CRASH_FIRST`` set how many runs the long one does, and where it begins.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crashing.machine import explain, run_seed
+from tests.crashing.plan import plan, shrink
+from tests.simulated import run_seeds
+
+RUNS = 500
+LONG_RUNS = 20_000
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Logs that are cut are warned of, thousands of times."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def check(seed: int) -> None:
+    try:
+        run_seed(seed)
+    except Exception as error:
+        raise AssertionError(explain(seed)) from error
+
+
+def test_logs_are_what_was_appended_through_crashes_and_failures() -> None:
+    """(`reliability/T1`, `broker-log/I09`, `I12`)
+
+    Nothing that was flushed is lost and nothing else is invented, opening needs no hand, and offsets, epochs,
+    producers, transactions and look-ups agree with the model.
+    """
+    for seed in range(RUNS):
+        check(seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_logs_are_what_was_appended_through_many_more() -> None:
+    """The same, for as long as `make long` has time."""
+    first = int(os.environ.get("TRIOKAFKA_CRASH_FIRST", "0")) or random.SystemRandom().randrange(10**9)
+    count = int(os.environ.get("TRIOKAFKA_CRASH_SEEDS", str(LONG_RUNS)))
+    print(f"crashing logs: seeds {first} to {first + count - 1}")
+    run_seeds("crashing logs", range(first, first + count), check)
+
+
+def test_a_run_can_be_repeated_and_made_shorter() -> None:
+    """What a failure is told by: the same seed gives the same steps, and those that matter are found."""
+    assert plan(5) == plan(5) != plan(6)
+    assert shrink(range(60), lambda only: {3, 17, 59} <= set(only)) == [3, 17, 59]
+    assert len(shrink(range(60), lambda only: len(only) >= 2)) == 2
