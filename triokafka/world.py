@@ -62,7 +62,11 @@ class Stream(ABC):
         buffers: list[Buffer] = []
         for part in parts:
             if isinstance(part, FileSlice):
-                part = await trio.to_thread.run_sync(part.read)
+                whole = bytearray(len(part))
+                if part.copy_resident(0, memoryview(whole)) == len(whole):
+                    part = whole
+                else:
+                    part = await trio.to_thread.run_sync(part.read)
             buffers.append(part)
         await self.send(*buffers)
 

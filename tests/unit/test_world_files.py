@@ -87,6 +87,36 @@ async def test_parts_arrive_in_their_order_whether_from_memory_or_from_files(tmp
     far.close()
 
 
+class Collecting(Stream):
+    """A stream that can only send bytes."""
+
+    peer_address = local_address = ("nowhere", 0)
+
+    def __init__(self) -> None:
+        self.sent = b""
+
+    async def send(self, *buffers: Buffer) -> None:
+        self.sent += b"".join(buffers)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.mark.parametrize("cold", [False, True])
+async def test_stream_that_knows_no_files_gets_their_bytes(tmp_path: Path, cold: bool) -> None:
+    """An encrypted one, for example (`broker-log/N03`)."""
+    data = content(MIB)
+    file = opened(tmp_path / "log", data)
+    if cold:
+        evict(tmp_path / "log")
+    stream = Collecting()
+    await stream.send_parts([b"head", sliced(file, 10, 900_000), b"tail"])
+    assert stream.sent == b"head" + data[10:900_010] + b"tail"
+
+
 async def test_slice_keeps_its_bytes_when_its_owner_cuts_renames_removes_and_closes_the_file(tmp_path: Path) -> None:
     """Truncation and deletion do not change what is being sent (`broker-log/T`, design rule 5)."""
     data = content(MIB)

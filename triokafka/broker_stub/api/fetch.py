@@ -8,7 +8,7 @@ epoch. v16: leaders' addresses in errors. v17: directory ids. v18: the follower'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 from uuid import UUID
 
 from triokafka import errors
@@ -30,7 +30,7 @@ from triokafka.protocol.api.fetch import (
     PartitionData,
     SnapshotId,
 )
-from triokafka.structs import Buffer, TopicPartition
+from triokafka.structs import TopicPartition
 
 _LEADER_HINTS_SINCE: Final = 12
 _LEADER_ADDRESSES_SINCE: Final = 16
@@ -213,7 +213,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         current_leader=_NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
         aborted_transactions=_aborted(outcome) if read_committed else None,
-        records=cast("Buffer", outcome.records),  # the encoder passes on what it need not look into
+        records=outcome.records,  # type: ignore[arg-type]  # the encoder passes on what it need not look into
     )
     if outcome.diverging_epoch is not None:
         epoch, end_offset = outcome.diverging_epoch

@@ -227,6 +227,11 @@ class ProducerStates:
             self._completed = [known for known in self._completed if known.last_offset >= high_watermark]
 
     @property
+    def all_decided(self) -> bool:
+        """Whether no transaction is open, or has a marker that is not known to be committed."""
+        return not (self._open or self._completed)
+
+    @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction began that is open, or whose marker is not known to be committed."""
         first = next(iter(self._open.values()), None)

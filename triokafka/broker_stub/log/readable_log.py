@@ -166,8 +166,11 @@ class ReadableLog:
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed records stop (Z12): at the high watermark, or before it at the first record whose
         transaction is open, or ended by a marker that is not committed yet."""
-        self.producers.committed(high_watermark)
-        first = self.producers.first_unstable_offset
+        producers = self.producers
+        if producers.all_decided:
+            return high_watermark
+        producers.committed(high_watermark)
+        first = producers.first_unstable_offset
         return high_watermark if first is None else min(first, high_watermark)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:

@@ -244,18 +244,18 @@ class Partition:
         log = self.log
         high_watermark = self.high_watermark
         last_stable_offset = log.last_stable_offset(high_watermark)
-        log_start_offset = log.log_start_offset
+        log_start_offset, log_end_offset = log.log_start_offset, log.log_end_offset
         if last_fetched_epoch >= 0:
             diverging = self.diverging_epoch(offset, last_fetched_epoch)
             if diverging is not None:
                 return ReadOutcome(0, high_watermark, last_stable_offset, log_start_offset, b"", diverging)
         if follower:
-            up_to = log.log_end_offset
+            up_to = log_end_offset
         else:
             up_to = last_stable_offset if read_committed else high_watermark
-        if not log_start_offset <= offset <= log.log_end_offset:
+        if not log_start_offset <= offset <= log_end_offset:
             raise errors.OffsetOutOfRangeError(
-                f"{self.topic_partition} holds offsets {log_start_offset} to {log.log_end_offset}, not {offset}"
+                f"{self.topic_partition} holds offsets {log_start_offset} to {log_end_offset}, not {offset}"
             )
         outcome = ReadOutcome(0, high_watermark, last_stable_offset, log_start_offset)
         if offset < up_to and (max_bytes > 0 or min_one_batch):
