@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from triokafka.broker_stub.log.cleaner.batch_filter import BatchFilter, FilterCounts, LastOfProducer, marker_kind
-from triokafka.broker_stub.log.cleaner.offset_map import OffsetMap
+from triokafka.broker_stub.log.cleaner.offset_map import OffsetMap, offset_map
 from triokafka.broker_stub.log.cleaner.transactions import CleanedTransactions
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log import PartitionLog
@@ -27,6 +27,7 @@ from triokafka.world import Storage
 
 _MAX_OFFSET_SPAN: Final = 2**31 - 1  # offsets in an index are relative to the segment's first
 _TIME_ENTRY: Final = 12
+_STEP_RECORDS: Final = 8192  # a few milliseconds of work, however well they are compressed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +142,7 @@ class Cleaning:
         """Learn the newest offset of every key from the first dirty offset on, until memory is full."""
         start = self._first_dirty
         dirty = [segment for segment in self._segments if self._ends[segment.base_offset] > start]
-        offsets = OffsetMap(
+        offsets = offset_map(
             self._limits.map_bytes,
             self._limits.load_factor,
             expected=max(0, self._ends[dirty[-1].base_offset] - start) if dirty else 0,
@@ -207,14 +208,15 @@ class Cleaning:
         if from_offset > segment.base_offset:
             place = segment.find(from_offset)
             position = segment.size if place is None else place.position
-        size = 0
+        size = records = 0
         batches: list[tuple[BatchInfo, memoryview]] = []
         for info, data in segment.batches(position, check_crc=True):
             batches.append((info._replace(position=0), data))
             size += len(data)
-            if size >= self._limits.step_bytes:
+            records += info.record_count
+            if size >= self._limits.step_bytes or records >= _STEP_RECORDS:
                 yield size, batches
-                size, batches = 0, []
+                size, records, batches = 0, 0, []
         if batches:
             yield size, batches
 

@@ -80,7 +80,7 @@ async def test_dirty_log_is_cleaned_and_its_checkpoint_written(autojump_clock: t
     logs = logs_of(world)
     log = logs.create(A)
     fill(log)
-    async with cleaning(world, logs) as cleaner:
+    async with cleaning(world, logs, dedupe_buffer_size=10_000) as cleaner:
         await trio.sleep(1)
         assert is_clean(log)
         end = log.active_segment.base_offset
