@@ -13,5 +13,19 @@ cdef long long append_bytes(
     Py_ssize_t header_size,
 ) except? -2
 
+# As many of ``count`` records as fit, all with the same headers; ``timestamps`` (64-bit), if given, are of each.
+cdef Py_ssize_t append_block(
+    object appender,
+    long long timestamp,
+    const char* timestamps,
+    Py_ssize_t count,
+    const char** keys,
+    Py_ssize_t* key_sizes,
+    const char** values,
+    Py_ssize_t* value_sizes,
+    const char* header_data,
+    Py_ssize_t header_size,
+) except? -1
+
 # Headers as they stand in a record.
 cdef bytes headers_in_record(object headers)

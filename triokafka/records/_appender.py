@@ -312,6 +312,35 @@ def append_bytes(
 
 
 @cython.cfunc
+@cython.exceptval(-1, check=True)
+def append_block(
+    appender,
+    timestamp: cython.longlong,
+    timestamps: cython.p_const_char,
+    count: cython.Py_ssize_t,
+    keys: cython.pointer(cython.p_const_char),
+    key_sizes: cython.p_Py_ssize_t,
+    values: cython.pointer(cython.p_const_char),
+    value_sizes: cython.p_Py_ssize_t,
+    header_data: cython.p_const_char,
+    header_size: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    to: RecordAppender = cython.cast(RecordAppender, appender)
+    index: cython.Py_ssize_t
+    for index in range(count):
+        if timestamps:
+            memcpy(cython.address(timestamp), timestamps + index * 8, 8)
+        if (
+            to._write(
+                timestamp, keys[index], key_sizes[index], values[index], value_sizes[index], header_data, header_size
+            )
+            < 0
+        ):
+            return index
+    return count
+
+
+@cython.cfunc
 def headers_in_record(headers) -> bytes:
     """As `encode_headers`, without a Python call for headers of plain ``str`` and ``bytes`` (or None)."""
     size: cython.Py_ssize_t = 0

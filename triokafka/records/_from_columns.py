@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cython.cimports.cpython.list import PyList_GET_ITEM, PyList_GET_SIZE
 from cython.cimports.cpython.mem import PyMem_Calloc, PyMem_Free
+from cython.cimports.cpython.object import PyObject
 from cython.cimports.libc.string import memcpy
-from cython.cimports.triokafka.records._appender import append_bytes, headers_in_record
+from cython.cimports.triokafka.records._appender import append_block, append_bytes, headers_in_record
 from cython.cimports.triokafka.records._arrow_buffers import BytesColumn, Held
 from cython.cimports.triokafka.records._murmur2 import murmur2 as hash_of
 
@@ -23,6 +25,48 @@ def murmur2(data):
     """The 32-bit hash by which Kafka's clients spread keys; unsigned, with the bits of Java's ``Utils.murmur2``."""
     held: Held = Held(data)
     return hash_of(cython.cast(cython.p_const_uchar, held.data), held.size)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def _gather(
+    column: BytesColumn | None,
+    start: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    data: cython.pointer(cython.p_const_char),
+    sizes: cython.p_Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Where the bytes from ``start`` on lie, of up to ``count`` records; fewer where something is no bytes, or broken.
+
+    A size of -1 is null. Runs no code but this.
+    """
+    index: cython.Py_ssize_t = 0
+    item: cython.pointer(PyObject)
+    if column is None:
+        for index in range(count):
+            data[index] = cython.NULL
+            sizes[index] = -1
+        return count
+    if column.items is None:
+        try:
+            while index < count:
+                column.read(start + index, cython.address(data[index]), cython.address(sizes[index]))
+                index += 1
+        except ValueError:
+            pass
+        return index
+    while index < count and start + index < PyList_GET_SIZE(column.items):
+        item = cython.cast(cython.pointer(PyObject), PyList_GET_ITEM(column.items, start + index))
+        if item == cython.cast(cython.pointer(PyObject), None):
+            data[index] = cython.NULL
+            sizes[index] = -1
+        elif PyBytes_CheckExact(cython.cast(object, item)):
+            data[index] = PyBytes_AS_STRING(cython.cast(object, item))
+            sizes[index] = PyBytes_GET_SIZE(cython.cast(object, item))
+        else:
+            break
+        index += 1
+    return index
 
 
 @cython.final
@@ -72,15 +116,54 @@ class RecordColumns:
     def append_to(self, appender: RecordAppender, start: cython.Py_ssize_t, timestamp: cython.longlong):
         """Append records ``start`` and following to one batch until one does not fit; returns how many."""
         position: cython.Py_ssize_t = start
+        count: cython.Py_ssize_t
+        added: cython.Py_ssize_t
+        index: cython.Py_ssize_t
+        keys = cython.declare(cython.p_const_char[64])
+        key_sizes = cython.declare(cython.Py_ssize_t[64])
+        values = cython.declare(cython.p_const_char[64])
+        value_sizes = cython.declare(cython.Py_ssize_t[64])
+        timestamps: cython.p_const_char = cython.NULL
         if not isinstance(appender, RecordAppender):
             raise TypeError(f"{appender!r} is not a RecordAppender")
         if start < 0:
             raise ValueError(f"start is {start}, must not be negative")
         # A list may have become shorter since; what it grew by is not sent, for the other columns do not have it.
         while position < min(self._count, self._values.count()):
-            if self._append(appender, position, timestamp) < 0:
+            count = 0
+            if self._headers is None:
+                count = min(64, min(self._count, self._values.count()) - position)
+                count = _gather(self._values, position, count, values, value_sizes)
+                count = _gather(self._keys, position, count, keys, key_sizes)
+            if not count:
+                # What is not bytes, has headers of its own, or is broken.
+                if self._append(appender, position, timestamp) < 0:
+                    break
+                position += 1
+                continue
+            if self._timestamps.data:
+                timestamps = self._timestamps.data + position * 8
+            # Nothing has run since that could have changed what the addresses were taken of.
+            added = append_block(
+                appender,
+                timestamp,
+                timestamps,
+                count,
+                keys,
+                key_sizes,
+                values,
+                value_sizes,
+                PyBytes_AS_STRING(self._same_headers),
+                PyBytes_GET_SIZE(self._same_headers),
+            )
+            for index in range(added):
+                if self._key_sizes.data:
+                    cython.cast(cython.p_int, self._key_sizes.data)[position + index] = key_sizes[index]
+                if self._value_sizes.data:
+                    cython.cast(cython.p_int, self._value_sizes.data)[position + index] = value_sizes[index]
+            position += added
+            if added < count:
                 break
-            position += 1
         return max(position - start, 0)
 
     def append_among(
