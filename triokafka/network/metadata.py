@@ -201,24 +201,32 @@ class Metadata:
                 continue
             topics[name] = topic
             incomplete = incomplete or any(p.leader not in nodes for p in topic.partitions.values())
-        for name, known in self.cluster.topics.items():
+        incomplete = incomplete or any(name not in topics and name not in errors for name in requested or ())
+        only_new = self._only_new and requested is not None
+        changed = None
+        if only_new:
+            # To look at all the others, of which there is no news, would make the first uses of many topics slow.
+            changed = frozenset((*topics, *errors))
+            gone = errors.keys() - topics.keys()
+            topics = {**self.cluster.topics, **topics}
+            for name in gone:
+                topics.pop(name, None)
+        elif requested is not None:
             # Topics added while the request was on its way are not in the answer; what was known of them stays. So does
             # what was known of a topic that the broker was asked for and said nothing about.
-            if name in topics or name in errors or not (name in self._interest or name in self._pinned):
-                continue
-            if requested is not None:
-                topics[name] = known
-                incomplete = incomplete or name in requested
-        incomplete = incomplete or any(name not in topics and name not in errors for name in requested or ())
+            for name, known in self.cluster.topics.items():
+                if name not in topics and name not in errors and (name in self._interest or name in self._pinned):
+                    topics[name] = known
         if requested is not None:
             asked = set(requested)
             errors.update(
                 (name, code) for name, code in self.cluster.topic_errors.items() if self._is_kept(name, asked)
             )
-        cluster = Cluster(nodes, topics, errors, response.controller_id, response.cluster_id or self.cluster.cluster_id)
-        if self._only_new and requested is not None:
+        cluster_id = response.cluster_id or self.cluster.cluster_id
+        cluster = Cluster(nodes, topics, errors, response.controller_id, cluster_id, changed)
+        if only_new:
             if incomplete:
-                self._new_topics.update(dict.fromkeys(requested))
+                self._new_topics.update(dict.fromkeys(requested or ()))
         else:
             self._need_update |= incomplete
             self._refreshed_at = now
@@ -283,7 +291,7 @@ class Metadata:
         changed = replace(partition, leader=leader, leader_epoch=leader_epoch)
         partitions = {**topic.partitions, topic_partition[1]: changed}
         topics = {**self.cluster.topics, topic.name: replace(topic, partitions=partitions)}
-        self._install(replace(self.cluster, nodes=nodes, topics=topics))
+        self._install(replace(self.cluster, nodes=nodes, topics=topics, changed=frozenset((topic.name,))))
         return True
 
     def error_for(self, topic: str) -> BrokerResponseError | None:

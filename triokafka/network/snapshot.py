@@ -51,13 +51,17 @@ class TopicMetadata:
 
 @dataclass(frozen=True)
 class Cluster:
-    """An immutable snapshot: take one and stick to it for one decision (`client/META-6`)."""
+    """An immutable snapshot: take one and stick to it for one decision (`client/META-6`).
+
+    ``changed`` are the topics of which it may say something else than the one before; None when that may be any.
+    """
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     topic_errors: Mapping[str, int] = field(default_factory=dict)
     controller_id: int = -1
     cluster_id: str | None = None
+    changed: frozenset[str] | None = field(default=None, compare=False)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         """The partition, or None when the topic or the partition is not known."""

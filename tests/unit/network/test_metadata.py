@@ -205,7 +205,7 @@ def test_new_topic_is_asked_for_alone() -> None:
     metadata.use_topic("u", 100.0)
     assert metadata.begin_update(100.0) == ["u"]
     metadata.update(answer(2, name="u"), ["u"], 100.0)
-    assert list(metadata.topics) == ["u", "t"]
+    assert set(metadata.topics) == {"u", "t"}
     assert not metadata.update_requested
     assert metadata.time_to_next_update(100.0) == pytest.approx(200.0)  # of both, whatever was asked for meanwhile
     for topic in ("t", "u"):
@@ -332,6 +332,26 @@ def test_listeners_are_told_of_every_snapshot() -> None:
     metadata.update(answer(1), None, 0.0)
     metadata.update_leader(TP, 2, 6, None)
     assert [cluster.leader_for(TP) for cluster in told] == [1, 2]
+
+
+def test_snapshot_names_the_topics_of_which_there_is_news() -> None:
+    """So that whoever knows many need not look at all of them for each new one."""
+    metadata = holder()
+    metadata.use_topic("t", 0.0)
+    metadata.update(answer(1, name="t"), metadata.begin_update(0.0), 0.0)
+    assert metadata.cluster.changed is None
+    metadata.use_topic("u", 1.0)
+    metadata.use_topic("v", 1.0)
+    response = answer(1, name="u")
+    response.topics += answer(error=29, name="v").topics
+    metadata.update(response, metadata.begin_update(1.0), 1.0)
+    assert metadata.cluster.changed == {"u", "v"}
+    assert set(metadata.topics) == {"t", "u"}
+    metadata.update_leader(TP, 2, 6, None)
+    assert metadata.cluster.changed == {"t"}
+    metadata.request_update()
+    metadata.update(answer(1, name="t"), metadata.begin_update(2.0), 2.0)
+    assert metadata.cluster.changed is None
 
 
 def test_all_topics_are_asked_for_with_none() -> None:
