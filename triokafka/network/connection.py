@@ -17,17 +17,15 @@ import trio
 
 from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
 from triokafka.hooks import NO_HOOKS, HookChain
+from triokafka.network.frame_reader import FrameReader
 from triokafka.network.in_flight import Completion, InFlightRequest, ResponseWaiter
 from triokafka.network.receive_pool import ReceivePool
-from triokafka.network.strangers import describe_stranger
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request
 from triokafka.structs import Buffer, Node
 from triokafka.world import Stream, World
 
-_RECEIVE_BYTES: Final = 64 << 10
-_BYTES_BETWEEN_CHECKPOINTS: Final = 1 << 20
 _NEVER: Final = float("inf")
 _API_VERSIONS_KEY: Final = 18
 _UNSUPPORTED_VERSION: Final = 35
@@ -75,20 +73,17 @@ class Connection:
         self.throttled_until = throttled_until
         self.last_used_at = world.now()
         self.bytes_sent = 0
-        self.bytes_received = 0
         self._stream = stream
         self._world = world
         self._node = node
         self._client_id = client_id
-        self._pool = pool
+        self._reader = FrameReader(stream, pool, name=name, max_bytes=max_response_bytes)
         self._request_timeout = request_timeout
         self._max_idle = max_idle
         self._max_in_flight = max_in_flight
-        self._max_response_bytes = max_response_bytes
         self._hooks = hooks
         self._on_room = on_room
         self._on_version_refused = on_version_refused
-        self._answered = False
         self._next_correlation_id = 0
         # Requests that expect an answer, oldest first; bytes that are not written yet, with the request that is done
         # once they are; and such requests whose bytes are written.
@@ -100,6 +95,11 @@ class Connection:
         self._slot_waiters: deque[_SlotWaiter] = deque()
         self._watch = trio.CancelScope()
         self._watched_until = _NEVER
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came so far."""
+        return self._reader.bytes_received
 
     # ---------------------------------------------------------------- room for one more request
 
@@ -323,73 +323,15 @@ class Connection:
 
     async def _read(self) -> None:
         try:
-            await self._read_frames()
+            await self._reader.read(self._handle)
+            self._end(KafkaConnectionError(f"{self.name} closed the connection"))
         except (OSError, trio.ClosedResourceError) as error:
             self._end(KafkaConnectionError(f"the connection to {self.name} broke while receiving: {error}"))
         except ProtocolError as error:
             self._end(error)
 
-    async def _read_frames(self) -> None:
-        buffer = bytearray(_RECEIVE_BYTES)
-        view = memoryview(buffer)
-        start = end = 0
-        while self.error is None:
-            while end - start >= 4 and self.error is None:
-                (size,) = _SIZE.unpack_from(buffer, start)
-                self._check_size(size, view[start:end])
-                here = end - start - 4
-                if here >= size:
-                    # A copy, because decoded responses may keep slices and this buffer is used again at once.
-                    frame: Buffer = bytes(view[start + 4 : start + 4 + size])
-                    start += 4 + size
-                elif size + 4 > _RECEIVE_BYTES:
-                    large = self._pool.take(size)
-                    large[:here] = view[start + 4 : end]
-                    start = end = 0
-                    while here < size:
-                        got = await self._receive(large[here:])
-                        if not got:
-                            return
-                        here += got
-                    frame = large.toreadonly()
-                    del large
-                else:
-                    break
-                self._handle(frame)
-                del frame
-            if start == end:
-                start = end = 0
-            elif start:
-                buffer[: end - start] = buffer[start:end]
-                start, end = 0, end - start
-            got = await self._receive(view[end:])
-            if not got:
-                return
-            end += got
-
-    async def _receive(self, room: memoryview) -> int:
-        """Receive into ``room``; 0 when the connection has ended."""
-        got = await self._stream.receive_into(room)
-        if not got:
-            self._end(KafkaConnectionError(f"{self.name} closed the connection"))
-            return 0
-        before = self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS
-        self.bytes_received += got
-        if self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS != before:
-            # Receiving does not yield while bytes are there; a fast broker must not starve the other tasks.
-            await trio.lowlevel.checkpoint()
-        return got
-
-    def _check_size(self, size: int, received: memoryview) -> None:
-        if not self._answered and (stranger := describe_stranger(bytes(received[:64]))) is not None:
-            raise ProtocolError(f"{self.name} {stranger}")
-        if not 4 <= size <= self._max_response_bytes:
-            raise ProtocolError(
-                f"{self.name} announced a response of {size} bytes; allowed are 4 to {self._max_response_bytes}"
-                f" (receive_message_max_bytes). It began with {bytes(received[:16])!r}"
-            )
-
-    def _handle(self, frame: Buffer) -> None:
+    def _handle(self, frame: Buffer) -> bool:
+        """Deal with one response. False when the connection has ended meanwhile."""
         if not self._in_flight:
             raise ProtocolError(f"{self.name} sent a response to no request")
         entry = self._in_flight[0]
@@ -408,7 +350,6 @@ class Connection:
             ) from error
         self._in_flight.popleft()
         self.in_flight -= 1
-        self._answered = True
         now = self.last_used_at = self._world.now()
         if self._hooks:
             self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
@@ -424,6 +365,7 @@ class Connection:
             self._on_version_refused()
         entry.complete(response, None)
         self._tell_of_room()
+        return self.error is None
 
 
 def _without(parts: list[Buffer], sent: int) -> list[Buffer]:

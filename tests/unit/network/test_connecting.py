@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import trio
@@ -18,9 +19,10 @@ from triokafka.hooks import HookChain, Hooks, MetadataSummary
 from triokafka.network import transport
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
+from triokafka.network.connection import Connection
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
-from triokafka.structs import Node
+from triokafka.structs import Buffer, Node
 from triokafka.world import RealWorld, Stream, World
 
 
@@ -354,25 +356,28 @@ async def test_hooks_are_told_when_the_client_closes_its_connections() -> None:
 async def test_failure_of_a_background_task_is_raised_by_the_next_call_and_told_once() -> None:
     """Whatever goes wrong there: nobody waits for an answer that cannot come."""
     watcher = Watcher()
-    async with client_of(hooks=HookChain([watcher])) as (cluster, client):
-        await client.send(-1, ASK)
-        connection = client._directory.channel(-1).connection
-        assert connection is not None
+    handle = Connection._handle
+    broken = False
 
-        def broken(frame: object) -> None:
+    def handle_or_break(connection: Connection, frame: Buffer) -> bool:
+        if broken:
             raise RuntimeError("a bug in reading")
+        return handle(connection, frame)
 
-        connection._handle = broken  # type: ignore[method-assign]
-        with pytest.raises(KafkaConnectionError):
+    with patch.object(Connection, "_handle", handle_or_break):
+        async with client_of(hooks=HookChain([watcher])) as (cluster, client):
             await client.send(-1, ASK)
-        await trio.testing.wait_all_tasks_blocked()
-        for call in (client.send(-1, ASK), client.refresh_metadata(), client.send_to_least_loaded(ASK)):
+            broken = True
+            with pytest.raises(KafkaConnectionError):
+                await client.send(-1, ASK)
+            await trio.testing.wait_all_tasks_blocked()
+            for call in (client.send(-1, ASK), client.refresh_metadata(), client.send_to_least_loaded(ASK)):
+                with pytest.raises(Exception, match="a bug in reading"):
+                    await call
             with pytest.raises(Exception, match="a bug in reading"):
-                await call
-        with pytest.raises(Exception, match="a bug in reading"):
-            client.ready(-1)
-        assert len(watcher.events("failed")) == 1
-        assert cluster.brokers[1].connection_count == 1
+                client.ready(-1)
+            assert len(watcher.events("failed")) == 1
+            assert cluster.brokers[1].connection_count == 1
 
 
 @simulated

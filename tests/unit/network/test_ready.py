@@ -15,7 +15,8 @@ from tests.unit.network.test_connecting import NamedWorld
 from triokafka.errors import ClosedError, KafkaConnectionError, NodeNotReadyError
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.config import NetworkConfig
-from triokafka.network.connection import _BYTES_BETWEEN_CHECKPOINTS
+from triokafka.network.frame_reader import _BYTES_BETWEEN_CHECKPOINTS, FrameReader
+from triokafka.network.receive_pool import ReceivePool
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 
@@ -134,40 +135,39 @@ async def test_leaving_waits_for_no_broker() -> None:
         client.ready(-1)
 
 
-@simulated
 async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
     """Its bytes may come as fast as they are read, so that receiving never has to wait."""
-    async with client_of() as (_, client):
-        await client.send(-1, ASK)
-        connection = client._directory.channel(-1).connection
-        assert connection is not None
-        left = 20 * _BYTES_BETWEEN_CHECKPOINTS
-        turns = 0
+    left = 20 * _BYTES_BETWEEN_CHECKPOINTS
+    turns = 0
+    ended = False
 
-        class Endless:
-            """Always has bytes."""
+    class Endless:
+        """Always has bytes: one frame of them."""
 
-            async def receive_into(self, room: memoryview) -> int:
-                nonlocal left
-                left -= len(room)
-                return len(room) if left > 0 else 0
+        async def receive_into(self, room: memoryview) -> int:
+            nonlocal left
+            got = min(left, len(room), 100_000)
+            room[:got] = bytes(got)
+            if left == 20 * _BYTES_BETWEEN_CHECKPOINTS:
+                room[:4] = (left - 4).to_bytes(4, "big")
+            left -= got
+            return got
 
-            def close(self) -> None:
-                pass
+    async def other_task() -> None:
+        nonlocal turns
+        while not ended:
+            turns += 1
+            await trio.lowlevel.checkpoint()
 
-        async def other_task() -> None:
-            nonlocal turns
-            while connection.error is None:
-                turns += 1
-                await trio.lowlevel.checkpoint()
-
-        connection._stream = Endless()  # type: ignore[assignment]
-        room = memoryview(bytearray(100_000))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other_task)
-            while await connection._receive(room):
-                pass
-        assert turns >= 15
+    frames: list[int] = []
+    reader = FrameReader(Endless(), ReceivePool(64 << 20), name="a broker", max_bytes=64 << 20)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other_task)
+        await reader.read(lambda frame: frames.append(len(frame)) or True)  # type: ignore[func-returns-value]
+        ended = True
+    assert frames == [20 * _BYTES_BETWEEN_CHECKPOINTS - 4]
+    assert reader.bytes_received == 20 * _BYTES_BETWEEN_CHECKPOINTS
+    assert turns >= 15
 
 
 @simulated
