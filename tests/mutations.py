@@ -132,7 +132,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/ACC-16",
         _ACCUMULATOR,
-        "        if self._back_off(head, cluster, now) > 0:\n            return False\n",
+        "        if head.retry_at > now and self._back_off(head, cluster, now) > 0:\n            return False\n",
         "",
         _T_ACCUMULATOR + "test_batch_that_backs_off_does_not_ride_along",
     ),
@@ -327,9 +327,30 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/PRD-15",
         _INTAKE,
-        "            self._options.partitioner.on_new_batch(topic, partition)\n        self._wake()\n",
-        "            self._options.partitioner.on_new_batch(topic, partition)\n",
+        "        if is_only_one or accumulator.in_hurry:\n            self._wake()\n",
+        "        if is_only_one or accumulator.in_hurry:\n            pass\n",
         _T_INTAKE + "test_new_batch_wakes_the_sender_for_its_linger",
+    ),
+    Mutation(
+        "client/PRD-15: one among others",
+        _INTAKE,
+        "            self._wake_by(now + accumulator.settings.linger)",
+        "            pass",
+        _UNIT + "test_send_path.py::test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer",
+    ),
+    Mutation(
+        "client/PRD-15: full",
+        _INTAKE,
+        "            full.close_open()\n            self._wake()\n",
+        "            full.close_open()\n",
+        _T_INTAKE + "test_full_batch_wakes_the_sender",
+    ),
+    Mutation(
+        "others get their turn",
+        _INTAKE,
+        "        return self._begun_bytes >= _BYTES_BETWEEN_YIELDS or now",
+        "        return now",
+        _T_INTAKE + "test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn",
     ),
     Mutation(
         "client/SND-6",

@@ -54,6 +54,8 @@ def check_codec(codec: int | str, level: int | None = None) -> int:
         ConfigurationError: no such codec, or the level is out of its range.
         UnsupportedCodecError: the package that it needs is missing.
     """
+    if codec == "none" and level is None:
+        return 0
     number = codec_id(codec)
     name = CODEC_NAMES[number]
     if level is not None:

@@ -122,6 +122,11 @@ class Accumulator(BatchLedger):
         """Whether the sender may find something to do after a request has ended."""
         return bool(self.active or self.troubled or self._refusing_since)
 
+    @property
+    def in_hurry(self) -> bool:
+        """Whether no batch lingers: somebody waits for all of them, or for their memory (`client/BUF-11`)."""
+        return self.flushes > 0 or self.closing or self.pool.waiting > 0
+
     def waiting_topics(self) -> list[str]:
         """Topics with batches in a queue."""
         return list(dict.fromkeys(topic for topic, _ in self.active))
@@ -130,7 +135,7 @@ class Accumulator(BatchLedger):
         """The nodes that have something sendable, decided by the head of each queue alone (`client/ACC-9` to
         `ACC-20`)."""
         settings = self.settings
-        hurry = self.flushes > 0 or self.closing or self.pool.waiting > 0
+        hurry = self.in_hurry
         nodes: dict[int, None] = {}
         held: dict[int, None] = {}
         next_check = _NEVER
@@ -146,8 +151,8 @@ class Accumulator(BatchLedger):
                 continue
             if leader in nodes or head.in_thread:
                 continue
-            wait = self._back_off(head, cluster, now)
-            if wait <= 0 and not head.in_retry and not (hurry or head.full or len(queue.batches) > 1):
+            wait = self._back_off(head, cluster, now) if head.retry_at > now else 0.0
+            if wait <= 0 and not head.attempts and not (hurry or len(queue.batches) > 1 or head.full):
                 wait = head.created_at + settings.linger - now
             if wait > 0:
                 next_check = min(next_check, wait)
@@ -211,7 +216,7 @@ class Accumulator(BatchLedger):
     def _may_drain(self, queue: PartitionQueue, head: ProducerBatch, cluster: Cluster, now: float) -> bool:
         if head.in_thread or (self.settings.one_in_flight and queue.on_wire):
             return False
-        if self._back_off(head, cluster, now) > 0:
+        if head.retry_at > now and self._back_off(head, cluster, now) > 0:
             return False
         return not self.settings.idempotent or queue.sequences.may_send(head)
 

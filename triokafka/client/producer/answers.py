@@ -6,7 +6,7 @@ No waiting and no I/O: the sender calls, and what follows for the queues is the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from triokafka.client.producer.accumulator import Accumulator
@@ -82,7 +82,7 @@ class AnswerHandler:
     # ---------------------------------------------------------------- how a request can end
 
     def answered(
-        self, batches: Iterable[ProducerBatch], answers: Mapping[TopicPartition, ProduceAnswer], now: float
+        self, batches: Sequence[ProducerBatch], answers: Mapping[TopicPartition, ProduceAnswer], now: float
     ) -> None:
         """The broker answered: partitions succeed and fail by themselves (`client/SND-8`)."""
         for batch in self._off_wire(batches):
@@ -96,12 +96,12 @@ class AnswerHandler:
                 self._written(batch, answer.base_offset, answer.log_append_time, now)
         self._tell_fatal()
 
-    def written(self, batches: Iterable[ProducerBatch], now: float) -> None:
+    def written(self, batches: Sequence[ProducerBatch], now: float) -> None:
         """The request was written, and no answer is due: ``acks=0`` (`client/SND-9`)."""
         for batch in self._off_wire(batches):
             self._written(batch, -1, -1, now)
 
-    def unanswered(self, batches: Iterable[ProducerBatch], error: Exception, now: float) -> None:
+    def unanswered(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         """The connection ended first, or the answer was none: whether the broker has the batches is unknown.
 
         With ``acks=0`` none is sent again: part of the request may be on its way, and a gap is allowed, a repeat not.
@@ -109,7 +109,7 @@ class AnswerHandler:
         for batch in self._off_wire(batches):
             self._failed(batch, error, None, now, retry=self._acks != 0 and self._attempts_left(batch))
 
-    def unsent(self, batches: Iterable[ProducerBatch], error: Exception, now: float) -> None:
+    def unsent(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
         """The connection took nothing: no attempt was made, so none is counted, and nothing can be repeated."""
         logger.debug("nothing was sent, trying again: %s", error)
         for batch in self._off_wire(batches):
@@ -117,17 +117,16 @@ class AnswerHandler:
             batch.last_error = error
             self._accumulator.retry(batch, now, chance=self._world.random.random())
 
-    def impossible(self, batches: Iterable[ProducerBatch], error: KafkaError) -> None:
+    def impossible(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
         """There is no request to this broker that could carry the batches; nothing was sent."""
         for batch in self._off_wire(batches):
             self._give_up(batch, error, fate_known=batch.attempts == 1)
         self._tell_fatal()
 
-    def _off_wire(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
-        listed = list(batches)
-        for batch in listed:
+    def _off_wire(self, batches: Sequence[ProducerBatch]) -> Sequence[ProducerBatch]:
+        for batch in batches:
             self._accumulator.off_wire(batch)
-        return listed
+        return batches
 
     # ---------------------------------------------------------------- one batch
 

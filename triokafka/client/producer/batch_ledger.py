@@ -85,7 +85,8 @@ class BatchLedger:
             queue.sequences.acknowledged(batch)
         self._settled(batch)
         self._release(batch)
-        self._let_escape(batch)
+        if batch.escaped is not None:
+            self._let_escape(batch)
 
     def fail(
         self,

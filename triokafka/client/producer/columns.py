@@ -104,9 +104,11 @@ def _check_sequence(name: str, column: Any) -> None:
 
 
 def _bytes(name: str, column: Any) -> BytesColumn:
+    if type(column) is list:
+        return BytesColumn(column)
     if not _is_arrow(column):
         _check_sequence(name, column)
-        return BytesColumn(column if type(column) is list else list(column))
+        return BytesColumn(list(column))
     from triokafka.records.from_arrow import bytes_chunks
 
     try:
@@ -175,6 +177,8 @@ def _arrow_integers(name: str, meaning: str, column: Any, null: int, high: int, 
 
 def _are_per_record(headers: Any) -> bool:
     """Whether there is one list of headers per record, rather than one list (of pairs of name and bytes) for all."""
+    if type(headers) is tuple and not headers:
+        return False
     if _is_arrow(headers):
         return True
     if not isinstance(headers, Sequence) or isinstance(headers, (str, bytes)) or not headers:

@@ -44,7 +44,7 @@ the event loop costs about as much as sending a batch; fewer ones would keep the
 class Intake:
     """The callers' half of a producer.
 
-    ``check_usable`` raises when the producer is closed or has failed; ``wake`` is the sender's.
+    ``check_usable`` raises when the producer is closed or has failed; ``wake`` and ``wake_by`` are the sender's.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Intake:
         world: World,
         check_usable: Callable[[], None],
         wake: Callable[[], None],
+        wake_by: Callable[[float], None],
     ) -> None:
         self.topics: dict[str, TopicState] = {}
         self.key_hash = KeyHash()
@@ -66,6 +67,7 @@ class Intake:
         self._world = world
         self._check_usable = check_usable
         self._wake = wake
+        self._wake_by = wake_by
         self._yielded_at = -_SECONDS_BETWEEN_YIELDS
         self._begun_bytes = 0
         self._serializers_see_headers = any(
@@ -129,10 +131,11 @@ class Intake:
         return known
 
     def _metadata_changed(self, cluster: Cluster) -> None:
-        for name, known in list(self.topics.items()):
+        for name in list(self.topics) if cluster.changed is None else cluster.changed:
+            known = self.topics.get(name)
             topic = cluster.topics.get(name)
-            if topic is known.described:
-                continue  # so are most, of many topics, at most refreshes
+            if known is None or topic is known.described:
+                continue
             if topic is None or len(topic.partitions) < len(known.partitions):
                 del self.topics[name]  # deleted, made anew, or forgotten: the next send asks again
             else:
@@ -204,9 +207,9 @@ class Intake:
         fits into that, the memory goes back. If not, it is closed and the new one opened behind it: who has waited for
         memory does not wait again, however many small records come in between.
         """
+        if queue.batches:
+            self._wake()  # the last one was just closed, and can go
         if self._should_yield(self._world.now()):
-            if queue.batches:
-                self._wake()  # the last one was just closed, and can go
             await trio.lowlevel.checkpoint()
             self._yielded_at = self._world.now()
             self._begun_bytes = 0
@@ -241,6 +244,8 @@ class Intake:
                 f"{self._pool.in_use} of buffer_memory={self._pool.total} bytes wait for acknowledgement;"
                 " let the event loop run, or await send instead"
             )
+        if queue.batches:
+            self._wake()
         return self._begin(queue, buffer, self._world.now())
 
     def next_queue(
@@ -253,7 +258,9 @@ class Intake:
         `record_bytes` does, or why nothing can be sent any more.
         """
         self._check_usable()
-        full.close_open()
+        if full.batches:
+            full.close_open()
+            self._wake()
         queue = full if known is None else known.queues[known.switch_if_due()]
         if queue.open is not None:
             return queue
@@ -272,13 +279,18 @@ class Intake:
         return self._begun_bytes >= _BYTES_BETWEEN_YIELDS or now - self._yielded_at >= _SECONDS_BETWEEN_YIELDS
 
     def _begin(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
+        accumulator = self._accumulator
         topic, partition = queue.topic_partition
         self._begun_bytes += len(buffer)
-        batch = self._accumulator.open_batch(queue, buffer, now)
+        is_only_one = not accumulator.queued
+        batch = accumulator.open_batch(queue, buffer, now)
         self._client.metadata.use_topic(topic, now)
         if self._options.partitioner is not None:
             self._options.partitioner.on_new_batch(topic, partition)
-        self._wake()
+        if is_only_one or accumulator.in_hurry:
+            self._wake()
+        else:
+            self._wake_by(now + accumulator.settings.linger)  # one among many partitions needs no look at all of them
         return batch
 
 

@@ -59,9 +59,10 @@ async def send_many(
     if as_objects:
         return await _one_by_one(producer, topic, columns, on_delivery)
     intake = producer._intake
-    same = intake.prepared(ProducerRecord(topic, headers=columns.same_headers, timestamp_ms=columns.timestamp))
-    intake.serialize(same)  # refuses what cannot be sent with any record
-    columns.same_headers = same.headers
+    if columns.timestamp is not None or columns.same_headers != ():
+        same = intake.prepared(ProducerRecord(topic, headers=columns.same_headers, timestamp_ms=columns.timestamp))
+        intake.serialize(same)  # refuses what cannot be sent with any record
+        columns.same_headers = same.headers
     known = await intake.learn(topic, columns.partition, intake.give_up_at())
     by_key = keys is not None and not options.partitioner_ignore_keys
     sending = _Sending(

@@ -114,6 +114,7 @@ class Producer:
             world=self._world,
             check_usable=self._check_usable,
             wake=self._sender.wake,
+            wake_by=self._sender.wake_by,
         )
         self._client.add_listener(self._sender.wake)
         self._long_way = LongWay(
@@ -248,8 +249,8 @@ class Producer:
         """Put one record into the accumulator and return its delivery.
 
         Waits only while the buffer is full or the topic is unknown, at most ``max_block_ms`` in all; linger, batching
-        and retries go on in the background. Yields to other tasks when a batch is begun half a megabyte or a millisecond
-        after the last time, not for every record. If cancelled while waiting, the record was not accepted and its
+        and retries go on in the background. Yields to other tasks not for every record, but when a batch is begun half
+        a megabyte or a millisecond after the last time. If cancelled while waiting, the record was not accepted and its
         buffer space is free again. Await the delivery for the broker's answer.
 
         Args:

@@ -93,6 +93,13 @@ class Sender:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)
 
+    def wake_by(self, at: float) -> None:
+        """Have `step` run at that time, in seconds on the world's clock, if nothing wakes it before."""
+        if at <= self._world.now():
+            self.wake()
+        else:
+            self._set_alarm(at)
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:

@@ -27,6 +27,7 @@ class Setup:
         self.bench = Bench(**{"memory": 400, **options})
         self.usable = True
         self.wakes = 0
+        self.alarms: list[float] = []
         metadata = SimpleNamespace(add_listener=lambda listener: None, use_topic=lambda *args: False)
         self.intake = Intake(
             ProducerOptions(),
@@ -35,6 +36,7 @@ class Setup:
             world=SimpleNamespace(now=trio.current_time),  # type: ignore[arg-type]
             check_usable=self.check_usable,
             wake=self.wake,
+            wake_by=self.alarms.append,
         )
         self.queue = self.bench.accumulator.queue(TopicPartition("t", 0))
 
@@ -76,10 +78,36 @@ async def test_new_batch_wakes_the_sender_for_its_linger() -> None:
     """(`client/PRD-15`, `client/ACC-7`, `client/ERR-12`)"""
     setup = Setup()
     await setup.open_batch()
-    before = setup.wakes
-    setup.queue.close_open()
-    setup.intake._begin(setup.queue, setup.bench.accumulator.pool.try_allocate(200) or bytearray(), 0.0)
-    assert setup.wakes == before + 1
+    assert setup.wakes == 1
+
+
+async def test_new_batch_among_others_wakes_the_sender_when_its_linger_ends() -> None:
+    """Not at once, or with many partitions it would do nothing but look at all of them (`client/PRD-15`)."""
+    setup = Setup(linger=5.0)
+    await setup.open_batch()
+    other = setup.bench.accumulator.queue(TopicPartition("t", 1))
+    assert setup.intake.next_queue(other, None, None, b"v", ()) is other
+    assert setup.wakes == 1
+    assert setup.alarms == [pytest.approx(trio.current_time() + 5.0, abs=0.5)]
+    other.close_open()
+    setup.bench.accumulator.flushes += 1
+    setup.bench.accumulator.pool.release(None, 200)
+    assert setup.intake.open_batch_nowait(setup.bench.accumulator.queue(TopicPartition("t", 2)), RECORD)
+    assert setup.wakes == 2, "nothing lingers while somebody waits for it"
+
+
+async def test_full_batch_wakes_the_sender() -> None:
+    """(`client/PRD-15`, `client/ACC-7`)"""
+    setup = Setup(memory=10_000)
+    other = setup.bench.accumulator.queue(TopicPartition("t", 1))
+    await setup.open_batch()
+    known: Any = SimpleNamespace(queues=[setup.queue, other], switch_if_due=lambda: 1)
+    assert setup.intake.next_queue(setup.queue, known, None, b"v", ()) is other
+    assert setup.wakes == 2
+    setup.intake.open_batch_nowait(other, RECORD)
+    assert setup.wakes == 3
+    await setup.intake.open_batch(other, RECORD * 3, trio.current_time() + 60)
+    assert setup.wakes == 4
 
 
 async def test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn(

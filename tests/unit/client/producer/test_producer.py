@@ -661,6 +661,7 @@ async def test_two_tasks_that_find_the_batch_full_share_the_next_one() -> None:
     """(`client/ACC-4`)"""
     async with scripted() as s, s.producer(batch_size=200, linger_ms=100) as producer:
         await producer.send("orders", b"x" * 125)
+        await trio.sleep(0.01)  # so long that both yield before they begin a batch
         await _send_from_two_tasks(producer)
         await producer.flush()
         assert len(s.broker.seen(ProduceRequest)) == 2

@@ -165,6 +165,21 @@ async def test_sender_is_woken_per_batch_not_per_record() -> None:
 
 
 @simulated
+async def test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer() -> None:
+    """(`client/PRD-15`, `client/ACC-19`)"""
+    async with scripted(orders=2) as s, s.producer(linger_ms=100, retry_backoff_ms=5_000) as producer:
+        for partition in (0, 1):
+            await (await producer.send("orders", b"warm", partition=partition))
+        s.broker.script(ProduceRequest, s.broker.refuse(19, 0))
+        await producer.send("orders", b"again", partition=0)
+        await trio.sleep(0.5)
+        assert producer._accumulator.queued, "the refused one waits for its back-off"
+        started = trio.current_time()
+        await (await producer.send("orders", b"x", partition=1))
+        assert trio.current_time() - started == pytest.approx(0.1, abs=0.05)
+
+
+@simulated
 async def test_partitions_are_told_from_what_is_known_or_asked_for() -> None:
     """(`client/PRD-17`)"""
     async with scripted(orders=3) as s, s.producer(max_block_ms=2000) as producer:
