@@ -29,9 +29,9 @@ PARTITIONS = 3
 
 
 @contextmanager
-def our_broker(directory: Path) -> Iterator[str]:
-    """Our broker in a process of its own, stopped in order."""
-    broker = BrokerProcess(directory)
+def our_broker(directory: Path, **settings: str) -> Iterator[str]:
+    """Our broker in a process of its own, stopped in order; ``settings`` are its properties, with ``_`` for ``.``."""
+    broker = BrokerProcess(directory, settings={name.replace("_", "."): text for name, text in settings.items()})
     try:
         yield broker.start()
         assert broker.stop() == 0
@@ -164,3 +164,42 @@ def test_directory_of_our_broker_is_served_by_apache_kafka_and_again_by_our_brok
     with our_broker(tmp_path / "data") as bootstrap:
         assert records_of(bootstrap, "theirs", 10) == numbers(10)
         assert [described(bootstrap, topic) for topic in ("ours", "theirs")] == after
+
+
+def test_metadata_that_begins_with_a_snapshot_is_read_by_both(tmp_path: Path) -> None:
+    """Each writes snapshots after little, drops the log before them, and is followed by the other (KIP-630)."""
+    jvm.require("mvn", "java")
+    small = {
+        "metadata_log_max_record_bytes_between_snapshots": "500",
+        "metadata_max_retention_bytes": "0",
+        "metadata_max_retention_ms": "1",
+        "metadata_log_segment_ms": "100",
+    }
+    metadata = tmp_path / "data" / "__cluster_metadata-0"
+
+    def snapshots() -> list[str]:
+        return sorted(path.name for path in metadata.glob("*.checkpoint") if path.name > "0" * 20 + "-1")
+
+    with our_broker(tmp_path / "data", **small) as bootstrap:
+        for number in range(10):
+            create(bootstrap, f"ours-{number}")
+        produce(bootstrap, "ours-0", 30)
+        consume_and_commit(bootstrap, "ours-0", 30)
+        before = described(bootstrap, "ours-0")
+    ours = snapshots()
+    assert len(ours) == 1
+    # Nothing before the snapshot is left in the log.
+    (first,) = sorted(metadata.glob("*.log"))[:1]
+    assert 0 < int(first.stem) <= int(ours[0][:20])
+    with jvm.apache_kafka(tmp_path, **small) as bootstrap:
+        assert records_of(bootstrap, "ours-0", 30) == numbers(30)
+        assert described(bootstrap, "ours-0") == before
+        for number in range(10):
+            create(bootstrap, f"theirs-{number}")
+        produce(bootstrap, "theirs-9", 30)
+        consume_and_commit(bootstrap, "theirs-9", 30)
+        after = [described(bootstrap, topic) for topic in ("ours-9", "theirs-9")]
+    assert snapshots()[-1] > ours[-1]
+    with our_broker(tmp_path / "data") as bootstrap:
+        assert [described(bootstrap, topic) for topic in ("ours-9", "theirs-9")] == after
+        assert records_of(bootstrap, "theirs-9", 30) == numbers(30)
