@@ -1,4 +1,7 @@
-"""Looking records up by time (Z04): which segment, which batch, which record."""
+"""Looking records up by time (Z04): which segment, which batch, which record.
+
+As in Kafka the markers of transactions count: a consumer that starts at one passes over it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def first_at_or_after(
                 return None
             if batch.max_timestamp < timestamp or batch.last_offset < start_offset:
                 continue
-            for record in decode_records(data, from_offset=start_offset):
+            for record in decode_records(data, from_offset=start_offset, include_control=True):
                 if record.timestamp >= timestamp:
                     if record.offset >= end_offset:
                         return None
@@ -46,25 +49,21 @@ def first_with_largest(
 
 
 def _largest_in(segment: LogSegment, start_offset: int, end_offset: int) -> int:
-    """The largest timestamp of a segment's records in [start, end), markers of transactions left out; -1 if none."""
+    """The largest timestamp of a segment's records in [start, end); -1 if there is none."""
     place = segment.find(segment.offset_of_max_timestamp)
     newest = next(segment.headers(place.position), None) if place is not None else None
-    if (
-        newest is not None
-        and not newest.is_control
-        and start_offset <= newest.base_offset < newest.next_offset <= end_offset
-    ):
+    if newest is not None and start_offset <= newest.base_offset < newest.next_offset <= end_offset:
         return newest.max_timestamp
     largest = -1
     for batch in segment.headers():
         if batch.base_offset >= end_offset:
             break
-        if batch.is_control or batch.max_timestamp <= largest or batch.last_offset < start_offset:
+        if batch.max_timestamp <= largest or batch.last_offset < start_offset:
             continue
         if start_offset <= batch.base_offset and batch.last_offset < end_offset:
             largest = batch.max_timestamp
         else:  # cut by one of the bounds: what its header says may be of a record outside
             data = segment.read_batch(batch)
-            inside = (r.timestamp for r in decode_records(data, from_offset=start_offset) if r.offset < end_offset)
-            largest = max(largest, max(inside, default=-1))
+            records = decode_records(data, from_offset=start_offset, include_control=True)
+            largest = max(largest, max((r.timestamp for r in records if r.offset < end_offset), default=-1))
     return largest

@@ -222,16 +222,18 @@ def test_markers_of_the_past_are_refused() -> None:
 
 
 @pytest.mark.parametrize("rolled", [False, True])
-def test_the_newest_record_is_found_behind_a_newer_marker(rolled: bool) -> None:
-    """A marker is no record, but its time counts for the segment (`broker-log/Z04`)."""
+def test_markers_count_in_look_ups_by_time(rolled: bool) -> None:
+    """As in Kafka: a reader that begins at one passes over it (`broker-log/Z04`)."""
     log = open_log(MemoryStorage())
     fill(log, 3, step_ms=-1000)
     write(log, ALICE, 0)
     if rolled:
         log.roll(now_ms=NOW)
     append(log, marker(ALICE, commit=True, timestamp=NOW + 10_000), from_client=False)
-    assert log.offset_of_max_timestamp() == (4, NOW + 1, 0)
+    assert log.offset_of_max_timestamp() == (5, NOW + 10_000, 0)
+    assert log.offset_of_max_timestamp(5) == (4, NOW + 1, 0)
     assert log.offset_of_max_timestamp(4) == (0, NOW, 0)
+    assert log.offset_for_timestamp(NOW + 2) == (5, NOW + 10_000, 0)
 
 
 def test_a_producer_in_a_transaction_writes_nothing_else() -> None:
