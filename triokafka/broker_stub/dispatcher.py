@@ -16,6 +16,8 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer, denial
 from triokafka.broker_stub.error_counts import error_counter
+from triokafka.broker_stub.faults import INJECTED
+from triokafka.broker_stub.faulty_items import FaultyItems
 from triokafka.broker_stub.handlers import CloseConnectionError, Handler, RequestContext
 from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.request_metrics import RequestMetrics, Times, log_request, requests_logger
@@ -234,7 +236,7 @@ class Dispatcher:
             if not self.allows_all:
                 _authorize(handler, request, context)
             if self.broker.faults.armed and handler.api_key not in _FAULTS_BY_ITEM:
-                self.broker.faults.check(handler.api_key)
+                return await self._answer_with_faulty_items(handler, request, context)
             response: Response | None = await handler.function(request, context)
             return response
         except BrokerResponseError as error:
@@ -244,6 +246,22 @@ class Dispatcher:
         except Exception as error:
             logger.exception("%s from %s:%d failed", type(request).__name__, *context.peer)
             return _error_response(handler, request, context, UNKNOWN_SERVER_ERROR, str(error))
+
+    async def _answer_with_faulty_items(
+        self, handler: Handler[Any, Any], request: Any, context: RequestContext
+    ) -> Response | None:
+        """The whole request fails, or some of its items do, as armed faults say."""
+        faults = self.broker.faults
+        faults.check(handler.api_key)
+        group = getattr(request, "group_id", None)
+        fault = faults.for_named(handler.api_key, None, None, group) if group else None
+        if fault is not None:
+            raise fault.error(INJECTED)
+        items = FaultyItems(faults, handler, context)
+        items.take_out(request)
+        response: Response | None = await handler.function(request, context)
+        items.put_in(response)
+        return response
 
 
 def _is_follower(request: FetchRequest) -> bool:

@@ -20,6 +20,10 @@ appended, and the answer cut in the middle        ``RequestFault(api_key=0, clos
 not appended, and the connection closed           ``RequestFault(api_key=0, close="before")``
 late                                              ``RequestFault(api_key=0, delay_ms=500)``, ``answer_delay_ms=500``
 throttled                                         ``RequestFault(api_key=0, throttle_ms=1000)``
+a topic without a leader                          ``Fault(LeaderNotAvailableError, api_key=3, topic="t")``
+a topic that cannot be created                    ``Fault(PolicyViolationError, api_key=19, topic="t")``
+a position that is not stored                     ``Fault(RequestTimedOutError, api_key=8, topic="t", partition=0)``
+a member that is told to come back                ``Fault(RebalanceInProgressError, api_key=12, group="g")``
 a third of all, at random                         any of these with ``times=-1, chance=1 / 3``
 ================================================  ======================================================================
 """
@@ -41,8 +45,11 @@ Close = Literal["before", "after", "within"]
 class Fault:
     """Answer with ``error`` for matching items; None matches everything.
 
-    Items are partitions in Produce, Fetch and ListOffsets. Any other API fails as a whole, where its answer has room
-    for an error; otherwise the connection is closed.
+    With a ``topic``, a ``partition`` or a ``group``, items are what the answer has an error code for: partitions, or
+    topics, groups and resources. What changes something is not done for them (OffsetCommit, CreateTopics, DeleteTopics,
+    DeleteRecords, CreatePartitions, DeleteGroups, both AlterConfigs). Without any of these, items are partitions in
+    Produce, Fetch and ListOffsets, and any other API fails as a whole, where its answer has room for an error;
+    otherwise the connection is closed. A request of one group (Heartbeat) fails as a whole also when it is named.
 
     Args:
         after_append: Produce only: the records are appended, and only the answer says ``error``.
@@ -60,6 +67,7 @@ class Fault:
     leader: tuple[int, int] | None = None
     skip: int = 0
     chance: float = 1.0
+    group: str | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -141,9 +149,27 @@ class Faults:
         for fault in self._items:
             if (
                 fault.after_append is after_append
+                and fault.group is None
                 and fault.api_key in (None, api_key)
                 and fault.topic in (None, topic)
                 and fault.partition in (None, partition)
+                and self._hits(fault, self._items)
+            ):
+                return fault
+        return None
+
+    def for_named(
+        self, api_key: int, topic: str | None, partition: int | None, group: str | None = None
+    ) -> Fault | None:
+        """As `for_item`, among the faults that name what they are about: those without concern whole requests."""
+        for fault in self._items:
+            if (
+                not fault.after_append
+                and (fault.topic is not None or fault.partition is not None or fault.group is not None)
+                and fault.api_key in (None, api_key)
+                and fault.topic in (None, topic)
+                and fault.partition in (None, partition)
+                and fault.group in (None, group)
                 and self._hits(fault, self._items)
             ):
                 return fault
