@@ -16,7 +16,7 @@ from tests.unit.broker_stub.api.samples import GROUP as ONE_GROUP
 from tests.unit.broker_stub.api.samples import ITEMS, codes_by_item, filled
 from triokafka import errors
 from triokafka.broker_stub.api import load_handlers
-from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Authorizer, Operation, ResourceType
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.metadata import MetadataRequestTopic
@@ -150,6 +150,7 @@ ROWS: Final = [
     *(Row(api, version, (group(Op.READ),), {"all": GROUP})
       for api, version in (("JoinGroup", 5), ("Heartbeat", 4), ("LeaveGroup", 4), ("SyncGroup", 4))),
     Row("DescribeGroups", 5, (group(Op.DESCRIBE, "shut"),), {"shut": GROUP}),
+    Row("ConsumerGroupDescribe", 1, (group(Op.DESCRIBE, "shut"),), {"shut": GROUP}),
     Row("ListGroups", 4, (cluster(Op.DESCRIBE),), {}),
     Row("ListGroups", 4, (group(Op.DESCRIBE, "shut"),), {}),
     Row("ListGroups", 4, (cluster(Op.DESCRIBE), group(Op.DESCRIBE, "shut")), {}, hidden=("shut",)),
@@ -226,14 +227,23 @@ async def make_group(node: Node) -> None:
     await node.broker.group_coordinator.commit_offsets(request, version=8)
 
 
-@pytest.mark.parametrize("name", [n for n, h in HANDLERS.items() if any(not a.per_item for a in h.accesses)])
-async def test_request_that_is_denied_as_a_whole_says_so_and_does_nothing(name: str) -> None:
+_WHOLE: Final = {
+    ResourceType.CLUSTER: (CLUSTER_NAME, CLUSTER),
+    ResourceType.GROUP: (ONE_GROUP, GROUP),
+    ResourceType.TOPIC: ("shut", TOPIC),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "access"),
+    [(name, access) for name, handler in HANDLERS.items() for access in handler.accesses if not access.per_item],
+    ids=lambda value: value if isinstance(value, str) else value.resource_type.name,
+)
+async def test_request_that_is_denied_as_a_whole_says_so_and_does_nothing(name: str, access: Access) -> None:
     """Every error code in the answer is the denial (`broker-log/B08`)."""
     handler = HANDLERS[name]
-    (access,) = [access for access in handler.accesses if not access.per_item]
-    resource = CLUSTER_NAME if access.resource_type is ResourceType.CLUSTER else ONE_GROUP
+    resource, code = _WHOLE[access.resource_type]
     denied = (access.operation, access.resource_type, resource)
-    code = CLUSTER if access.resource_type is ResourceType.CLUSTER else GROUP
     row = Row(name, handler.versions.stop - 1, (denied,), {})
     if name == "OffsetCommit":
         row = row._replace(version=9)
@@ -241,7 +251,7 @@ async def test_request_that_is_denied_as_a_whole_says_so_and_does_nothing(name: 
         before = node.broker.image
         codes = await call(node, row)
         assert set(codes.values()) == {code}
-        assert code == GROUP or node.broker.image.configs == before.configs
+        assert code != CLUSTER or node.broker.image.configs == before.configs
         assert set(ITEMS) <= set(node.broker.image.topics) <= {*ITEMS, "__consumer_offsets"}
 
 

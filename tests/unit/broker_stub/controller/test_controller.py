@@ -78,7 +78,7 @@ class TestStart:
     async def test_new_cluster_has_features_and_a_registered_broker(self) -> None:
         """(`cluster/KRB-01`)"""
         async with running(MemoryWorld()) as controller:
-            assert controller.finalized_features == {"metadata.version": 25, "kraft.version": 1}
+            assert controller.finalized_features == {"metadata.version": 25, "kraft.version": 1, "group.version": 1}
             broker = controller.image.brokers[1]
             assert not broker.fenced and broker.broker_epoch > 0
             assert broker.endpoints == (ENDPOINT,)
