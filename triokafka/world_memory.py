@@ -219,6 +219,11 @@ class MemoryStorage(Storage):
         self.faults.append(fault)
         return lambda: self.faults.remove(fault) if fault in self.faults else None
 
+    @property
+    def used(self) -> int:
+        """Bytes in all files."""
+        return self._used
+
     def room(self) -> int | None:
         """Bytes left, None when there is no limit."""
         return None if self.capacity is None else max(0, self.capacity - self._used)
