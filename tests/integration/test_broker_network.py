@@ -10,7 +10,13 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.server import Broker
+from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
@@ -18,6 +24,12 @@ from triokafka.testing.simulation import Simulation, run_simulation
 from triokafka.world import Stream
 
 PORT = 9092
+INTERNAL_PORT = 9093
+TWO_LISTENERS: dict[str, Any] = {
+    "listeners": (f"CLIENTS://broker:{PORT}", f"BROKERS://broker:{INTERNAL_PORT}"),
+    "listener_security_protocol_map": ("CLIENTS:PLAINTEXT", "BROKERS:PLAINTEXT"),
+    "inter_broker_listener_name": "BROKERS",
+}
 
 
 class RawClient:
@@ -64,7 +76,8 @@ class RawClient:
 @asynccontextmanager
 async def broker_in(world: Simulation, **options: Any) -> AsyncIterator[Broker]:
     """A broker on the host ``broker``."""
-    config = BrokerConfig.for_tests(listeners=(f"PLAINTEXT://broker:{PORT}",), log_dirs=("/data",), **options)
+    given = {"listeners": (f"PLAINTEXT://broker:{PORT}",), "log_dirs": ("/data",), **options}
+    config = BrokerConfig.for_tests(**given)
     async with Broker(config, world=world.host("broker").world) as broker:
         yield broker
 
@@ -207,5 +220,148 @@ def test_stopping_answers_what_waits_before_it_closes() -> None:
         assert await client.closed()
         assert await idle.closed()
         assert trio.current_time() - start < 10
+
+    simulate(scenario)
+
+
+def test_broker_that_is_full_makes_room_for_other_brokers() -> None:
+    """The most idle client goes; who is working stays, and clients still wait (`broker-log/Z19`, KIP-402)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world, max_connections=2, **TWO_LISTENERS) as broker:
+            idle = await connect(world)
+            await idle.metadata()
+            await trio.sleep(1)
+            busy = await connect(world)
+            await busy.metadata("t")
+            waiting = await connect(world)
+            other = RawClient(await world.host("other").world.connect("broker", INTERNAL_PORT))
+            await other.metadata()
+            assert await idle.closed()
+            await busy.metadata("t")
+            with trio.move_on_after(2) as waited:
+                await waiting.metadata()
+            assert waited.cancelled_caught
+            assert broker.sockets.connection_count == 2
+
+    simulate(scenario)
+
+
+def test_listener_has_limits_of_its_own() -> None:
+    """``listener.name.<name>.max.connections``, also from a file (`broker-log/Z19`)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world, unused={"listener.name.clients.max.connections": "1"}, **TWO_LISTENERS):
+            first = await connect(world)
+            await first.metadata()
+            second = await connect(world)
+            with trio.move_on_after(2) as waited:
+                await second.metadata()
+            assert waited.cancelled_caught
+            for _ in range(3):
+                await RawClient(await world.host("x").world.connect("broker", INTERNAL_PORT)).metadata()
+
+    simulate(scenario)
+
+
+def test_new_connections_come_no_faster_than_their_rate() -> None:
+    """Ten windows' worth at once, then one after the other; none is refused (`broker-log/Z19`, KIP-612)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world, max_connection_creation_rate=2):
+            start = trio.current_time()
+            for _ in range(20):
+                await (await connect(world)).metadata()
+            assert trio.current_time() - start < 1
+            for _ in range(10):
+                await (await connect(world)).metadata()
+            assert 3 < trio.current_time() - start < 12
+
+    simulate(scenario)
+
+
+def test_address_with_a_quota_of_connections_is_refused_when_it_is_too_fast() -> None:
+    """After a while, so that it does not come again at once; other addresses connect (KIP-612)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world) as broker:
+            entry = EntryData(
+                entity=[EntityData(entity_type="ip", entity_name="client")],
+                ops=[OpData(key="connection_creation_rate", value=1.0)],
+            )
+            await broker.controller.alter_client_quotas(AlterClientQuotasRequest(entries=[entry]))
+            for _ in range(10):
+                await (await connect(world)).metadata()
+            start = trio.current_time()
+            assert await (await connect(world)).closed()
+            assert 0.05 < trio.current_time() - start <= 1.1
+            await (await connect(world, "elsewhere")).metadata()
+
+    simulate(scenario)
+
+
+def test_limits_change_while_the_broker_runs() -> None:
+    """Connections that are too many then are closed, and more slots let requests in (`broker-log/Z19`)."""
+
+    async def scenario(world: Simulation) -> None:
+        async with broker_in(world, **TWO_LISTENERS) as broker:
+            clients = []
+            for _ in range(3):
+                clients.append(await connect(world))
+                await clients[-1].metadata()
+                await trio.sleep(1)
+            await set_option(broker, "max.connections", "1")
+            assert await clients[0].closed()
+            assert await clients[1].closed()
+            await clients[2].metadata()
+            await set_option(broker, "num.io.threads", "12")
+            assert (broker.sockets.slots.slots, broker.sockets.slots.free) == (12, 12)
+            await set_option(broker, "max.connections", "5")
+            await set_option(broker, "max.connections.per.ip", "1")
+            assert await (await connect(world)).closed()
+            await set_option(broker, "listener.name.clients.max.connections", "1")
+            another = await connect(world, "elsewhere")
+            with trio.move_on_after(2) as waited:
+                await another.metadata()
+            assert waited.cancelled_caught
+
+    simulate(scenario)
+
+
+async def set_option(broker: Broker, name: str, value: str) -> None:
+    """Change an option of the running broker, as an administrator does."""
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=4,
+                resource_name=str(broker.node_id),
+                configs=[AlterableConfig(name=name, config_operation=0, value=value)],
+            )
+        ]
+    )
+    response = await broker.controller.incremental_alter_configs(request)
+    assert [result.error_message for result in response.responses if result.error_code] == []
+
+
+def test_request_that_never_comes_whole_is_closed_as_idle_and_its_memory_is_free_again() -> None:
+    """What a request announced is free again (`broker-log/A35`, `Z21`)."""
+
+    async def scenario(world: Simulation) -> None:
+        limits = {"queued_max_request_bytes": 1_000_000, "socket_request_max_bytes": 1_000_000}
+        async with broker_in(world, connections_max_idle_ms=10_000, **limits) as broker:
+            slow, other = await connect(world), await connect(world, "other")
+            await slow.stream.send((900_000).to_bytes(4, "big") + b"\0\x03\0\x09")
+            await trio.sleep(1)
+            assert broker.sockets.memory.used == 900_000
+            await other.stream.send((500_000).to_bytes(4, "big") + b"\0\x03\0\x09")
+            await trio.sleep(1)
+            assert broker.sockets.memory.waiting == 1
+            await (await connect(world, "small")).metadata()
+            assert await slow.closed()
+            await trio.sleep(0.1)
+            assert (broker.sockets.memory.used, broker.sockets.memory.waiting) == (500_000, 0)
+            assert await other.closed()
+            await trio.sleep(0.1)
+            assert broker.sockets.memory.used == 0
 
     simulate(scenario)

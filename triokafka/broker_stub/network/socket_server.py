@@ -169,9 +169,6 @@ class SocketServer:
 
     async def _accept(self, name: str, listener: Listener, shared: Shared, nursery: trio.Nursery) -> None:
         while True:
-            while self.limits.is_full(name):
-                # The rest wait in the kernel's backlog until somebody leaves.
-                await self._room.park()
             try:
                 stream = await listener.accept()
             except trio.ClosedResourceError:
@@ -183,6 +180,13 @@ class SocketServer:
                 logger.error("listener %s cannot accept: %s", name, error)
                 await trio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
+            try:
+                while self.limits.is_full(name) and not self._stopping:
+                    # One waits here, the rest in the kernel's backlog, until somebody leaves.
+                    await self._room.park()
+            except trio.Cancelled:
+                stream.close()
+                raise
             if self._stopping:
                 stream.close()
                 return
