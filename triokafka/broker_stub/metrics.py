@@ -34,6 +34,7 @@ def broker_metrics(broker: Broker) -> Iterator[Sample]:
     yield from _requests(broker)
     yield from _network(broker)
     yield from _waiting(broker)
+    yield from _cleaner(broker)
 
 
 def _requests(broker: Broker) -> Iterator[Sample]:
@@ -80,6 +81,25 @@ def _waiting(broker: Broker) -> Iterator[Sample]:
     name = "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"
     yield Sample(name, {}, sessions.evictions, "Count")
     yield Sample("kafka.server:type=ReplicaManager,name=PartitionCount", {}, len(replicas))
+
+
+def _cleaner(broker: Broker) -> Iterator[Sample]:
+    metrics = broker.cleaner.metrics
+    for name, value in (
+        ("LogCleaner,name=max-buffer-utilization-percent", metrics.max_buffer_utilization_percent),
+        ("LogCleaner,name=cleaner-recopy-percent", metrics.cleaner_recopy_percent),
+        ("LogCleaner,name=max-clean-time-secs", metrics.max_clean_time_secs),
+        ("LogCleaner,name=max-compaction-delay-secs", metrics.max_compaction_delay_ms // 1000),
+        ("LogCleanerManager,name=max-dirty-percent", metrics.max_dirty_percent),
+        ("LogCleanerManager,name=time-since-last-run-ms", metrics.time_since_last_run_ms),
+    ):
+        yield Sample(f"kafka.log:type={name}", {}, value)
+    uncleanable = broker.cleaner.uncleanable()
+    for directory in broker.config.data_directories:
+        sizes = [log.size for log in uncleanable if log.directory == directory]
+        tags = {"logDirectory": directory}
+        yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", tags, len(sizes))
+        yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-bytes", tags, sum(sizes))
 
 
 def _error_name(code: int) -> str:
