@@ -1,0 +1,264 @@
+"""The scenarios, what one is given, and how it is run to an outcome."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from tests.conformance.driver import ClientDriver, ConsumerDriver, Delivered, Message, NotOffered, Record, Refused, Spot
+
+AREAS: Final = ("produce", "codecs", "consume", "offsets", "groups", "topics", "configs", "cleaning", "limits")
+"""Modules of ``tests.conformance.scenarios``, in the order of the page."""
+
+SETTINGS: Final = {
+    "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.initial.task.delay.ms": "200",
+    "log.retention.check.interval.ms": "300",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+}
+"""How a broker is configured for the scenarios, where it can be: mainly so that what happens seldom happens soon."""
+
+FIRST_TIMESTAMP: Final = int(time.time() * 1000) - 3_600_000
+"""When the first records are said to have been made: long enough ago to be old, too young for the default retention."""
+
+_AT_ONCE: Final = 6
+_LONGEST_FACTOR: Final = 4
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A claim about a broker, and the steps that check it through any client."""
+
+    area: str
+    name: str
+    claim: str
+    steps: Callable[[Case], None]
+
+    @property
+    def digest(self) -> str:
+        """Changes with the text of the steps, so that results of an older text are recognised."""
+        return hashlib.sha256((self.claim + inspect.getsource(self.steps)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a scenario ended: "passed", "failed" or "not offered", and why it did not pass."""
+
+    state: str
+    text: str = ""
+    trace: str = ""
+
+
+_registered: dict[str, Scenario] = {}
+
+
+def scenario(steps: Callable[[Case], None]) -> Callable[[Case], None]:
+    """Add a function to the catalogue; the first line of its docstring is the claim."""
+    area = steps.__module__.rpartition(".")[2]
+    claim = (steps.__doc__ or "").partition("\n")[0].strip()
+    name = f"{area}/{steps.__name__}"
+    assert claim, f"{name} claims nothing"
+    assert name not in _registered, f"{name} is there twice"
+    _registered[name] = Scenario(area, name, claim, steps)
+    return steps
+
+
+def scenarios() -> list[Scenario]:
+    """All of them, in the order of the page."""
+    for area in AREAS:
+        import_module(f"tests.conformance.scenarios.{area}")
+    return sorted(_registered.values(), key=lambda one: AREAS.index(one.area))
+
+
+class Case:
+    """What a scenario works with: a client, names of its own, and ways to wait for other programs."""
+
+    def __init__(self, client: ClientDriver) -> None:
+        self.client = client
+        self._id = uuid.uuid4().hex[:10]
+        self._count = 0
+
+    def name(self) -> str:
+        """A name that nobody else uses, for a topic or a group."""
+        self._count += 1
+        return f"conformance-{self._id}-{self._count}"
+
+    def topic(self, partitions: int = 1, **configs: object) -> str:
+        """Create a topic with these configs (``_`` for ``.``) and wait until it can be described."""
+        name = self.name()
+        texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        self.client.create_topic(name, partitions, configs=texts)
+
+        def described() -> bool:
+            found = self.client.describe_topic(name).partitions
+            return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())
+
+        self.until(described)
+        return name
+
+    def configure(self, topic: str, key: str, value: str) -> None:
+        """Set a value of a topic, by whichever call the client has."""
+        try:
+            self.client.incremental_alter("topic", topic, {key: ("set", value)})
+        except NotOffered:
+            self.client.alter_configs("topic", topic, {key: value})
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Ask until it is so: what happens in another program cannot be waited for otherwise."""
+        deadline = time.monotonic() + self.client.patience
+        problem: Refused | None = None
+        while True:
+            try:
+                if condition():
+                    return
+            except Refused as refusal:
+                problem = refusal
+            assert time.monotonic() < deadline, f"it did not come to be within {self.client.patience} s ({problem})"
+            time.sleep(0.01)
+
+    def send(self, topic: str, messages: Sequence[Message], **options: Any) -> list[Delivered]:
+        """Produce; every record must be accepted."""
+        delivered = []
+        for outcome in self.client.produce(topic, messages, **options):
+            if isinstance(outcome, Refused):
+                raise outcome
+            delivered.append(outcome)
+        return delivered
+
+    def fill(self, topic: str, count: int, partition: int = 0, **options: Any) -> list[Delivered]:
+        """Produce the values 0, 1, … to one partition, a millisecond apart."""
+        return self.send(
+            topic,
+            [Message(b"%d" % i, partition=partition, timestamp=FIRST_TIMESTAMP + i) for i in range(count)],
+            **options,
+        )
+
+    def reader(self, topic: str, offsets: Mapping[int, int | None] | None = None, **options: Any) -> ConsumerDriver:
+        """A consumer without a group that reads partitions (0 alone unless told) from offsets (0)."""
+        consumer = self.client.consumer(None, **options)
+        consumer.assign(topic, {0: 0} if offsets is None else offsets)
+        return consumer
+
+    def take(self, consumer: ConsumerDriver, count: int) -> list[Record]:
+        """Poll until so many records have come; more at once is a failure."""
+        found: list[Record] = []
+
+        def enough() -> bool:
+            found.extend(consumer.poll())
+            return len(found) >= count
+
+        self.until(enough)
+        assert len(found) == count, f"{len(found)} records came instead of {count}"
+        return found
+
+    def read(self, topic: str, count: int, partitions: int = 1, **options: Any) -> list[Record]:
+        """The first records of a topic, through a reader of their own."""
+        consumer = self.reader(topic, dict.fromkeys(range(partitions), 0), **options)
+        found = self.take(consumer, count)
+        consumer.close()
+        return found
+
+    def until_refused(self, consumer: ConsumerDriver) -> Refused:
+        """Poll until the client hands out an error; that records come instead is a failure."""
+        deadline = time.monotonic() + self.client.patience
+        while time.monotonic() < deadline:
+            try:
+                found = consumer.poll()
+            except Refused as refusal:
+                return refusal
+            assert not found, f"records came instead of an error: {found[0]}"
+        raise AssertionError("no error came")
+
+    def refusal(self, call: Callable[[], object]) -> int | None:
+        """The code with which a call is refused; that it is not is a failure."""
+        try:
+            answer = call()
+        except Refused as refusal:
+            return refusal.code
+        raise AssertionError(f"it was not refused, but answered {answer!r}")
+
+    def outcome_of(self, topic: str, message: Message, **options: Any) -> int | None:
+        """The code with which one record is refused."""
+        (outcome,) = self.client.produce(topic, [message], **options)
+        assert isinstance(outcome, Refused), f"it was not refused, but delivered: {outcome}"
+        return outcome.code
+
+    def together(
+        self, members: Sequence[ConsumerDriver], until: Callable[[list[set[Spot]], list[Record]], bool]
+    ) -> list[Record]:
+        """Poll several members of a group at the same time until the condition on assignments and records holds."""
+        shares: list[set[Spot]] = [set() for _ in members]
+        records: list[Record] = []
+        problems: list[BaseException] = []
+        done = threading.Event()
+
+        def member(index: int) -> None:
+            try:
+                while not done.is_set():
+                    found = members[index].poll()
+                    shares[index] = members[index].assignment()
+                    records.extend(found)
+            except BaseException as problem:
+                problems.append(problem)
+
+        threads = [threading.Thread(target=member, args=(index,), daemon=True) for index in range(len(members))]
+        for thread in threads:
+            thread.start()
+        try:
+            self.until(lambda: bool(problems) or until(list(shares), list(records)))
+        except AssertionError as error:
+            raise AssertionError(f"{error}; shares: {shares}, {len(records)} records") from error
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+        if problems:
+            raise problems[0]
+        return records
+
+
+def run(one: Scenario, connect: Callable[[], ClientDriver], longest: float) -> Outcome:
+    """Run a scenario through a new client; an outcome in any case, after ``longest`` seconds at the latest."""
+    outcomes: list[Outcome] = []
+
+    def work() -> None:
+        try:
+            client = connect()
+            try:
+                one.steps(Case(client))
+            finally:
+                client.close()
+        except NotOffered as missing:
+            outcomes.append(Outcome("not offered", str(missing)))
+        except BaseException as problem:
+            text = f"{type(problem).__name__}: {problem}".strip().partition("\n")[0][:300]
+            outcomes.append(Outcome("failed", text, traceback.format_exc()))
+        else:
+            outcomes.append(Outcome("passed"))
+
+    thread = threading.Thread(target=work, daemon=True, name=one.name)
+    thread.start()
+    thread.join(longest)
+    return outcomes[0] if outcomes else Outcome("failed", f"it did not end within {longest:.0f} s")
+
+
+def run_all(chosen: Sequence[Scenario], connect: Callable[[], ClientDriver], patience: float) -> dict[str, Outcome]:
+    """Run scenarios, several at a time, as most of them mainly wait; outcomes by name."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        longest = patience * _LONGEST_FACTOR
+        futures = {one.name: pool.submit(run, one, connect, longest) for one in chosen}
+        return {name: future.result() for name, future in futures.items()}

@@ -1,0 +1,29 @@
+"""Our broker under the catalogue: one process for each client, all scenarios of the session through it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker_process import broker_process
+from tests.conformance.catalogue import SETTINGS, Outcome, run_all, scenarios
+
+PARAMETERS = [one.name for one in scenarios()]
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def outcomes_on_our_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Outcome]]:
+    """What became of the scenarios that this session asks for, through the module's ``DRIVER``."""
+    driver = request.module.DRIVER
+    asked = {item.callspec.params["name"] for item in request.session.items if item.path == request.path}
+    with broker_process(tmp_path_factory.mktemp("broker") / "data", settings=SETTINGS) as bootstrap:
+        yield run_all([one for one in scenarios() if one.name in asked], lambda: driver(bootstrap, PATIENCE), PATIENCE)
+
+
+def check(outcome: Outcome) -> None:
+    """Fail with what the scenario met; what a client does not offer is no claim about the broker."""
+    assert outcome.state in ("passed", "not offered"), f"{outcome.text}\n{outcome.trace}"

@@ -1,0 +1,82 @@
+"""What the runs found: written by the run against all brokers, kept in ``docs/conformance.json`` for the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from tests.conformance.catalogue import AREAS, Outcome, Scenario
+
+ROOT: Final = Path(__file__).parents[2]
+STORE: Final = ROOT / "docs" / "conformance.json"
+"""What the page shows; written by ``python -m tests.conformance.results`` from what the last run left behind."""
+LAST_RUN: Final = ROOT / ".interop" / "conformance"
+"""A file for each broker and client that the last ``make interop`` had."""
+
+BROKERS: Final = ("triokafka", "noida-db", "Apache Kafka")
+CLIENTS: Final = ("confluent-kafka", "kafka-python", "aiokafka", "Java")
+KAFKA_VERSION: Final = "4.3.0"
+
+
+def write_run(broker: str, client: str, chosen: Iterable[Scenario], outcomes: Mapping[str, Outcome]) -> None:
+    """Leave behind what a client found in a broker."""
+    LAST_RUN.mkdir(parents=True, exist_ok=True)
+    found = {
+        one.name: {"digest": one.digest, "state": outcomes[one.name].state, "text": outcomes[one.name].text}
+        for one in chosen
+    }
+    name = f"{broker}-{client}.json".replace(" ", "-")
+    (LAST_RUN / name).write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def _run(broker: str, client: str) -> dict[str, Any]:
+    path = LAST_RUN / f"{broker}-{client}.json".replace(" ", "-")
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def collect(catalogue: list[Scenario]) -> dict[str, Any]:
+    """What the last run left behind, in one piece. Raises `KeyError` for a scenario that has changed since."""
+    runs = {(broker, client): _run(broker, client) for broker in BROKERS for client in CLIENTS}
+    scenarios = {}
+    for one in catalogue:
+        outcomes: dict[str, dict[str, list[str]]] = {broker: {} for broker in BROKERS}
+        for (broker, client), run in runs.items():
+            found = run[one.name]
+            if found["digest"] != one.digest:
+                raise KeyError(f"{one.name} has changed since it was run: make interop")
+            outcomes[broker][client] = [found["state"], *([found["text"]] if found["text"] else [])]
+        scenarios[one.name] = {"claim": one.claim, "digest": one.digest, "outcomes": outcomes}
+    return {
+        "areas": list(AREAS),
+        "brokers": {"triokafka": "", "noida-db": version("noida-db"), "Apache Kafka": KAFKA_VERSION},
+        "clients": {
+            "confluent-kafka": version("confluent-kafka"),
+            "kafka-python": version("kafka-python"),
+            "aiokafka": version("aiokafka"),
+            "Java": KAFKA_VERSION,
+        },
+        "scenarios": scenarios,
+    }
+
+
+def stored() -> dict[str, Any]:
+    """What the page is made from."""
+    found: dict[str, Any] = json.loads(STORE.read_text(encoding="utf-8"))
+    return found
+
+
+def main() -> None:
+    """Keep what the last run found, and make the page from it."""
+    from docs.conformance_page import write
+    from tests.conformance.catalogue import scenarios
+
+    STORE.write_text(json.dumps(collect(scenarios()), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write()
+
+
+if __name__ == "__main__":
+    main()

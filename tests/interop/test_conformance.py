@@ -1,0 +1,106 @@
+"""The catalogue through all clients on all three brokers; what is found is left behind for ``docs/conformance.md``.
+
+Our broker and Apache Kafka must pass everything. noida-db need not: what it does is only recorded. The page must say
+what this run has found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.broker_process import broker_process
+from tests.conformance import results
+from tests.conformance.aiokafka_driver import AiokafkaDriver
+from tests.conformance.catalogue import SETTINGS, Outcome, run_all, scenarios
+from tests.conformance.confluent_driver import ConfluentDriver
+from tests.conformance.driver import ClientDriver
+from tests.conformance.java_driver import JavaDriver, JavaProcess, java_process
+from tests.conformance.kafka_python_driver import KafkaPythonDriver
+from tests.foreign_brokers import noida_db
+from tests.interop import jvm
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+PATIENCE = 30.0
+PATIENCE_WITH_NOIDA = 8.0
+Connect = Callable[[str, float], ClientDriver]
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaProcess]:
+    jvm.require("mvn", "javac", "java")
+    with java_process(jvm.compiled()) as process:
+        yield process
+
+
+@pytest.fixture(params=results.CLIENTS, scope="module")
+def client(request: pytest.FixtureRequest) -> tuple[str, Connect]:
+    """A client by name, and how it is connected to a broker."""
+    connects: dict[str, Connect] = {
+        "confluent-kafka": ConfluentDriver,
+        "kafka-python": KafkaPythonDriver,
+        "aiokafka": AiokafkaDriver,
+    }
+    if request.param == "Java":
+        process = request.getfixturevalue("java")
+        return request.param, lambda bootstrap, patience: JavaDriver(process, bootstrap, patience)
+    return request.param, connects[request.param]
+
+
+@pytest.fixture(scope="module")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    jvm.require("mvn", "java")
+    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+    with jvm.apache_kafka(tmp_path_factory.mktemp("apache"), **settings) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="module")
+def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with broker_process(tmp_path_factory.mktemp("ours") / "data", settings=SETTINGS) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="module")
+def noida(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with noida_db(tmp_path_factory.mktemp("noida") / "data") as bootstrap:
+        yield bootstrap
+
+
+def run_catalogue(broker: str, bootstrap: str, client: tuple[str, Connect], patience: float) -> dict[str, Outcome]:
+    name, connect = client
+    outcomes = run_all(scenarios(), lambda: connect(bootstrap, patience), patience)
+    results.write_run(broker, name, scenarios(), outcomes)
+    return outcomes
+
+
+def assert_no_failures(outcomes: dict[str, Outcome]) -> None:
+    failed = {name: outcome for name, outcome in outcomes.items() if outcome.state == "failed"}
+    assert not failed, "\n".join(f"{name}: {outcome.text}\n{outcome.trace}" for name, outcome in failed.items())
+
+
+def test_apache_kafka_does_what_the_scenarios_claim(apache_kafka: str, client: tuple[str, Connect]) -> None:
+    """Or else they would ask for what nobody does."""
+    assert_no_failures(run_catalogue("Apache Kafka", apache_kafka, client, PATIENCE))
+
+
+def test_our_broker_does_what_the_scenarios_claim(our_broker: str, client: tuple[str, Connect]) -> None:
+    assert_no_failures(run_catalogue("triokafka", our_broker, client, PATIENCE))
+
+
+def test_what_noida_db_does_is_recorded(noida: str, client: tuple[str, Connect]) -> None:
+    outcomes = run_catalogue("noida-db", noida, client, PATIENCE_WITH_NOIDA)
+    assert len(outcomes) == len(scenarios())
+    assert any(outcome.state == "passed" for outcome in outcomes.values())
+
+
+def test_page_says_what_this_run_found() -> None:
+    """`python -m tests.conformance.results` keeps a run. Of noida-db it shows the run that was kept."""
+    found, kept = results.collect(scenarios()), results.stored()
+    for name, one in found["scenarios"].items():
+        for broker in ("triokafka", "Apache Kafka"):
+            states = {client: outcome[0] for client, outcome in one["outcomes"][broker].items()}
+            shown = {client: outcome[0] for client, outcome in kept["scenarios"][name]["outcomes"][broker].items()}
+            assert shown == states, f"{name} on {broker}"
