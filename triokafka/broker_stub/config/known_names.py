@@ -8,7 +8,6 @@ UNUSED_NAMES: Final = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
-        "alter.config.policy.class.name",
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
         "authorizer.class.name",
@@ -29,7 +28,6 @@ UNUSED_NAMES: Final = frozenset(
         "controller.quorum.retry.backoff.ms",
         "controller.socket.timeout.ms",
         "cordoned.log.dirs",
-        "create.topic.policy.class.name",
         "delegation.token.expiry.check.interval.ms",
         "delegation.token.expiry.time.ms",
         "delegation.token.max.lifetime.ms",

@@ -54,6 +54,10 @@ def _list(default: tuple[str, ...] | None, documentation: str, **limits: Any) ->
     return option(ConfigType.LIST, default, documentation, **limits)
 
 
+def _class(documentation: str) -> Any:
+    return option(ConfigType.CLASS, None, documentation)
+
+
 _UNSET: Final = object()
 
 
@@ -145,6 +149,10 @@ class TopicOptions:
 
     auto_create_topics_enable: bool = _boolean(True, "Whether asking for an unknown topic creates it.")
     delete_topic_enable: bool = _boolean(True, "Whether topics may be deleted.")
+    create_topic_policy_class_name: str | None = _class(
+        "Decides which topics may be created: a class, as module:Class."
+    )
+    alter_config_policy_class_name: str | None = _class("Decides which values may be set: a class, as module:Class.")
     num_partitions: int = _int(1, "Partitions of a topic that is created without saying how many.", 1)
     default_replication_factor: int = _int(1, "Replicas of a topic that is created without saying how many.", 1)
     min_insync_replicas: int = _for_topics("min.insync.replicas")

@@ -21,6 +21,7 @@ from triokafka.broker_stub.controller import resource_configs, topic_names
 from triokafka.broker_stub.controller.config_entries import ConfigEntry, broker_entries, topic_entries
 from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.controller.outcome import ItemError, Outcome
+from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
 from triokafka.protocol.api.alter_configs import (
@@ -83,10 +84,12 @@ class ConfigurationControl:
 
     Args:
         config: the broker's configuration as it was started with.
+        policies: asked before a configuration changes; those that ``config`` names when None.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, policies: Policies | None = None) -> None:
         self._config = config
+        self._policies = Policies(config) if policies is None else policies
         self._effective: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig] | None = None
 
     # Reading
@@ -177,6 +180,7 @@ class ConfigurationControl:
                         raise errors.InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
                     wanted = {config.name: config.value or "" for config in resource.configs}
                     self._validate(image, resource, wanted)
+                    self._policies.check_configs(ConfigChange(*key, wanted))
                     records += _changes(image, resource, wanted)
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)
@@ -211,6 +215,8 @@ class ConfigurationControl:
                     touched = [config.name for config in resource.configs]
                     _apply_operations(resource.resource_type, wanted, resource.configs)
                     self._validate(image, resource, wanted)
+                    set_now = {name: wanted[name] for name in touched if name in wanted}
+                    self._policies.check_configs(ConfigChange(*key, set_now))
                     records += _changes(image, resource, wanted, touched)
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from triokafka import errors
 from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, TopicImage
+from triokafka.broker_stub.controller.manual_placement import check_replicas
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome
 from triokafka.broker_stub.controller.partition_change import Election, TopicConfig, Wanted, partition_change
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -126,19 +127,7 @@ def _cancel(
 def _check_target(
     image: MetadataImage, partition: PartitionImage, target: Sequence[int], may_change_count: bool
 ) -> None:
-    if not target:
-        raise errors.InvalidReplicationAssignmentError(
-            "The manual partition assignment includes an empty replica list."
-        )
-    for broker_id in sorted(target):
-        if broker_id not in image.brokers:
-            raise errors.InvalidReplicationAssignmentError(
-                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
-            )
-        if list(target).count(broker_id) > 1:
-            raise errors.InvalidReplicationAssignmentError(
-                f"The manual partition assignment includes the broker {broker_id} more than once."
-            )
+    check_replicas(image, target)
     count = len(partition.replicas) - len(partition.adding_replicas)
     if not may_change_count and len(target) != count:
         raise errors.InvalidReplicationFactorError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from triokafka import errors
@@ -20,6 +20,7 @@ from triokafka.broker_stub.controller.image import (
     ResourceType,
     TopicImage,
 )
+from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
 from triokafka.broker_stub.controller.outcome import (
     MAX_RECORDS_PER_OPERATION,
     Charge,
@@ -27,6 +28,7 @@ from triokafka.broker_stub.controller.outcome import (
     Outcome,
     free_of_charge,
 )
+from triokafka.broker_stub.controller.policies import Policies, TopicCreation
 from triokafka.protocol.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -54,6 +56,7 @@ class ReplicationControl:
     Args:
         config: gives the defaults of new topics and whether topics may be deleted.
         configuration: validates and shows topic configuration.
+        policies: asked before a topic is created; those that ``config`` names when None.
         pick: chooses below a number, where placement starts.
         new_id: makes topic ids.
     """
@@ -62,12 +65,14 @@ class ReplicationControl:
         self,
         config: BrokerConfig,
         configuration: ConfigurationControl,
+        policies: Policies | None = None,
         *,
         pick: Callable[[int], int],
         new_id: Callable[[], uuid.UUID],
     ) -> None:
         self._config = config
         self._configuration = configuration
+        self._policies = Policies(config) if policies is None else policies
         self._pick = pick
         self._new_id = new_id
 
@@ -137,9 +142,14 @@ class ReplicationControl:
             raise errors.InvalidRequestError("Error due to duplicate config keys")
         self._configuration.validate_topic(configs)
         if topic.assignments:
-            assignments = self._manual_assignments(image, topic)
+            assignments = manual_assignments(image, topic)
         else:
             assignments = self._automatic_assignments(image, topic)
+        self._policies.check_topic(
+            TopicCreation(topic.name, None, None, dict(enumerate(assignments)), configs)
+            if topic.assignments
+            else TopicCreation(topic.name, len(assignments), len(assignments[0]), None, configs)
+        )
         topic_id = self._new_id()
         records: list[Struct] = [TopicRecord(name=topic.name, topic_id=topic_id)]
         # Configuration comes before the partitions, so that a log is never opened with the wrong one.
@@ -197,32 +207,6 @@ class ReplicationControl:
                 f"Unable to replicate the partition {factor} time(s): {error}"
             ) from None
 
-    def _manual_assignments(self, image: MetadataImage, topic: CreatableTopic) -> Sequence[tuple[int, ...]]:
-        if topic.replication_factor != _DEFAULT:
-            raise errors.InvalidRequestError(
-                "A manual partition assignment was specified, but replication factor was not set to -1."
-            )
-        if topic.num_partitions != _DEFAULT:
-            raise errors.InvalidRequestError(
-                "A manual partition assignment was specified, but numPartitions was not set to -1."
-            )
-        assigned: dict[int, tuple[int, ...]] = {}
-        factor: int | None = None
-        for assignment in topic.assignments:
-            number = assignment.partition_index
-            if number in assigned:
-                raise errors.InvalidReplicationAssignmentError(
-                    f"Found multiple manual partition assignments for partition {number}"
-                )
-            _check_manual(image, number, assignment.broker_ids, factor)
-            assigned[number] = tuple(assignment.broker_ids)
-            factor = len(assignment.broker_ids)
-        if set(assigned) != set(range(len(assigned))):
-            raise errors.InvalidReplicationAssignmentError(
-                "partitions should be a consecutive 0-based integer sequence"
-            )
-        return [assigned[number] for number in range(len(assigned))]
-
     # CreatePartitions
 
     def create_partitions(
@@ -274,7 +258,7 @@ class ReplicationControl:
                     f"but only {len(wanted.assignments)} assignment(s) were specified."
                 )
             for index, assignment in enumerate(wanted.assignments):
-                _check_manual(image, current + index, assignment.broker_ids, factor)
+                check_manual(image, current + index, assignment.broker_ids, factor)
             added = [tuple(assignment.broker_ids) for assignment in wanted.assignments]
         return [
             _partition_record(image, topic.topic_id, current + index, replicas) for index, replicas in enumerate(added)
@@ -348,33 +332,6 @@ def _check_deletable(
         raise errors.UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
     if times_found[topic.topic_id] > 1:
         raise errors.InvalidRequestError("The provided topic name maps to an ID that was already supplied.")
-
-
-def _check_manual(image: MetadataImage, number: int, replicas: Iterable[int], factor: int | None) -> None:
-    replicas = list(replicas)
-    if not replicas:
-        raise errors.InvalidReplicationAssignmentError(
-            "The manual partition assignment includes an empty replica list."
-        )
-    for broker_id in sorted(replicas):
-        if broker_id not in image.brokers:
-            raise errors.InvalidReplicationAssignmentError(
-                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
-            )
-        if replicas.count(broker_id) > 1:
-            raise errors.InvalidReplicationAssignmentError(
-                f"The manual partition assignment includes the broker {broker_id} more than once."
-            )
-    if factor is not None and len(replicas) != factor:
-        raise errors.InvalidReplicationAssignmentError(
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-            f"consistent with previous partitions, which have {factor} replica(s)."
-        )
-    if not any(image.brokers[broker_id].active for broker_id in replicas):
-        raise errors.InvalidReplicationAssignmentError(
-            f"All brokers specified in the manual partition assignment for partition {number} are fenced or in "
-            "controlled shutdown."
-        )
 
 
 def _partition_record(

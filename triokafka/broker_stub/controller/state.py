@@ -18,6 +18,7 @@ from triokafka.broker_stub.controller.cluster import ClusterControl
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage
+from triokafka.broker_stub.controller.policies import Policies
 from triokafka.broker_stub.controller.producer_ids import ProducerIdControl
 from triokafka.broker_stub.controller.replication import ReplicationControl
 from triokafka.errors import IllegalStateError
@@ -48,8 +49,9 @@ class ControllerState:
         self.committed: MetadataImage = EMPTY_IMAGE
         self._staged: deque[StagedChange] = deque()
         self.epoch = 0
-        self.configuration = ConfigurationControl(config)
-        self.replication = ReplicationControl(config, self.configuration, pick=pick, new_id=new_id)
+        policies = Policies(config)
+        self.configuration = ConfigurationControl(config, policies)
+        self.replication = ReplicationControl(config, self.configuration, policies, pick=pick, new_id=new_id)
         self.producer_ids = ProducerIdControl()
         self.client_quotas = ClientQuotaControl()
         self.cluster = ClusterControl(
