@@ -74,8 +74,15 @@ def main() -> None:
     from docs.conformance_page import write
     from tests.conformance.catalogue import scenarios
 
-    STORE.write_text(json.dumps(collect(scenarios()), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    STORE.write_text(_by_lines(collect(scenarios())), encoding="utf-8")
     write()
+
+
+def _by_lines(found: dict[str, Any]) -> str:
+    """JSON with a line for each scenario, so that differences between runs can be read."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in found["scenarios"].items()]
+    head = "".join(f" {json.dumps(key)}: {json.dumps(found[key])},\n" for key in found if key != "scenarios")
+    return "{\n" + head + ' "scenarios": {\n' + ",\n".join(lines) + "\n }\n}\n"
 
 
 if __name__ == "__main__":
