@@ -1,0 +1,187 @@
+"""What the broker benchmark finds, and how that is shown: tables, targets, JSON and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+LATENCY_RATE: Final = 1_000
+
+
+class MovingRow(NamedTuple):
+    """Medians of one broker under one load."""
+
+    size: int
+    partitions: int
+    connections: int
+    broker: str
+    produced_per_second: float
+    produced_megabytes: float
+    produce_cpu_per_gigabyte: float
+    consumed_per_second: float
+    consumed_megabytes: float
+    consume_cpu_per_gigabyte: float
+
+
+class LatencyRow(NamedTuple):
+    """Milliseconds, one record a request, acks=all; and what the broker spent on a thousand of them."""
+
+    broker: str
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    cpu_ms_per_thousand: float
+
+
+class StartRow(NamedTuple):
+    """Seconds and MiB of one broker: with nothing, and with records from before a clean stop."""
+
+    broker: str
+    empty_seconds: float
+    empty_mib: float
+    records: int
+    full_seconds: float
+    full_mib: float
+
+
+class PartitionRow(NamedTuple):
+    """What partitions cost: to make, to hold, to have while nothing happens, and to start with."""
+
+    broker: str
+    partitions: int
+    create_seconds: float
+    kib_per_partition: float
+    idle_cpu_percent: float
+    restart_seconds: float
+
+
+class InProcessRow(NamedTuple):
+    """`triokafka.testing.running_broker`, milliseconds until the block is entered, once everything is imported."""
+
+    first_ms: float
+    median_ms: float
+    worst_ms: float
+
+
+class Verdict(NamedTuple):
+    """What was aimed at, and what was measured."""
+
+    aim: str
+    target: float
+    found: float
+    met: bool
+
+
+class Findings(NamedTuple):
+    """All of a run."""
+
+    moving: list[MovingRow]
+    latency: list[LatencyRow]
+    starting: list[StartRow]
+    partitions: list[PartitionRow]
+    in_process: list[InProcessRow]
+    targets: list[Verdict]
+    failures: list[str]
+
+
+def verdicts(
+    moving: Sequence[MovingRow], starting: Sequence[StartRow], in_process: Sequence[InProcessRow]
+) -> list[Verdict]:
+    """What is aimed at, as far as both sides were measured."""
+    found = []
+    for cell in dict.fromkeys(row[:3] for row in moving if row.size == 1024):
+        rows = {row.broker: row for row in moving if row[:3] == cell}
+        ours, theirs = rows.get("triokafka"), rows.get("noida-db")
+        if ours is None or theirs is None:
+            continue
+        label = f"{cell[0]} B, {cell[1]} partitions, {cell[2]} connections"
+        found.append(_at_least(f"{label}: produce / noida-db", 0.8, ours, theirs, lambda r: r.produced_per_second))
+        found.append(_at_least(f"{label}: consume / noida-db", 1.0, ours, theirs, lambda r: r.consumed_per_second))
+    starts = {row.broker: row for row in starting}
+    kafka, ours_started = starts.get("Apache Kafka"), starts.get("triokafka")
+    if kafka is not None and ours_started is not None:
+        found.append(_at_least("start-up, Apache Kafka's / ours", 10, kafka, ours_started, lambda r: r.empty_seconds))
+        found.append(_at_least("memory, Apache Kafka's / ours", 5, kafka, ours_started, lambda r: r.empty_mib))
+    for row in in_process:
+        found.append(Verdict("running_broker ready, ms", 20, row.median_ms, row.median_ms < 20))
+    return found
+
+
+def _at_least(aim: str, target: float, one: Any, other: Any, figure: Callable[[Any], float]) -> Verdict:
+    ratio = figure(one) / figure(other)
+    return Verdict(aim, target, ratio, ratio >= target)
+
+
+def show(found: Findings) -> None:
+    """Print the tables, and the targets with what was measured."""
+    cell: tuple[int, int, int] | None = None
+    for row in found.moving:
+        if row[:3] != cell:
+            cell = row[:3]
+            print(f"\n{row.size} B, partitions: {row.partitions}, connections: {row.connections}")
+            columns = f"{'MB/s':>7} {'CPU s/GB':>9}"
+            print(f"  {'broker':22} {'produced/s':>12} {columns} {'read/s':>12} {columns}")
+        print(
+            f"  {row.broker:22} {row.produced_per_second:12,.0f} {row.produced_megabytes:7,.0f}"
+            f" {row.produce_cpu_per_gigabyte:9.2f} {row.consumed_per_second:12,.0f} {row.consumed_megabytes:7,.0f}"
+            f" {row.consume_cpu_per_gigabyte:9.2f}"
+        )
+    if found.latency:
+        print(f"\nLatency of acks=all at {LATENCY_RATE:,} records a second; milliseconds")
+        print(f"  {'broker':22} {'p50':>8} {'p99':>8} {'p99.9':>8} {'its CPU ms/1,000':>17}")
+        for late in found.latency:
+            figures = " ".join(f"{value:8.2f}" for value in late[1:4])
+            print(f"  {late.broker:22} {figures} {late.cpu_ms_per_thousand:17.1f}")
+    if found.starting:
+        print("\nStart-up and memory")
+        print(f"  {'broker':22} {'empty s':>8} {'MiB':>6} {'records':>10} {'s':>8} {'MiB':>6}")
+        for start in found.starting:
+            print(
+                f"  {start.broker:22} {start.empty_seconds:8.2f} {start.empty_mib:6.0f} {start.records:10,}"
+                f" {start.full_seconds:8.2f} {start.full_mib:6.0f}"
+            )
+    if found.partitions:
+        print("\nCost of partitions")
+        print(f"  {'broker':22} {'partitions':>10} {'create s':>9} {'KiB each':>9} {'idle CPU %':>10} {'restart s':>9}")
+        for held in found.partitions:
+            print(
+                f"  {held.broker:22} {held.partitions:10,} {held.create_seconds:9.2f} {held.kib_per_partition:9.1f}"
+                f" {held.idle_cpu_percent:10.1f} {held.restart_seconds:9.2f}"
+            )
+    for row_in in found.in_process:
+        print(
+            f"\nrunning_broker, in this process: first {row_in.first_ms:.1f} ms, median {row_in.median_ms:.1f} ms,"
+            f" worst {row_in.worst_ms:.1f} ms"
+        )
+    print("\nTargets")
+    for verdict in found.targets:
+        word = "met    " if verdict.met else "NOT MET"
+        print(f"  {word} {verdict.aim}: {verdict.found:.2f}, aimed at {verdict.target:g}")
+    for failure in found.failures:
+        print(f"  FAILED  {failure}")
+
+
+def as_document(found: Findings) -> dict[str, Any]:
+    """For JSON."""
+    rows = {name: [row._asdict() for row in part] for name, part in found._asdict().items() if name != "failures"}
+    return {**rows, "failures": found.failures}
+
+
+def draw(found: Findings) -> Any:
+    """What each broker spends on a gigabyte, load by load."""
+    from matplotlib.figure import Figure
+
+    cells = list(dict.fromkeys(row[:3] for row in found.moving))
+    brokers = list(dict.fromkeys(row.broker for row in found.moving))
+    figure = Figure(figsize=(11, 2 + 0.5 * max(1, len(cells))))
+    height = 0.8 / max(1, len(brokers))
+    for axis, what in zip(figure.subplots(1, 2, sharey=True), ("produce", "consume"), strict=True):
+        for number, broker in enumerate(brokers):
+            rows = {row[:3]: getattr(row, f"{what}_cpu_per_gigabyte") for row in found.moving if row.broker == broker}
+            places = [position + number * height for position, cell in enumerate(cells) if cell in rows]
+            axis.barh(places, [rows[cell] for cell in cells if cell in rows], height=height, label=broker)
+        axis.set_xlabel(f"{what}: the broker's CPU seconds a GB")
+        axis.set_yticks(range(len(cells)), [f"{size} B, {p} part., {c} conn." for size, p, c in cells])
+    if brokers:
+        figure.axes[0].legend()
+    return figure
