@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from triokafka.broker_stub.config.definition import ConfigDefinition, Secret, unknown_option
-from triokafka.broker_stub.config.known_names import SECRET_NAMES, UNUSED_NAMES, UNUSED_PREFIXES
+from triokafka.broker_stub.config.known_names import REMOVED_NAMES, SECRET_NAMES, UNUSED_NAMES, UNUSED_PREFIXES
 from triokafka.broker_stub.config.listeners import ListenerSpec, parse_listeners, parse_security_map
 from triokafka.broker_stub.config.options import (
     GroupOptions,
@@ -28,6 +28,11 @@ from triokafka.world import Storage
 logger = logging.getLogger(__name__)
 
 _ALIASES: Final = {"broker.id": "node.id"}
+_NEEDED: Final = {
+    "authorizer.class.name": "access rules are not there yet, and everybody would be allowed everything; leave it out, "
+    "or give Broker an authorizer in a program of your own",
+}
+"""Options that must not be passed over: what is wrong with that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +66,16 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
     def from_properties(cls, properties: Mapping[str, str], **overrides: Any) -> BrokerConfig:
         """A configuration from dotted names and texts, as in ``server.properties``; ``overrides`` are Python values.
 
-        Names that Kafka knows and this broker does not use are kept in ``unused``, with one warning for all.
+        Names that Kafka knows and this broker does not use are kept in ``unused``, with one warning for all; those that
+        Kafka had before 4.0 are passed over, with another one.
 
         Raises:
-            ConfigurationError: an unknown name (with the nearest known one), or a bad value.
+            ConfigurationError: an unknown name (with the nearest known one), a bad value, or an option without which the
+                broker would be less safe than was asked for.
         """
         values: dict[str, Any] = {}
         unused: dict[str, str] = {}
+        removed: list[str] = []
         for name, text in properties.items():
             definition = DEFINITIONS.get(_ALIASES.get(name, name))
             if definition is not None:
@@ -77,6 +85,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             elif is_listener_limit(name):
                 DEFINITIONS[name.split(".", 3)[3]].parse(text)
                 unused[name] = text
+            elif name in _NEEDED and text.strip():
+                raise ConfigurationError(f"{name}={text.strip()}: {_NEEDED[name]}")
+            elif name in REMOVED_NAMES or name.startswith("zookeeper."):
+                removed.append(name)
             elif is_unused(name):
                 unused[name] = Secret(text) if is_secret(name) else text
             else:
@@ -84,6 +96,8 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         without_effect = sorted(name for name in unused if not is_listener_limit(name))
         if without_effect:
             logger.warning("these options have no effect on this broker: %s", ", ".join(without_effect))
+        if removed:
+            logger.warning("these options are gone since Kafka 4.0: %s", ", ".join(sorted(removed)))
         return cls(**{**values, "unused": unused or None, **overrides})
 
     @classmethod

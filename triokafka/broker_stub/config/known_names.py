@@ -297,6 +297,31 @@ UNUSED_DYNAMIC_NAMES: Final = frozenset(
 )
 """Those of them that Kafka can change while it runs: here that changes nothing, but is kept."""
 
+REMOVED_NAMES: Final = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "broker.id.generation.enable",
+        "control.plane.listener.name",
+        "delegation.token.master.key",
+        "inter.broker.protocol.version",
+        "leader.imbalance.per.broker.percentage",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
+        "password.encoder.cipher.algorithm",
+        "password.encoder.iterations",
+        "password.encoder.key.length",
+        "password.encoder.keyfactory.algorithm",
+        "password.encoder.old.secret",
+        "password.encoder.secret",
+        "quota.consumer.default",
+        "quota.producer.default",
+        "reserved.broker.max.id",
+    }
+)
+"""Options that Kafka had before 4.0, and passes over since; so are those that begin with ``zookeeper.``."""
+
 UNUSED_PREFIXES: Final = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")
 """Families of options: per listener, of configuration providers, of tiered storage."""
 

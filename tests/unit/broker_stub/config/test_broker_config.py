@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, ListenerSpec, Secret
+from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, ListenerSpec, Secret, parse_properties
 from triokafka.broker_stub.log import config as log_config
 from triokafka.errors import ConfigurationError
 from triokafka.world_memory import MemoryStorage
@@ -91,6 +91,57 @@ def test_names_that_only_kafka_uses_are_kept_with_one_warning(caplog: pytest.Log
     assert config.unused is not None and config.unused["metric.reporters"] == "x"
     assert len(caplog.records) == 1
     assert "hunter2" not in repr(config) + caplog.text
+
+
+def test_names_that_kafka_had_before_are_passed_over_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """A file that began with Kafka 3 still starts (`security-metrics-tools/MD-08`)."""
+    with caplog.at_level(logging.WARNING):
+        config = BrokerConfig.from_properties(
+            {"zookeeper.connect": "zk:2181", "log.message.format.version": "3.0", "num.partitions": "2"}
+        )
+    assert config.num_partitions == 2 and config.unused is None
+    (record,) = caplog.records
+    assert "gone since Kafka 4.0: log.message.format.version, zookeeper.connect" in record.getMessage()
+
+
+def test_access_control_that_is_not_there_is_refused_not_passed_over() -> None:
+    with pytest.raises(ConfigurationError, match=r"authorizer\.class\.name=x\.Y: .* everybody would be allowed"):
+        BrokerConfig.from_properties({"authorizer.class.name": "x.Y"})
+    assert BrokerConfig.from_properties({"authorizer.class.name": ""}).num_partitions == 1
+
+
+def test_file_that_comes_with_kafka_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    """The names and values of Kafka 4.3's own ``server.properties`` for one node (`EV-11`, `SV-01`)."""
+    text = """
+        process.roles=broker,controller
+        node.id=1
+        controller.quorum.bootstrap.servers=localhost:9093
+        listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+        inter.broker.listener.name=PLAINTEXT
+        advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+        controller.listener.names=CONTROLLER
+        listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+        num.network.threads=3
+        num.io.threads=8
+        socket.send.buffer.bytes=102400
+        socket.receive.buffer.bytes=102400
+        socket.request.max.bytes=104857600
+        log.dirs=/tmp/kraft-combined-logs
+        num.partitions=1
+        num.recovery.threads.per.data.dir=1
+        offsets.topic.replication.factor=1
+        share.coordinator.state.topic.replication.factor=1
+        share.coordinator.state.topic.min.isr=1
+        transaction.state.log.replication.factor=1
+        transaction.state.log.min.isr=1
+        log.retention.hours=168
+        log.segment.bytes=1073741824
+        log.retention.check.interval.ms=300000
+    """
+    config = BrokerConfig.from_properties(parse_properties(text))
+    assert [listener.name for listener in config.broker_listeners] == ["PLAINTEXT"]
+    assert config.advertised["PLAINTEXT"].port == 9092
+    assert config.data_directories == ("/tmp/kraft-combined-logs",)
 
 
 def test_secret_shows_itself_only_when_asked() -> None:
