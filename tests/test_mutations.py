@@ -1,4 +1,7 @@
-"""Each subtle rule of the producer is guarded: broken on purpose, a named test fails (`tests.mutations`)."""
+"""Each subtle rule of the producer and of the log is guarded: broken on purpose, a named test fails.
+
+The rules are in `tests.mutations` and `tests.log_mutations`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.log_mutations import LOG_MUTATIONS
 from tests.mutations import MUTATIONS, Mutation
 
+ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS
 ROOT = Path(__file__).parents[1]
 _MOST_SECONDS = 200.0
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "data")
@@ -20,7 +25,7 @@ _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "data")
 
 def test_every_mutation_still_fits_its_file() -> None:
     """The text to replace is there, once; and the test that must notice exists."""
-    for mutation in MUTATIONS:
+    for mutation in ALL_MUTATIONS:
         text = (ROOT / mutation.file).read_text()
         assert text.count(mutation.old) == 1, f"{mutation.name}: {text.count(mutation.old)} times in {mutation.file}"
         assert mutation.old != mutation.new
@@ -56,12 +61,12 @@ def _run(where: Path, *tests: str) -> tuple[int, str]:
 @pytest.mark.timeout(600)
 def test_unbroken_the_tests_pass(copy: Path) -> None:
     """Else a failure would prove nothing."""
-    status, output = _run(copy, *dict.fromkeys(mutation.test for mutation in MUTATIONS))
+    status, output = _run(copy, *dict.fromkeys(mutation.test for mutation in ALL_MUTATIONS))
     assert status == 0, output[-3000:]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", ALL_MUTATIONS, ids=lambda mutation: mutation.name)
 def test_broken_rule_is_noticed(copy: Path, mutation: Mutation) -> None:
     """Each by the test that is named for it."""
     file = copy / mutation.file
