@@ -86,15 +86,17 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def apache_kafka(directory: Path, **overrides: str) -> Iterator[str]:
+def apache_kafka(directory: Path, *, port: int | None = None, **overrides: str) -> Iterator[str]:
     """Start one Apache Kafka node (broker and controller); gives its bootstrap address.
 
-    Its data directory is ``directory / "data"``; it is formatted when it is not a data directory yet.
+    Its data directory is ``directory / "data"``; it is formatted when it is not a data directory yet. It listens on
+    ``port`` where that is given.
 
     ``overrides`` are further broker properties, with ``_`` for ``.``. The process ends with the block.
     """
     require("java")
     broker_port, controller_port = free_ports(2)
+    broker_port = broker_port if port is None else port
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
