@@ -70,8 +70,8 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         Kafka had before 4.0 are passed over, with another one.
 
         Raises:
-            ConfigurationError: an unknown name (with the nearest known one), a bad value, or an option without which the
-                broker would be less safe than was asked for.
+            ConfigurationError: an unknown name (with the nearest known one), a bad value, or one that is not built
+                and without which the broker would be less safe than was asked for.
         """
         values: dict[str, Any] = {}
         unused: dict[str, str] = {}

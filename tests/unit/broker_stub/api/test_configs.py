@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.unit.broker_stub.api.node import Node, memory_world, running_node
+from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from tests.unit.broker_stub.api.test_topic_admin import Denying
 from triokafka import errors
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Operation
@@ -116,6 +116,32 @@ async def test_change_of_the_brokers_default_reaches_every_topic_without_an_own_
         ] == [3]
         assert await change(node, setting(BROKER, "1", "log.retention.ms", "11")) == [0]
         assert [log and log.config.retention_ms for log in logs] == [5, 11]
+
+
+async def test_broker_works_with_what_was_changed_and_goes_back() -> None:
+    """(`broker-log/Z19`, Z13) The default of all brokers gives way to a broker's own."""
+    async with running_node() as node:
+        await node.create("t")
+        broker = node.broker
+
+        async def refused() -> bool:
+            return (await node.produce("t", batch(b"x" * 500))).error_code == errors.MessageSizeTooLargeError.code
+
+        assert not await refused()
+        assert await change(node, setting(BROKER, "", "message.max.bytes", "300")) == [0]
+        assert await refused()
+        assert await change(node, setting(BROKER, "1", "message.max.bytes", "3000")) == [0]
+        assert not await refused()
+        assert await change(node, setting(BROKER, "1", "message.max.bytes", None, operation=1)) == [0]
+        assert await refused()
+        assert await change(node, setting(BROKER, "", "message.max.bytes", None, operation=1)) == [0]
+        assert not await refused()
+        for name, value in (("log.cleaner.backoff.ms", 99), ("producer.id.expiration.ms", 77), ("max.connections", 55)):
+            assert await change(node, setting(BROKER, "", name, str(value))) == [0]
+            assert getattr(broker.config, name.replace(".", "_")) == value
+        assert broker.logs.producer_expiration_ms == 77
+        for name in ("num.partitions", "listeners", "log.dirs", "authorizer.class.name"):
+            assert await change(node, setting(BROKER, "1", name, "1")) == [errors.InvalidRequestError.code], name
 
 
 async def test_throttles_of_kafkas_tools_do_not_disturb_other_options() -> None:
