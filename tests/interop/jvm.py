@@ -22,11 +22,11 @@ CLASSES = WORK / "classes"
 
 
 def require(*tools: str) -> None:
-    """Skip, with a sentence, when one of the tools is not on the path."""
+    """Fail, with a sentence, when one of the tools is not on the path: these tests run only when they are asked for."""
     for tool in tools:
         if shutil.which(tool) is None:
             package = {"mvn": "Maven", "javac": "a JDK", "java": "a Java"}[tool]
-            pytest.skip(f"{tool} was not found: install {package} to run the tests against the JVM peers")
+            pytest.fail(f"{tool} was not found: install {package} to run the tests against the JVM peers")
 
 
 def jars() -> Path:
