@@ -180,6 +180,8 @@ def decode_response(response_type: type[_R], frame: Buffer, *, version: int) -> 
 def _skip_tags(frame: Buffer, position: int, path: str) -> int:
     """Step over the tagged section of a header: no tag is known there."""
     start = position
+    if position < len(frame) and not frame[position]:
+        return position + 1
     try:
         count, position = read_uvarint(frame, position)
         if count * 2 > len(frame) - position:

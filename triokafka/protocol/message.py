@@ -187,7 +187,9 @@ R = TypeVar("R", bound=Response, covariant=True)
 
 class _ResponseType:
     def __get__(self, instance: object, owner: type[Request[R]]) -> type[R]:
-        return owner.find_response_type()
+        found = owner.find_response_type()
+        type.__setattr__(owner, "response_type", found)  # asked for with every answer
+        return found
 
 
 class Request(Message, Generic[R]):
