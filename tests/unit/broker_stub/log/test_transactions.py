@@ -183,6 +183,20 @@ def test_a_power_cut_leaves_what_the_batches_say() -> None:
         assert knowledge(again) == knowledge(model)
 
 
+def test_the_index_is_there_after_a_power_cut_though_its_file_came_late() -> None:
+    """Its name must be synced as well: the other files of the segment were there before."""
+    storage = MemoryStorage()
+    storage.make_dirs("data")
+    storage.sync_dir("")
+    log = open_log(storage)
+    write(log, ALICE, 0)
+    log.flush()
+    end(log, ALICE, commit=False)
+    log.close()
+    storage.crash(random.Random(0), tear=False)
+    assert open_log(storage, clean=True).aborted_transactions(0, 3) == [AbortedTransaction(ALICE, 0, 2, 3)]
+
+
 def test_a_cut_takes_markers_back() -> None:
     """The transaction is open again, and not aborted."""
     log = open_log(MemoryStorage())
