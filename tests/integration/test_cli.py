@@ -264,7 +264,7 @@ class TestConfigs:
             "synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=600000000,"
             " DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=700000000}" in shown
         )
-        assert "Cannot update these configs dynamically: node.id" in tool.fails(
+        assert "Cannot update these configs dynamically: [node.id]" in tool.fails(
             "configs", "alter", "--broker", "1", "--add-config", "node.id=2"
         )
         for one in (["--broker-defaults"], ["--broker", "1"]):

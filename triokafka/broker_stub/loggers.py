@@ -34,11 +34,11 @@ def check(name: str, level: str | None) -> None:
     """Check a change of one logger; ``level`` None takes its own level away.
 
     Raises:
-        InvalidRequestError: there is no such logger, or it must have a level.
-        InvalidConfigurationError: there is no such level.
+        InvalidConfigurationError: there is no such logger, or no such level.
+        InvalidRequestError: the logger must have a level.
     """
     if name not in _names():
-        raise errors.InvalidRequestError(f"Logger {name} does not exist!")
+        raise errors.InvalidConfigurationError(f"Logger {name} does not exist!")
     if level is None:
         if name == ROOT:
             raise errors.InvalidRequestError(f"Removing the log level of the {ROOT} logger is not allowed")

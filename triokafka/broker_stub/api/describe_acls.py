@@ -11,10 +11,10 @@ from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.protocol.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 NO_RULES = "No Authorizer is configured."
-"""What Kafka says without one that keeps rules."""
+"""What Kafka says to changes without an authorizer that keeps rules."""
 
 
 @handles(DescribeAclsRequest, versions=range(1, 4), accesses=[cluster(Operation.DESCRIBE)])
 async def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     """Say that rules are not kept here."""
-    raise errors.SecurityDisabledError(NO_RULES)
+    raise errors.SecurityDisabledError("No Authorizer is configured on the broker")

@@ -260,6 +260,10 @@ class GroupOptions:
     group_consumer_heartbeat_interval_ms: int = _int(
         5_000, "How often a member under the consumer protocol is to be heard of.", 1
     )
+    group_consumer_min_session_timeout_ms: int = _int(45_000, "The least that a group's configuration may say.", 1)
+    group_consumer_max_session_timeout_ms: int = _int(60_000, "The most that a group's configuration may say.", 1)
+    group_consumer_min_heartbeat_interval_ms: int = _int(5_000, "The least that a group's configuration may say.", 1)
+    group_consumer_max_heartbeat_interval_ms: int = _int(15_000, "The most that a group's configuration may say.", 1)
     group_consumer_max_size: int = _int(INT_MAX, "Members in a group under the consumer protocol.", 1)
     offset_metadata_max_bytes: int = _int(4096, "The longest text beside a committed offset.")
     offsets_retention_minutes: int = _int(10_080, "How long the offsets of an empty group are kept.", 1)

@@ -132,16 +132,18 @@ class ConfigurationControl:
             case ResourceType.BROKER:
                 self._validate_broker(image, configs, cluster_wide=not name)
             case ResourceType.GROUP | ResourceType.CLIENT_METRICS as kind:
+                if not name and kind is ResourceType.GROUP:
+                    raise errors.InvalidRequestError("Default group resources are not allowed.")
                 if not name:
-                    raise errors.InvalidRequestError("Default group or client metrics resources are not allowed.")
-                resource_configs.validate(kind, configs)
+                    raise errors.InvalidRequestError("Subscription name can't be empty")
+                resource_configs.validate(kind, configs, _group_bounds(self._config))
             case other:
                 raise not_configurable(other)
 
     def _validate_broker(self, image: MetadataImage, configs: Mapping[str, str], *, cluster_wide: bool) -> None:
         read_only = sorted(name for name in configs if _is_read_only(name))
         if read_only:
-            raise errors.InvalidRequestError(f"Cannot update these configs dynamically: {', '.join(read_only)}")
+            raise errors.InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
         for name in configs:
             if name not in DEFINITIONS and name not in _THROTTLES and not is_unused(name):
                 raise errors.InvalidRequestError(str(unknown_option(name, DEFINITIONS)))
@@ -244,6 +246,20 @@ def _is_read_only(name: str) -> bool:
     if name in DEFINITIONS:
         return DEFINITIONS[name].update_mode is UpdateMode.READ_ONLY
     return name in UNUSED_NAMES and name not in UNUSED_DYNAMIC_NAMES
+
+
+def _group_bounds(config: BrokerConfig) -> dict[str, tuple[int, int]]:
+    """What the broker lets the configuration of a group be, least and most."""
+    return {
+        "consumer.session.timeout.ms": (
+            config.group_consumer_min_session_timeout_ms,
+            config.group_consumer_max_session_timeout_ms,
+        ),
+        "consumer.heartbeat.interval.ms": (
+            config.group_consumer_min_heartbeat_interval_ms,
+            config.group_consumer_max_heartbeat_interval_ms,
+        ),
+    }
 
 
 def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from triokafka.broker_stub.controller.image import ResourceType
 from triokafka.broker_stub.log.config import ConfigDefinition, ConfigType
 from triokafka.broker_stub.log.definitions import between, one_of
-from triokafka.errors import InvalidConfigurationError
+from triokafka.errors import InvalidConfigurationError, InvalidRequestError
 
 _T = ConfigType
 _MATCH_KEYS: Final = (
@@ -140,16 +140,29 @@ DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
 """The tables by type of resource."""
 
 
-def validate(resource_type: int, configs: Mapping[str, str]) -> None:
-    """Check the whole configuration of a group or a subscription.
+def validate(resource_type: int, configs: Mapping[str, str], bounds: Mapping[str, tuple[int, int]]) -> None:
+    """Check the whole configuration of a group or a subscription; ``bounds`` are the broker's for keys of groups.
 
     Raises:
-        InvalidConfigurationError: there is no such key, or a value is out of its bounds.
+        InvalidConfigurationError, InvalidRequestError: there is no such key, or a value is out of its bounds. Which of
+            the two is Kafka's choice.
     """
     table = DEFINITIONS[resource_type]
+    of_group = resource_type == ResourceType.GROUP
     for name, text in configs.items():
         definition = table.get(name)
         if definition is None:
-            kind = "group" if resource_type == ResourceType.GROUP else "client metrics"
-            raise InvalidConfigurationError(f"Unknown {kind} config name: {name}; known are {', '.join(table)}")
-        definition.parse(text)
+            if of_group:
+                raise InvalidConfigurationError(f"Unknown group config name: {name}; known are {', '.join(table)}")
+            raise InvalidRequestError(f"Unknown client metrics configuration: {name}; known are {', '.join(table)}")
+        try:
+            value = definition.parse(text)
+        except InvalidConfigurationError as error:
+            if of_group or name == "match":
+                raise
+            raise InvalidRequestError(str(error)) from None
+        low, high = bounds.get(name, (None, None)) if of_group else (None, None)
+        if low is not None and value < low:
+            raise InvalidConfigurationError(f"{name} must be greater than or equal to {low}, as the broker has it")
+        if high is not None and value > high:
+            raise InvalidConfigurationError(f"{name} must be less than or equal to {high}, as the broker has it")

@@ -261,7 +261,7 @@ async def test_access_rules_are_answered_as_by_kafka_without_an_authorizer(versi
         described = await node.call(
             DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1), version
         )
-        assert (described.error_code, described.error_message) == (DISABLED, "No Authorizer is configured.")
+        assert (described.error_code, described.error_message) == (DISABLED, "No Authorizer is configured on the broker")
         rule = AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3)
         created = await node.call(CreateAclsRequest(creations=[rule, rule]), version)
         assert [result.error_code for result in created.results] == [DISABLED] * 2

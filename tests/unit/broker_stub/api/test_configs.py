@@ -222,7 +222,7 @@ async def test_log_levels_are_configuration_of_the_process() -> None:
             assert (await levels())[name] != "ERROR"
             assert await alter((name, 0, "ERROR")) == 0
             assert (await levels())[name] == "ERROR" and logger.level == logging.ERROR
-            assert await alter((name, 0, "DEBUG"), ("no.such", 0, "DEBUG")) == errors.InvalidRequestError.code
+            assert await alter((name, 0, "DEBUG"), ("no.such", 0, "DEBUG")) == errors.InvalidConfigurationError.code
             assert logger.level == logging.ERROR
             assert await alter((name, 0, "LOUD")) == errors.InvalidConfigurationError.code
             assert await alter((name, 2, "DEBUG")) == errors.InvalidRequestError.code

@@ -104,6 +104,15 @@ class TestIncrementalAlterConfigs:
             (changing((SET, "x", "5"), resource_type=8, name="1"), errors.InvalidRequestError),
             (changing((SET, "x", "5"), resource_type=32, name="g"), errors.InvalidConfigurationError),
             (
+                changing((SET, "consumer.session.timeout.ms", "44999"), resource_type=32, name="g"),
+                errors.InvalidConfigurationError,
+            ),
+            (
+                changing((SET, "consumer.heartbeat.interval.ms", "15001"), resource_type=32, name="g"),
+                errors.InvalidConfigurationError,
+            ),
+            (changing((SET, "nope", "1"), resource_type=16, name="m"), errors.InvalidRequestError),
+            (
                 changing((SET, "consumer.session.timeout.ms", "0"), resource_type=32, name="g"),
                 errors.InvalidConfigurationError,
             ),
@@ -111,7 +120,7 @@ class TestIncrementalAlterConfigs:
                 changing((SET, "consumer.session.timeout.ms", "5"), resource_type=32, name=""),
                 errors.InvalidRequestError,
             ),
-            (changing((SET, "interval.ms", "99"), resource_type=16, name="m"), errors.InvalidConfigurationError),
+            (changing((SET, "interval.ms", "99"), resource_type=16, name="m"), errors.InvalidRequestError),
             (changing((SET, "match", "client_id=["), resource_type=16, name="m"), errors.InvalidConfigurationError),
             (changing((SET, "num.io.threads", "17"), resource_type=BROKER, name=""), errors.InvalidRequestError),
             (changing((SET, "num.io.threads", "3"), resource_type=BROKER, name=""), errors.InvalidRequestError),
