@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from triokafka.broker_stub.log.batch_places import walk_batches
-from triokafka.broker_stub.log.segment import (
+from triokafka.broker_stub.log.segment_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,

@@ -14,14 +14,9 @@ from typing import Final
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.leftovers import remove_unfinished
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.segment import (
-    CLEANED_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SWAP_SUFFIX,
-    LogSegment,
-    SegmentRead,
-    offset_file_name,
-)
+from triokafka.broker_stub.log.readable_segment import SegmentRead
+from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.segment_names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_file_name
 from triokafka.errors import IllegalStateError
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer

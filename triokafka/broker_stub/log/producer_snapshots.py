@@ -13,7 +13,7 @@ from typing import Final
 
 from triokafka.broker_stub.log.checkpoints import replace_unsynced
 from triokafka.broker_stub.log.producers import CorruptSnapshotError, ProducerStates
-from triokafka.broker_stub.log.segment import is_segment_file, offset_file_name
+from triokafka.broker_stub.log.segment_names import is_segment_file, offset_file_name
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producers import ProducerStates
+from triokafka.broker_stub.log.readable_segment import SegmentRead
 from triokafka.broker_stub.log.recovery import rebuild_transaction_index
-from triokafka.broker_stub.log.segment import LogSegment, SegmentRead
+from triokafka.broker_stub.log.segment import LogSegment
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction, aborted_between
 from triokafka.errors import OffsetOutOfRangeError
 from triokafka.structs import Buffer, TopicPartition

@@ -18,13 +18,8 @@ from triokafka.broker_stub.log.leftovers import clear_leftovers
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producers import ProducerStates
-from triokafka.broker_stub.log.segment import (
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    LogSegment,
-    is_segment_file,
-    offset_file_name,
-)
+from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.segment_names import LOG_SUFFIX, SEGMENT_SUFFIXES, is_segment_file, offset_file_name
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import BatchInfo

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from triokafka.broker_stub.log.segment import LOG_SUFFIX
+from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.cli.log_dump.decoders import Shown, control_record
 from triokafka.cli.log_dump.report import Report
 from triokafka.errors import CorruptRecordError, UnsupportedCodecError

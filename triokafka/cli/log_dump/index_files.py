@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from triokafka.broker_stub.log.segment import LOG_SUFFIX
+from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.cli.log_dump.report import Report
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import LOG_OVERHEAD, BatchInfo, parse_batch

@@ -18,7 +18,8 @@ from triokafka.broker_stub.log.cleaner.transactions import CleanedTransactions
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.segment import SEGMENT_SUFFIXES, LogSegment
+from triokafka.broker_stub.log.segment import LogSegment
+from triokafka.broker_stub.log.segment_names import SEGMENT_SUFFIXES
 from triokafka.records import iter_batches
 from triokafka.records.batch import HEADER_SIZE, BatchInfo
 from triokafka.records.compression import CODEC_IDS
