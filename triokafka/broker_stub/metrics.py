@@ -34,6 +34,7 @@ def broker_metrics(broker: Broker) -> Iterator[Sample]:
     yield from _requests(broker)
     yield from _network(broker)
     yield from _waiting(broker)
+    yield from _traffic(broker)
     yield from _cleaner(broker)
 
 
@@ -100,6 +101,21 @@ def _cleaner(broker: Broker) -> Iterator[Sample]:
         tags = {"logDirectory": directory}
         yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", tags, len(sizes))
         yield Sample("kafka.log:type=LogCleanerManager,name=uncleanable-bytes", tags, sum(sizes))
+
+
+def _traffic(broker: Broker) -> Iterator[Sample]:
+    traffic = broker.replicas.traffic
+    for name, count in (
+        ("BytesInPerSec", traffic.bytes_in),
+        ("MessagesInPerSec", traffic.records_in),
+        ("BytesOutPerSec", traffic.bytes_out),
+        ("ReplicationBytesOutPerSec", traffic.replication_bytes_out),
+        ("TotalProduceRequestsPerSec", traffic.produces),
+        ("FailedProduceRequestsPerSec", traffic.failed_produces),
+        ("TotalFetchRequestsPerSec", traffic.fetches),
+        ("FailedFetchRequestsPerSec", traffic.failed_fetches),
+    ):
+        yield Sample(f"kafka.server:type=BrokerTopicMetrics,name={name}", {}, count, "Count")
 
 
 def _error_name(code: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import trio
+
 from tests.unit.broker_stub.api.node import batch, running_node
 from triokafka.broker_stub.metrics import as_prometheus_text
 from triokafka.protocol.api.metadata import MetadataRequest
@@ -40,3 +42,53 @@ async def test_idle_share_of_handlers_is_near_one_where_nothing_happens() -> Non
         assert 0 <= node.broker.idle_share <= 1
         await node.call(MetadataRequest(topics=[]), 9)
         assert 0 <= node.broker.idle_share <= 1
+
+
+async def test_traffic_is_counted_where_records_are_taken_and_given() -> None:
+    """What followers read counts apart (`broker-log/O28`)."""
+    async with running_node() as node:
+        await node.create("t")
+        sent = batch(b"a", b"b", b"c")
+        await node.produce("t", sent)
+        await node.produce("nowhere", sent)
+        await node.fetch("t", 0)
+        await node.fetch("t", 9)
+        text = as_prometheus_text(node.broker.metrics()).splitlines()
+        prefix = "kafka_server_brokertopicmetrics_"
+        for name, count in (
+            ("bytesinpersec", len(sent)),
+            ("messagesinpersec", 3),
+            ("bytesoutpersec", len(sent)),
+            ("replicationbytesoutpersec", 0),
+            ("totalproducerequestspersec", 2),
+            ("failedproducerequestspersec", 1),
+            ("totalfetchrequestspersec", 2),
+            ("failedfetchrequestspersec", 1),
+        ):
+            assert f"{prefix}{name}_count {count}" in text
+
+
+async def test_waiting_requests_time_outs_and_sessions_are_told(autojump_clock: object) -> None:
+    """(`broker-log/K12`, `P19`)"""
+    async with running_node(max_incremental_fetch_session_cache_slots=1) as node:
+        await node.create("t", partitions=2)
+        await node.call(node.fetch_request("t", [0], session_epoch=0), 11)
+        await node.call(node.fetch_request("t", [0, 0], max_wait_ms=100), 11)
+        await trio.sleep(121)
+        await node.call(node.fetch_request("t", [0, 0], session_epoch=0), 11)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.call, node.fetch_request("t", [0, 0], max_wait_ms=60_000), 11)
+            await trio.testing.wait_all_tasks_blocked()
+            text = as_prometheus_text(node.broker.metrics()).splitlines()
+            nursery.cancel_scope.cancel()
+        for line in (
+            'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 4',  # with those of the one that timed out
+            'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="Fetch"} 1',
+            'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="Produce"} 0',
+            "kafka_server_delayedfetchmetrics_expirespersec_count 1",
+            "kafka_server_fetchsessioncache_numincrementalfetchsessions 1",
+            "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached 2",
+            "kafka_server_fetchsessioncache_incrementalfetchsessionevictionspersec_count 1",
+        ):
+            assert line in text

@@ -132,6 +132,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
+    replicas.traffic.answered(size, follower=parameters.follower)
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
     answered = session.respond(results, broker.world.now())

@@ -23,6 +23,7 @@ from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Pu
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
+from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World
 
@@ -84,6 +85,7 @@ class ReplicaManager:
         now_ms = monotonic_ms(world)
         self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=produce_purge_interval)
         self.fetch_purgatory = Purgatory("Fetch", now_ms=now_ms, purge_interval=fetch_purge_interval)
+        self.traffic = Traffic()
         self._world = world
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._failed: dict[tuple[str, int], str] = {}
@@ -286,6 +288,7 @@ class ReplicaManager:
                 partition = self.partition(topic_partition)
             info = partition.append(batches, required_acks=required_acks, now_ms=now_ms)
         except errors.BrokerResponseError as error:
+            self.traffic.refused()
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
             return AppendOutcome(
                 error_code=error.code,
@@ -295,7 +298,9 @@ class ReplicaManager:
             )
         except OSError as error:
             logger.error("appending to %s failed: %s", topic_partition, error)
+            self.traffic.refused()
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
+        self.traffic.appended(len(batches), info.last_offset - info.first_offset + 1)
         self.appended(partition)
         return AppendOutcome(
             base_offset=info.first_offset,
@@ -377,6 +382,7 @@ class ReplicaManager:
         total = 0
         urgent = False
         cold: list[ColdReadError] = []
+        failed = 0
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed = parameters.follower, parameters.read_committed
         for topic_partition, request in wanted:
@@ -405,11 +411,13 @@ class ReplicaManager:
             except errors.BrokerResponseError as error:
                 outcomes[topic_partition] = self._failed_read(topic_partition, error)
                 urgent = True
+                failed += 1
                 continue
             except OSError as error:
                 logger.error("reading %s failed: %s", topic_partition, error)
                 outcomes[topic_partition] = ReadOutcome(errors.KafkaStorageError.code)
                 urgent = True
+                failed += 1
                 continue
             outcomes[topic_partition] = outcome
             size = len(outcome.records)
@@ -419,6 +427,8 @@ class ReplicaManager:
                 urgent = True
         if cold:
             raise ColdReadError(partial(_warm, cold))
+        self.traffic.fetches += len(outcomes)
+        self.traffic.failed_fetches += failed
         return outcomes, total, urgent
 
     def delay_fetch(
