@@ -83,7 +83,8 @@ async def test_waiting_requests_time_outs_and_sessions_are_told(autojump_clock: 
             text = as_prometheus_text(node.broker.metrics()).splitlines()
             nursery.cancel_scope.cancel()
         for line in (
-            'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 4',  # with those of the one that timed out
+            # With those of the one that timed out, which are swept away later.
+            'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 4',
             'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="Fetch"} 1',
             'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="Produce"} 0',
             "kafka_server_delayedfetchmetrics_expirespersec_count 1",
