@@ -38,7 +38,7 @@ class MetadataLog:
 
     Args:
         directory: the data directory that holds the log's folder.
-        config: says when segments are rolled. Nothing goes by age or size, only `drop_before` a snapshot.
+        config: says when segments are rolled. Nothing goes by age or size, only by `clean`.
     """
 
     def __init__(self, storage: Storage, directory: str, *, now_ms: int, config: LogConfig = KEEP_ALL) -> None:
@@ -47,7 +47,16 @@ class MetadataLog:
         storage.make_dirs(self.directory)
         self.snapshots = SnapshotFiles(storage, self.directory)
         self.last_append_ms = -1
-        self._log = PartitionLog.open(storage, self.directory, PARTITION, config, now_ms=now_ms)
+        known = self.snapshots.ids()
+        self._log = PartitionLog.open(
+            storage,
+            self.directory,
+            PARTITION,
+            config,
+            now_ms=now_ms,
+            # Only what is committed goes into a snapshot: up to there everything was synced, and need not be looked at.
+            recovery_point=known[-1].end_offset if known else 0,
+        )
 
     @property
     def start_offset(self) -> int:

@@ -37,6 +37,7 @@ from triokafka.broker_stub.controller.snapshots import (
     encode_snapshot,
     image_records,
 )
+from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.protocol.stored.cluster_metadata import (
     ClientQuotaEntityData,
     ClientQuotaRecord,
@@ -244,3 +245,24 @@ class TestController:
                 await controller.take_snapshot()
             assert snapshot_names(world) == []
             assert codes(await controller.create_topics(creation(wanted("u")))) == [0]
+
+    async def test_start_after_a_crash_checks_only_the_log_after_the_snapshot(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = MemoryWorld()
+        async with running(world) as controller:
+            await controller.create_topics(creation(wanted("early")))
+            end = await controller.take_snapshot()
+            await controller.create_topics(creation(wanted("late")))
+        points: list[int] = []
+        opened = PartitionLog.open
+
+        def watched(*arguments: Any, **options: Any) -> PartitionLog:
+            points.append(options["recovery_point"])
+            return opened(*arguments, **options)
+
+        monkeypatch.setattr(PartitionLog, "open", watched)
+        world.disk.crash(random.Random(1))
+        async with running(world, register=False) as controller:
+            assert set(controller.image.topics) == {"early", "late"}
+        assert points == [end]
