@@ -164,9 +164,7 @@ class LogDirectory:
             KafkaStorageError: the disk failed.
         """
         starts = {
-            tp: log.log_start_offset
-            for tp, log in self.logs.items()
-            if log.log_start_offset > log.named_start_offset
+            tp: log.log_start_offset for tp, log in self.logs.items() if log.log_start_offset > log.named_start_offset
         }
         starts.update((tp, log.log_start_offset) for tp, log in self.offline.items())
         self.write_offsets(LOG_START_CHECKPOINT, starts)

@@ -162,17 +162,13 @@ class LogSegment(ReadableSegment):
         paths = [index.path for index in self._indexes() if index.unsynced]
         may_be_new = self.transaction_index.unsynced  # the one file that comes when its segment is there already
         directory = self._directory
-        new_names = any(index.name_unsynced for index in self._indexes())
         self.unsynced = False
         for index in self._indexes():
-            index.unsynced = index.name_unsynced = False
+            index.unsynced = False
 
         def run() -> None:
             for path in (self._log_path, *paths):
                 sync_path(storage, path)
-            if new_names:
-                # An index can be made long after its segment; a transaction index that is missing passes for empty.
-                storage.sync_dir(self._directory)
             if may_be_new:
                 storage.sync_dir(directory)
 
