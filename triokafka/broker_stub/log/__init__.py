@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from triokafka.broker_stub.log.appendable_log import AppendInfo
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log import AppendInfo, PartitionLog
+from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.readable_log import ReadResult
 

@@ -17,7 +17,8 @@ from triokafka.broker_stub.replica.read_result import EpochEnd, LeaderHint, Read
 from triokafka.structs import Buffer, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.log.log import AppendInfo, PartitionLog
+    from triokafka.broker_stub.log.appendable_log import AppendInfo
+    from triokafka.broker_stub.log.log import PartitionLog
 
 UNKNOWN_OFFSET: Final = -1
 NO_LEADER: Final = -1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from triokafka.broker_stub.log import LogConfig, PartitionLog
-from triokafka.broker_stub.log.log import AppendInfo
+from triokafka.broker_stub.log import AppendInfo, LogConfig, PartitionLog
 from triokafka.records import decode_records, encode_batch
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
