@@ -116,6 +116,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "client/ACC-6",
+        _INTAKE,
+        "            full.close_open()\n            self._note_filled()\n",
+        "            self._note_filled()\n",
+        _T_INTAKE + "test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one",
+    ),
+    Mutation(
+        "client/ACC-6",
         _QUEUE,
         "            self.open.close()\n",
         "",
@@ -174,8 +181,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/ACC-22",
         _ACCUMULATOR,
-        "            queues = [*queues[start:], *queues[:start]]\n",
-        "            queues = [*queues[start:], *queues[:start], *(q for q in queues if len(q.batches) > 1)]\n",
+        "            for queue in queues:\n                head = queue.batches[0]\n",
+        "            for queue in [*queues, *(q for q in queues if len(q.batches) > 1)]:\n"
+        "                head = queue.batches[0]\n",
         _T_ACCUMULATOR + "test_drain_takes_one_batch_per_partition_in_order",
     ),
     Mutation(
@@ -341,15 +349,22 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/PRD-15: full",
         _INTAKE,
-        "            full.close_open()\n            self._wake()\n",
+        "            full.close_open()\n            self._note_filled()\n",
         "            full.close_open()\n",
         _T_INTAKE + "test_full_batch_wakes_the_sender",
     ),
     Mutation(
+        "no more than can be sent",
+        _INTAKE,
+        "            or self._filled >= self._options.max_in_flight_requests_per_connection\n",
+        "",
+        _T_INTAKE + "test_no_more_batches_are_filled_between_two_turns_than_may_be_in_flight",
+    ),
+    Mutation(
         "others get their turn",
         _INTAKE,
-        "        return self._begun_bytes >= _BYTES_BETWEEN_YIELDS or now",
-        "        return now",
+        "            self._begun_bytes >= _BYTES_BETWEEN_YIELDS\n            or self._filled",
+        "            self._filled",
         _T_INTAKE + "test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn",
     ),
     Mutation(

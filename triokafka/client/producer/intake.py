@@ -38,7 +38,8 @@ Headers = Sequence[tuple[str, bytes | None]]
 _BYTES_BETWEEN_YIELDS: Final = 512 << 10
 _SECONDS_BETWEEN_YIELDS: Final = 0.001
 """How much memory new batches take, or how long it takes to fill them, before a sender yields to other tasks. A turn of
-the event loop costs about as much as sending a batch; fewer ones would keep the others waiting."""
+the event loop costs about as much as sending a batch; fewer ones would keep the others waiting. Nor are more batches
+filled meanwhile than may be in flight at a time: the rest would only pile up."""
 
 
 class Intake:
@@ -70,6 +71,7 @@ class Intake:
         self._wake_by = wake_by
         self._yielded_at = -_SECONDS_BETWEEN_YIELDS
         self._begun_bytes = 0
+        self._filled = 0
         self._serializers_see_headers = any(
             isinstance(serializer, Serializer) for serializer in (options.key_serializer, options.value_serializer)
         )
@@ -208,11 +210,11 @@ class Intake:
         memory does not wait again, however many small records come in between.
         """
         if queue.batches:
-            self._wake()  # the last one was just closed, and can go
+            self._note_filled()  # the last one was just closed
         if self._should_yield(self._world.now()):
             await trio.lowlevel.checkpoint()
             self._yielded_at = self._world.now()
-            self._begun_bytes = 0
+            self._begun_bytes = self._filled = 0
         self._check_usable()
         if queue.open is not None and queue.open.room >= record_bytes:
             return
@@ -245,7 +247,7 @@ class Intake:
                 " let the event loop run, or await send instead"
             )
         if queue.batches:
-            self._wake()
+            self._note_filled()
         return self._begin(queue, buffer, self._world.now())
 
     def next_queue(
@@ -260,7 +262,7 @@ class Intake:
         self._check_usable()
         if full.batches:
             full.close_open()
-            self._wake()
+            self._note_filled()
         queue = full if known is None else known.queues[known.switch_if_due()]
         if queue.open is not None:
             return queue
@@ -276,7 +278,16 @@ class Intake:
 
     def _should_yield(self, now: float) -> bool:
         """Whether other tasks must get their turn before another batch is begun."""
-        return self._begun_bytes >= _BYTES_BETWEEN_YIELDS or now - self._yielded_at >= _SECONDS_BETWEEN_YIELDS
+        return (
+            self._begun_bytes >= _BYTES_BETWEEN_YIELDS
+            or self._filled >= self._options.max_in_flight_requests_per_connection
+            or now - self._yielded_at >= _SECONDS_BETWEEN_YIELDS
+        )
+
+    def _note_filled(self) -> None:
+        """A batch has no more room, and can go."""
+        self._filled += 1
+        self._wake()
 
     def _begin(self, queue: PartitionQueue, buffer: bytearray, now: float) -> ProducerBatch:
         accumulator = self._accumulator

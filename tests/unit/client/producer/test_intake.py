@@ -132,6 +132,20 @@ async def test_full_batch_is_followed_by_another_without_yielding_until_others_m
     assert len(setup.queue.batches) == 8
 
 
+async def test_no_more_batches_are_filled_between_two_turns_than_may_be_in_flight() -> None:
+    """They could not be sent, and would only take memory."""
+    setup = Setup(memory=10_000)
+    await setup.open_batch()
+    for _ in range(4):
+        assert setup.next_queue() is setup.queue
+    assert setup.next_queue() is None
+    with trio.testing.assert_checkpoints():
+        await setup.open_batch()
+    for partition in range(1, 20):
+        queue = setup.bench.accumulator.queue(TopicPartition("t", partition))
+        assert setup.intake.next_queue(queue, None, None, b"v", ()) is queue, "no other one was filled for it"
+
+
 async def test_batch_for_which_there_is_no_memory_is_not_begun_without_waiting() -> None:
     setup = Setup()
     await setup.open_batch()
@@ -190,8 +204,9 @@ async def test_time_spent_waiting_for_memory_is_counted(autojump_clock: trio.tes
     assert (pool.wait_seconds_total, pool.wait_seconds_max) == (pytest.approx(5), pytest.approx(3))
 
 
+@pytest.mark.parametrize("timestamp", [None, 1], ids=["short way", "long way"])
 @simulated
-async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one() -> None:
+async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one(timestamp: int | None) -> None:
     """(`client/ACC-6`)"""
     async with scripted() as s, s.producer(batch_size=400, buffer_memory=400, linger_ms=0) as producer:
         await producer.partitions_for("orders")
@@ -199,7 +214,7 @@ async def test_small_record_does_not_slip_into_a_batch_that_refused_a_larger_one
         deliveries: list[Any] = []
 
         async def send(value: bytes) -> None:
-            deliveries.append(await producer.send("orders", value))
+            deliveries.append(await producer.send("orders", value, timestamp_ms=timestamp))
 
         await send(b"first" * 20)
         async with trio.open_nursery() as nursery:
