@@ -103,7 +103,10 @@ def prepare(
         batches = _own_batches(data, topic_partition, config)
     buffer: bytearray | memoryview
     if config.compression_type != "producer" and any(_needs_conversion(batch, config) for batch in batches):
-        buffer = bytearray().join([_converted(data, batch, config, max_decompressed) for batch in batches])
+        try:
+            buffer = bytearray().join([_converted(data, batch, config, max_decompressed) for batch in batches])
+        except UnsupportedCodecError as error:
+            raise UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
         batches = list(iter_batches(buffer))
         for batch in batches:
             _check_size(batch, topic_partition, config)

@@ -17,6 +17,7 @@ from tests.unit.broker_stub.log.builders import (
     offsets,
     open_log,
 )
+from tests.unit.records.test_legacy import message, wrapper
 from triokafka.errors import KafkaStorageError
 from triokafka.records import encode_batch
 from triokafka.world_memory import DiskFault, MemoryStorage
@@ -163,6 +164,30 @@ def test_the_empty_file_of_a_failed_roll_hides_nothing(clean: bool, more: int) -
     assert offsets(log) == list(range(5 + more))
     assert offsets(log, 5 + more - 1) == [5 + more - 1]
     assert not storage.exists(path(5, ".log"))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_segments_of_the_old_formats_are_served(clean: bool) -> None:
+    """Formats v0 and v1, compressed or not, before records of today (`broker-log/Z02`, `C08`, `C15`)."""
+    storage = MemoryStorage()
+    storage.make_dirs(DIRECTORY)
+    inner = b"".join(message(n, None, b"%d" % n, timestamp=NOW + 10 + n) for n in range(5))
+    old = [
+        message(0, b"k", b"v0", magic=0),
+        message(1, b"k", b"v1", timestamp=NOW),
+        wrapper(6, inner, timestamp=NOW + 14),
+        *(message(n, b"k", bytes(50), timestamp=NOW + n) for n in range(7, 30)),
+    ]
+    storage.open(path(0, ".log"), create=True).write_at(0, b"".join(old))
+    log = open_log(storage, clean=clean)
+    assert log.log_end_offset == 30
+    append(log, batch(b"new", timestamp=NOW + 50))
+    assert offsets(log) == list(range(31))
+    assert log.offset_for_timestamp(NOW + 12) == (4, NOW + 12, -1)
+    assert log.offset_of_max_timestamp(30) == (29, NOW + 29, -1)
+    assert len(log.segments[0].offset_index.entries()) > 5
+    log.truncate_to(4, now_ms=NOW)  # in the middle of what was compressed together
+    assert offsets(log) == [0, 1]
 
 
 def test_offsets_that_go_back_end_the_log() -> None:

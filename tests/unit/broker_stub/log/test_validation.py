@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 
 import pytest
 from crc32c import crc32c
@@ -225,6 +226,14 @@ def test_a_topic_with_a_codec_of_its_own_converts(wanted: str, came: str) -> Non
     assert (info.producer_id, info.producer_epoch, info.base_sequence) == (4, 1, 0)
     assert info.partition_leader_epoch == 6
     assert [(r.timestamp, r.key, r.value) for r in decode_records(stored)] == [(NOW, b"k", b"a"), (NOW + 1, b"k", b"b")]
+
+
+def test_a_codec_that_the_topic_wants_and_is_not_installed_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the client of this topic alone, as for one that Kafka does not have."""
+    log = new_log(compression_type="zstd")
+    monkeypatch.setitem(sys.modules, "backports.zstd", None)
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
+    assert isinstance(refused(log, batch(b"a")), UnsupportedCompressionTypeError)
 
 
 def test_a_batch_that_is_right_already_is_not_encoded_anew() -> None:
