@@ -431,7 +431,9 @@ async def test_who_deletes_and_grows_topics_too_fast_is_refused_too() -> None:
         deleted = await node.call(DeleteTopicsRequest(topic_names=["one", "two"], timeout_ms=1000), 5)
         assert sorted(result.error_code for result in deleted.responses) == [0, 89]
         assert deleted.throttle_time_ms > 5000
-        grow = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="two", count=21, assignments=None)], timeout_ms=1000)
+        grow = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="two", count=21, assignments=None)], timeout_ms=1000
+        )
         assert [result.error_code for result in (await node.call(grow, 3)).results] == [89]
         asked = MetadataRequest(topics=[MetadataRequestTopic(name="three")])
         found = await node.call(asked, 9)

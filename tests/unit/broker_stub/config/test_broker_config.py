@@ -150,6 +150,20 @@ def test_secret_shows_itself_only_when_asked() -> None:
     assert secret.reveal() == "hunter2"
 
 
+def test_configuration_with_secrets_does_not_show_them() -> None:
+    """Not in its `repr`, nor in the warning about options without effect."""
+    secrets = {
+        "ssl.keystore.password": "hunter1",
+        "sasl.jaas.config": "hunter2",
+        "listener.name.external.scram-sha-256.sasl.jaas.config": "hunter3",
+    }
+    config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0", **secrets})
+    assert "hunter" not in f"{config} {config!r} {config.unused}"
+    assert {
+        name: value.reveal() for name, value in (config.unused or {}).items() if isinstance(value, Secret)
+    } == secrets
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
