@@ -167,8 +167,8 @@ class Model:
             assert state.last_sequence == sequence - 1
 
 
-KEYS = st.sampled_from([b"a", b"b", b"c", b"dd", b"", b"f" * 40])
-VALUES = st.one_of(st.none(), st.binary(max_size=60), st.just(b"v" * 50))
+KEYS = st.sampled_from([b"a", b"b", b"c", b"dd", b"", b"f" * 20])
+VALUES = st.one_of(st.none(), st.binary(max_size=40), st.just(b"v" * 40))
 OPERATIONS = st.one_of(
     st.tuples(
         st.just("append"),

@@ -219,7 +219,7 @@ class LogCleaner:
             self._cleaned_in(directory)[topic_partition] = stats.end_offset
             self._write_checkpoint(directory)
             self.metrics.cleaned(stats, seconds=self._world.now() - started, threads=self.config.threads)
-            logger.info("cleaned %s: %s", topic_partition, stats)
+            logger.info("cleaned %s up to offset %d: %s", topic_partition, stats.end_offset, stats.summary)
             if log.config.deletes:
                 self._logs.apply_retention_to(topic_partition)
 

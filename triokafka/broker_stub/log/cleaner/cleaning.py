@@ -28,7 +28,8 @@ from triokafka.world import Storage
 
 _MAX_OFFSET_SPAN: Final = 2**31 - 1  # offsets in an index are relative to the segment's first
 _TIME_ENTRY: Final = 12
-_STEP_RECORDS: Final = 8192  # a few milliseconds of work, however well they are compressed
+# About a millisecond of work: the threads of a process share an interpreter, and for as long the event loop may stand.
+_STEP_RECORDS: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +70,14 @@ class CleaningStats:
     counts: FilterCounts = field(default_factory=FilterCounts)
 
     @property
-    def recopy_ratio(self) -> float:
-        """The share of the bytes that stayed, 0 to 1."""
-        return self.bytes_written / self.bytes_read if self.bytes_read else 0.0
+    def summary(self) -> str:
+        """What was done, in a line for the log."""
+        counts = self.counts
+        return (
+            f"{counts.records_kept} of {counts.records_read} records stay, {self.bytes_written} of {self.bytes_read} "
+            f"bytes, {self.segments_after} of {self.segments_before} segments; {self.map_bytes_read} bytes were dirty, "
+            f"their keys took {100 * self.map_utilization:.0f} % of the memory"
+        )
 
 
 class Cleaning:

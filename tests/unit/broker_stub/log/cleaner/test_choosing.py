@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.broker_stub.log.builders import NOW
-from tests.unit.broker_stub.log.cleaner.logs import compacted_log, put
+from tests.unit.broker_stub.log.cleaner.logs import compacted, compacted_log, put
 from triokafka.broker_stub.log import PartitionLog
 from triokafka.broker_stub.log.cleaner import CleanableRange, cleanable_range
 from triokafka.world_memory import MemoryStorage
@@ -82,3 +82,17 @@ def test_what_is_old_is_cleaned_however_little_it_is() -> None:
     assert result.is_due(1.0)
     assert not found(log, 8, now_ms=NOW + 2 * MINUTE + 90_000).is_due(1.0)
     assert not found(log, 12, now_ms=NOW + 10**9).is_due(1.0)
+
+
+def test_compacted_log_is_rolled_in_time_for_its_oldest_record() -> None:
+    """What is written to is never compacted: it must not be for longer than ``max.compaction.lag.ms``
+    (`broker-log/H02`, `Z13`)."""
+    log = compacted_log(MemoryStorage(), max_compaction_lag_ms=MINUTE)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"), now_ms=NOW + MINUTE)
+    assert len(log.segments) == 1
+    put(log, (b"a", b"3"), now_ms=NOW + MINUTE + 1)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    log.update_config(compacted(max_compaction_lag_ms=MINUTE, cleanup_policy=("delete",)))
+    put(log, (b"a", b"4"), now_ms=NOW + 9 * MINUTE)
+    assert len(log.segments) == 2
