@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from triokafka.broker_stub.controller.image import NO_LEADER, MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome
 from triokafka.broker_stub.controller.partition_change import Election, LivenessChange, TopicConfig, partition_change
 from triokafka.protocol.api.elect_leaders import (
@@ -113,7 +113,7 @@ def _elect(
         raise errors.UnknownTopicOrPartitionError(f"No such partition as {name}-{number}")
     if _led_as_wanted(partition, election):
         raise errors.ElectionNotNeededError("Leader election not needed for topic partition.")
-    record = _record(image, topic, partition, election, topic_config)
+    record = partition_change(image, topic, partition, topic_config, election=election)
     if record is None:
         if election is Election.PREFERRED:
             raise errors.PreferredLeaderNotAvailableError("The preferred leader was not available.")
@@ -125,12 +125,3 @@ def _led_as_wanted(partition: PartitionImage, election: Election) -> bool:
     if election is Election.PREFERRED:
         return partition.leader == partition.preferred_leader
     return partition.leader != NO_LEADER
-
-
-def _record(
-    image: MetadataImage, topic: TopicImage, partition: PartitionImage, election: Election, topic_config: TopicConfig
-) -> PartitionChangeRecord | None:
-    record = partition_change(image, topic, partition, topic_config, election=election)
-    if record is None or (election is Election.PREFERRED and record.leader != partition.preferred_leader):
-        return None
-    return record

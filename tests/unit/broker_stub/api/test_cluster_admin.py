@@ -156,6 +156,7 @@ async def test_feature_that_is_not_known_or_level_out_of_range_changes_nothing(v
     """(KIP-584, KIP-1022)"""
     async with running_node() as node:
         features = dict(node.broker.image.features)
+        offset = node.broker.image.offset
         for name, level in (("metadata.version", 99), ("metadata.version", 24), ("no.such", 1), ("kraft.version", 0)):
             update = FeatureUpdateKey(feature=name, max_version_level=level)
             request = UpdateFeaturesRequest(feature_updates=[update])
@@ -165,7 +166,7 @@ async def test_feature_that_is_not_known_or_level_out_of_range_changes_nothing(v
             assert [result.feature for result in response.results] == ([name] if version < 2 else [])
         same = [FeatureUpdateKey(feature="metadata.version", max_version_level=25)]
         assert (await node.call(UpdateFeaturesRequest(feature_updates=same), version)).error_code == 0
-        assert dict(node.broker.image.features) == features
+        assert (dict(node.broker.image.features), node.broker.image.offset) == (features, offset)
 
 
 async def test_log_directories_say_what_they_hold() -> None:
@@ -226,6 +227,11 @@ async def test_producers_of_a_partition_are_described() -> None:
         assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (4000, 3, 1)
         assert (producer.current_txn_start_offset, producer.coordinator_epoch) == (-1, -1)
         assert unknown.error_code == UNKNOWN
+        hosted = node.broker.replicas.find("t", 0)
+        assert hosted is not None
+        hosted.is_leader = False
+        ((known,), _) = (topic.partitions for topic in (await node.call(request, 0)).topics)
+        assert known.error_code == errors.NotLeaderForPartitionError.code and not known.active_producers
 
 
 async def test_broker_that_lives_is_registered_again_after_it_was_unregistered() -> None:
@@ -261,7 +267,10 @@ async def test_access_rules_are_answered_as_by_kafka_without_an_authorizer(versi
         described = await node.call(
             DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1), version
         )
-        assert (described.error_code, described.error_message) == (DISABLED, "No Authorizer is configured on the broker")
+        assert (described.error_code, described.error_message) == (
+            DISABLED,
+            "No Authorizer is configured on the broker",
+        )
         rule = AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3)
         created = await node.call(CreateAclsRequest(creations=[rule, rule]), version)
         assert [result.error_code for result in created.results] == [DISABLED] * 2

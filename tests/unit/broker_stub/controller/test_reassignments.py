@@ -132,6 +132,13 @@ class TestElection:
             assert codes == {0: errors.PreferredLeaderNotAvailableError.code}
             assert after.topics["t"].partitions[0].leader == 2
 
+    def test_preferred_election_of_a_partition_without_a_leader_takes_whoever_is_in_sync(self) -> None:
+        """As Kafka: the election that was asked for is not the one that was needed."""
+        image = cluster(topic("t", [1, 2], leader=-1), broker(1, fenced=True), brokers=(2,))
+        codes, after = elect(image, PREFERRED)
+        assert (codes, after.topics["t"].partitions[0].leader) == ({0: 0}, 2)
+        assert preferred_leaders(image, clean) == []
+
     def test_unclean_election_takes_who_is_alive_only_where_nobody_leads(self) -> None:
         """(`cluster/KRE-05`, SEL)"""
         image = cluster(topic("t", [1, 2], isr=[1], leader=-1), broker(1, fenced=True), brokers=(2,))
