@@ -16,21 +16,22 @@ from triokafka.protocol.primitives import Int8, UVarInt, encode_uvarint, remaini
 
 
 class NullableStructure(Construct):  # type: ignore[misc]
-    """A structure that may be null: one byte, negative for null, then the structure."""
+    """A structure that may be null: one byte, negative for null (in a tagged field zero), then the structure."""
 
     min_size: Final = 1
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, *, tagged: bool = False) -> None:
         super().__init__()
         self.structure = structure
+        self.null = 0 if tagged else -1
 
     def _parse(self, stream: BinaryIO, context: Any, path: str) -> Any:
-        if Int8._parse(stream, context, path) < 0:
+        if Int8._parse(stream, context, path) <= self.null:
             return None
         return self.structure._parsereport(stream, context, path)
 
     def _build(self, obj: Any, stream: BinaryIO, context: Any, path: str) -> Any:
-        Int8._build(-1 if obj is None else 1, stream, context, path)
+        Int8._build(self.null if obj is None else 1, stream, context, path)
         if obj is not None:
             self.structure._build(obj, stream, context, path)
         return obj

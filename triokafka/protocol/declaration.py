@@ -286,7 +286,7 @@ def _wire(f: Field, version: int, flexible: bool) -> Any:
         return f.type.of(inner, compact=flexible, nullable=nullable)
     if isinstance(f.type, StructMeta):
         structure = cast("type[Struct]", f.type).structure(version, flexible=flexible)
-        return NullableStructure(structure) if nullable else structure
+        return NullableStructure(structure, tagged=version in f.tagged) if nullable else structure
     return f.type.variant(compact=flexible, nullable=nullable)
 
 

@@ -104,7 +104,7 @@ class DecoderWriter(SourceWriter):
         elif isinstance(wire, NullableStructure):
             self.fixed("b", flag := self.name("n"), path)
             self.flush()
-            self.line(f"if {flag} < 0: {target} = None", path)
+            self.line(f"if {flag} <= {wire.null}: {target} = None", path)
             self.line("else:", path)
             with self.indented():
                 self.structure(wire.structure, inner := self.name("o"), path)

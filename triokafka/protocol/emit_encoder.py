@@ -103,7 +103,7 @@ class EncoderWriter(SourceWriter):
         elif isinstance(wire, NullableStructure):
             self.line(f"if ({(inner := self.name('o'))} := {source}) is None:", path)
             with self.indented():
-                self.flush(_Fixed("b", "-1", path), keep=True)
+                self.flush(_Fixed("b", str(wire.null), path), keep=True)
             self.line("else:", path)
             with self.indented():
                 self.fixed("b", "1", path)

@@ -491,6 +491,15 @@ def test_every_change_survives_its_record(change: Any) -> None:
     assert decode(encode(gone).key, None) == gone
 
 
+def test_a_member_of_the_new_protocol_is_written_as_java_writes_it() -> None:
+    """An absent field would be read as a member of the classic protocol with nothing to offer."""
+    record = encode(ProfileChange("g", "a", MemberProfile()))
+    assert record.value == bytes.fromhex("0000 00 00 01 01 01 01 ffffffff 00 01 000100")
+    assert decode(record.key, bytes.fromhex("0000 00 00 01 01 01 01 ffffffff 00 00")) == ProfileChange(
+        "g", "a", MemberProfile()
+    )
+
+
 def test_a_state_of_a_newer_coordinator_makes_the_member_start_anew() -> None:
     group = ConsumerGroup("g")
     group.replay(EpochChange("g", (1, 0)))

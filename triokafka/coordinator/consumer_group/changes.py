@@ -200,7 +200,7 @@ def _decode_profile(key: bytes, value: bytes | None) -> ConsumerGroupChange:
         rebalance_timeout_ms=found.rebalance_timeout_ms,
         server_assignor=found.server_assignor,
         classic=None
-        if classic is None
+        if classic is None or not classic.supported_protocols  # written before there was the field
         else ClassicTraits(
             classic.session_timeout_ms, tuple((p.name, bytes(p.metadata)) for p in classic.supported_protocols)
         ),

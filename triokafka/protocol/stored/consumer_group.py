@@ -98,8 +98,7 @@ class ConsumerGroupMemberMetadataValue(VersionedMessage, versions="0", flexible=
         nullable="0+",
         tag=0,
         tagged="0+",
-        default=None,
-        doc="Set while it speaks the classic protocol.",
+        doc="Set while it speaks the classic protocol, else null; not to write it means an empty one.",
     )
 
 
@@ -162,8 +161,7 @@ class OwnedTopicPartitions(Struct):
         nullable="0+",
         tag=0,
         tagged="0+",
-        default=None,
-        doc="For each partition, the member's epoch when it got it; null when unknown.",
+        doc="For each partition, the member's epoch when it got it; empty when unknown.",
     )
 
 

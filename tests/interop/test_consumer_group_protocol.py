@@ -1,0 +1,176 @@
+"""Groups under the new consumer protocol (KIP-848): Java's consumer in ours, and the same groups in Apache Kafka."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker_process import BrokerProcess
+from tests.interop import jvm
+
+pytestmark = pytest.mark.interop
+
+TIMEOUT = 60.0
+PARTITIONS = 6
+RECORDS = 300
+Node = Callable[[Path], AbstractContextManager[str]]
+
+
+@contextmanager
+def ours(directory: Path) -> Iterator[str]:
+    broker = BrokerProcess(
+        directory / "data",
+        settings={"group.consumer.heartbeat.interval.ms": "200", "offsets.topic.num.partitions": "4"},
+    )
+    try:
+        yield broker.start()
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+
+
+@contextmanager
+def apache_kafka(directory: Path) -> Iterator[str]:
+    with jvm.apache_kafka(directory, group_consumer_min_heartbeat_interval_ms="200") as bootstrap:
+        yield bootstrap
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """There is no event for what another program does: ask again until it holds."""
+    give_up_at = time.monotonic() + TIMEOUT
+    while not holds():
+        assert time.monotonic() < give_up_at, what
+        time.sleep(0.1)
+
+
+def fill(bootstrap: str, first: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(first, first + RECORDS):
+        producer.produce("t", str(number).encode(), partition=number % PARTITIONS)
+    assert producer.flush(TIMEOUT) == 0
+
+
+def static_member(bootstrap: str, instance: str) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "g",
+            "group.protocol": "consumer",
+            "group.instance.id": instance,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["t"])
+    return consumer
+
+
+def shares(admin: AdminClient) -> dict[str, list[int]]:
+    """The partitions that each instance owns."""
+    members = admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT).members
+    return {m.group_instance_id: sorted(p.partition for p in m.assignment.topic_partitions) for m in members}
+
+
+def serves_groups(admin: AdminClient) -> bool:
+    """Whether the group can be described: not at once after a start."""
+    try:
+        return bool(shares(admin))
+    except KafkaException as error:
+        if error.args[0].code() not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
+            raise
+        return False
+
+
+def committed(admin: AdminClient) -> list[int]:
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result(TIMEOUT)
+    return [position.offset for position in sorted(found.topic_partitions, key=lambda p: p.partition)]
+
+
+def read_together(bootstrap: str, count: int) -> dict[str, list[int]]:
+    """Two static members read so many records, commit, and leave for now; returns what each had."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    members = [static_member(bootstrap, instance) for instance in ("a", "b")]
+    got = 0
+
+    def read() -> bool:
+        nonlocal got
+        for member in members:
+            messages = member.consume(count, 0.1)
+            assert not any(message.error() for message in messages)
+            got += len(messages)
+        return got >= count and sorted(map(len, shares(admin).values())) == [3, 3]
+
+    until(read, "both members have a half and everything is read")
+    before = shares(admin)
+    for member in members:
+        member.close()
+    assert got == count
+    return before
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(ours, apache_kafka), (apache_kafka, ours)], ids=["ours-first", "theirs"]
+)
+def test_a_group_moves_with_the_data_directory(first: Node, second: Node, tmp_path: Path) -> None:
+    """Its static members find their partitions again, and positions are those that were committed."""
+    with first(tmp_path) as bootstrap:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(TIMEOUT)
+        fill(bootstrap)
+        before = read_together(bootstrap, RECORDS)
+    with second(tmp_path) as bootstrap:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        until(lambda: serves_groups(admin), "the coordinator has read its log")
+        assert shares(admin) == before
+        assert committed(admin) == [RECORDS // PARTITIONS] * PARTITIONS
+        fill(bootstrap, first=RECORDS)
+        assert read_together(bootstrap, RECORDS) == before
+
+
+def test_two_java_consumers_share_a_topic_and_one_takes_over(tmp_path: Path) -> None:
+    def console_consumer(bootstrap: str, output: Path) -> subprocess.Popen[bytes]:
+        command = ["java", "-Xmx256m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+        options = ["--bootstrap-server", bootstrap, "--topic", "t", "--group", "g", "--from-beginning"]
+        with output.open("wb") as out, output.with_suffix(".err").open("wb") as complaints:
+            return subprocess.Popen(
+                [*command, *options, "--command-property", "group.protocol=consumer"], stdout=out, stderr=complaints
+            )
+
+    jvm.require("mvn", "java")
+    outputs = [tmp_path / "one.txt", tmp_path / "two.txt"]
+
+    def lines() -> list[bytes]:
+        return [line for output in outputs for line in output.read_bytes().splitlines()]
+
+    with ours(tmp_path) as bootstrap:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(TIMEOUT)
+        fill(bootstrap)
+        processes = []
+        try:
+            processes = [console_consumer(bootstrap, output) for output in outputs]
+
+            def sizes() -> list[int]:
+                members = admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT).members
+                return sorted(len(member.assignment.topic_partitions) for member in members)
+
+            until(lambda: sizes() == [3, 3], "both have a half")
+            until(lambda: len(lines()) >= RECORDS, "everything is read")
+            processes[0].terminate()
+            until(lambda: sizes() == [6], "the other has everything")
+            fill(bootstrap, first=RECORDS)
+            until(lambda: len(lines()) >= 2 * RECORDS, "it reads on")
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(TIMEOUT)
+    assert sorted(map(int, lines())) == list(range(2 * RECORDS))
+    for output in outputs:
+        assert b"ERROR" not in output.with_suffix(".err").read_bytes()
