@@ -58,6 +58,8 @@ def _code(key: TopicPartition, path: str, context: RequestContext) -> int:
     wanted = path.rstrip("/") or "/"
     if wanted not in {known.rstrip("/") or "/" for known in broker.config.data_directories}:
         return errors.LogDirNotFoundError.code
+    if wanted in broker.logs.offline_directories():
+        return errors.KafkaStorageError.code
     if broker.logs.get(key) is None:
         return errors.ReplicaNotAvailableError.code
     return 0 if broker.logs.directory_of(key) == wanted else errors.KafkaStorageError.code

@@ -30,7 +30,9 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {path: {} for path in broker.config.data_directories}
+    found: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {
+        path.rstrip("/") or "/": {} for path in broker.config.data_directories
+    }
     for key, log in sorted(broker.logs.all().items()):
         if wanted is not None and tuple(key) not in wanted:
             continue
@@ -39,9 +41,12 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
         found.setdefault(broker.logs.directory_of(key), {}).setdefault(key.topic, []).append(
             DescribeLogDirsPartition(partition_index=key.partition, partition_size=log.size, offset_lag=behind)
         )
+    offline = broker.logs.offline_directories()
     results = []
     for path, topics in found.items():
         try:
+            if path in offline:
+                raise OSError(offline[path])
             total, usable = broker.world.storage.space(path)
         except OSError:
             results.append(DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=path))

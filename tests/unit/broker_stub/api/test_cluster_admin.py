@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
+from tests.unit.broker_stub.controller.clusters import MemoryWorld
 from triokafka import errors
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -34,6 +37,8 @@ from triokafka.protocol.api.list_transactions import ListTransactionsRequest
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from triokafka.protocol.message import Request
+from triokafka.structs import TopicPartition
+from triokafka.world_memory import DiskFault
 
 UNKNOWN = errors.UnknownTopicOrPartitionError.code
 NOT_NEEDED = errors.ElectionNotNeededError.code
@@ -193,6 +198,24 @@ async def test_log_directories_say_what_they_hold() -> None:
                 for partition in topic.partitions
             ]
             assert found == [2]
+
+
+async def test_directory_that_failed_says_so_and_holds_nothing() -> None:
+    """(`broker-log/Z16`)"""
+    world = MemoryWorld()
+    async with running_node(world=world, log_dirs=("/one", "/two")) as node:
+        await node.create("t", 2)
+        lost = next(n for n in (0, 1) if node.broker.logs.directory_of(TopicPartition("t", n)) == "/two")
+        world.disk.inject(DiskFault("write", "/two/*", errno.EIO))
+        assert (await node.produce("t", batch(b"x"), partition=lost)).error_code == errors.KafkaStorageError.code
+        await trio.testing.wait_all_tasks_blocked()
+        one, two = (await node.call(DescribeLogDirsRequest(topics=None), 5)).results
+        assert (one.log_dir, one.error_code) == ("/one", 0)
+        assert (two.log_dir, two.error_code) == ("/two", errors.KafkaStorageError.code)
+        assert one.topics and not two.topics
+        wanted = AlterReplicaLogDir(path="/two", topics=[AlterReplicaLogDirTopic(name="t", partitions=[1 - lost])])
+        moved = await node.call(AlterReplicaLogDirsRequest(dirs=[wanted]), 2)
+        assert moved.results[0].partitions[0].error_code == errors.KafkaStorageError.code
 
 
 async def test_replica_stays_where_it_is_wanted_and_directories_must_exist() -> None:
