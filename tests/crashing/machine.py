@@ -108,6 +108,7 @@ class Machine(BrokerSteps):
             try:
                 getattr(self, f"do_{step.kind}")(tp, choices)
                 self.check_bounds()
+                self.expected.clear()
             except (KafkaStorageError, ConfigurationError):
                 if not self.struck:
                     raise
