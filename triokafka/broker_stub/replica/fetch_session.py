@@ -20,6 +20,7 @@ INITIAL_EPOCH: Final = 0
 NO_SESSION: Final = 0
 _MAX_EPOCH: Final = 2**31 - 1
 EVICTION_SECONDS: Final = 120.0
+_REFUSED_SECONDS: Final = 1.0
 
 TopicKey: TypeAlias = str | UUID
 PartitionKey: TypeAlias = tuple[TopicKey, int]
@@ -189,6 +190,7 @@ class FetchSessionCache:
         self._slots = slots
         self._random = world.random
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._refused: dict[bool, tuple[float, tuple[bool, int, int] | None]] = {}
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -260,6 +262,12 @@ class FetchSessionCache:
         if now - oldest.last_used_at > EVICTION_SECONDS:
             self._evict(oldest)
             return True
+        # Clients that get no session ask for one with every fetch: the search is not repeated for each of them. A
+        # newcomer counts as id 0, so of equal size it loses, and the session stays.
+        cost = (privileged, size, 0)
+        until, least = self._refused.get(privileged, (now, None))
+        if now < until and (least is None or cost <= least):
+            return False
         # A follower may take any consumer's place; a consumer only that of one who has had it for long enough.
         candidates = [
             session
@@ -267,17 +275,16 @@ class FetchSessionCache:
             if now - session.created_at > EVICTION_SECONDS or (privileged and not session.privileged)
         ]
         candidates = [session for session in candidates if privileged or not session.privileged]
-        if not candidates:
-            return False
-        cheapest = min(candidates, key=_cost)
-        # The newcomer counts as id 0: of equal size it loses, and the session stays.
-        if _cost(cheapest) >= (privileged, size, 0):
+        cheapest = min(candidates, key=_cost, default=None)
+        if cheapest is None or _cost(cheapest) >= cost:
+            self._refused[privileged] = (now + _REFUSED_SECONDS, None if cheapest is None else _cost(cheapest))
             return False
         self._evict(cheapest)
         return True
 
     def _evict(self, session: FetchSession) -> None:
         del self._sessions[session.id]
+        self._refused.clear()
         self.evictions += 1
 
 

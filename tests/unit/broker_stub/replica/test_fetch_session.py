@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from triokafka import errors
+from triokafka.broker_stub.replica import fetch_session
 from triokafka.broker_stub.replica.fetch_session import (
     EVICTION_SECONDS,
     FINAL_EPOCH,
@@ -248,3 +251,39 @@ def test_follower_takes_a_consumers_place_at_once_and_keeps_it() -> None:
     assert open_session(sessions, A, now=1, privileged=True)
     assert open_session(sessions, A, B, C, now=2) == 0
     assert open_session(sessions, A, B, C, now=2, privileged=True) == 0
+
+
+def test_clients_without_a_session_do_not_search_the_full_cache_with_every_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A refusal holds for a second for those who are no larger (`broker-log/P14`)."""
+    sessions = cache(1)
+    session_id = open_session(sessions, A, B, now=0)
+    late = EVICTION_SECONDS + 1
+    answer(context(sessions, session_id, 1, now=late), now=late)
+    searches = 0
+    cost = fetch_session._cost
+
+    def counting(session: fetch_session.FetchSession) -> tuple[bool, int, int]:
+        nonlocal searches
+        searches += 1
+        return cost(session)
+
+    monkeypatch.setattr(fetch_session, "_cost", counting)
+    assert open_session(sessions, A, now=late) == 0
+    once = searches
+    for number in range(9):
+        assert open_session(sessions, A, now=late + number / 10) == 0
+    assert searches == once
+    assert open_session(sessions, A, now=late + 2) == 0
+    assert searches == 2 * once
+    assert open_session(sessions, A, B, C, now=late + 2)
+
+
+def test_session_ids_are_positive_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(`broker-log/P16`)."""
+    world = RealWorld()
+    drawn = iter([5, 5, 5, 9])
+    monkeypatch.setattr(world.random, "randint", lambda low, high: next(drawn))
+    sessions = FetchSessionCache(10, world)
+    assert [open_session(sessions, A), open_session(sessions, B)] == [5, 9]

@@ -130,6 +130,17 @@ async def test_acks_all_waits_for_every_in_sync_replica() -> None:
     assert bench.replicas.produce_purgatory.delayed == 0
 
 
+async def test_broker_0_is_a_follower_and_no_consumer() -> None:
+    """It reads above the high watermark, and its fetches raise it (`broker-log/M01`, `M03`, `Y09`)."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 0)))
+    bench.append(A)
+    assert not len((await bench.read(A, 0))[0].records)
+    assert len((await bench.follower_fetches(A, 0, replica=0)).records)
+    await bench.follower_fetches(A, 1, replica=0)
+    assert bench.rose == [(A, 1)]
+
+
 async def test_produce_to_this_broker_alone_is_not_parked() -> None:
     """Nor one that failed everywhere (`broker-log/L02`, `cluster/RM-25`)."""
     bench = Bench()
