@@ -247,6 +247,9 @@ class Machine(BrokerSteps):
         self.disk.before_operation = before
         try:
             getattr(self, f"do_{kind}")(tp, choices)
+        except KafkaStorageError:
+            if kind not in _ALL_OR_NOTHING or not all(self.log(other).usable for other in self.models):
+                raise
         finally:
             self.heal()
         if self.struck and choices.random() < 0.5:
@@ -271,6 +274,9 @@ _FRAGILE = (
     "close",
     "kill",
 )
+
+
+_ALL_OR_NOTHING = ("append", "append_control", "roll", "flush", "finish_flush", "retain", "checkpoint")
 
 
 def run_seed(seed: int, only: Collection[int] | None = None) -> None:

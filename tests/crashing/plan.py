@@ -24,6 +24,8 @@ _WEIGHTS = {
     "flush": 4,
     "begin_flush": 2,
     "finish_flush": 3,
+    "flush_beside_another": 2,
+    "flush_over_a_cut": 2,
     "background": 4,
     "checkpoint": 4,
     "checkpoint_high_watermarks": 2,

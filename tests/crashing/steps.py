@@ -187,6 +187,24 @@ class BrokerSteps:
             if self.logs.get(tp) is log:
                 log.flushed(job)
 
+    def do_flush_beside_another(self, tp: TopicPartition, choices: random.Random) -> None:
+        """One that is still at work when another is asked for: that one has not synced anything by itself."""
+        self.do_append(tp, choices)
+        job = self.log(tp).begin_flush()
+        if job is not None:
+            self.jobs.append((tp, self.log(tp), job))
+        self.do_flush(tp, choices)
+        self.check_bounds()
+        if choices.random() < 0.5:
+            self.power_cut(choices)
+
+    def do_flush_over_a_cut(self, tp: TopicPartition, choices: random.Random) -> None:
+        """One that began before a cut, and ends when there are other records."""
+        self.do_begin_flush(tp, choices)
+        self.do_truncate(tp, choices)
+        self.do_append(tp, choices)
+        self.do_finish_flush(tp, choices)
+
     def do_background(self, tp: TopicPartition, choices: random.Random) -> None:
         """Every task of the log manager once."""
         self.world.wall += choices.choice((0, 500, 2_000))
