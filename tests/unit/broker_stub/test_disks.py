@@ -147,6 +147,19 @@ async def test_a_flush_that_fails_is_the_answer_to_who_waits_for_it() -> None:
         assert (await node.produce("t", batch(b"a"), partition=number_in(node, "/one"), acks=1)).error_code == 0
 
 
+async def test_a_log_of_no_topic_is_put_aside_at_the_start() -> None:
+    """Its deletion was known to the cluster, and not yet to the disk, when the broker died (`Z15`)."""
+    world = DiskWorld()
+    async with running_node(world=world) as node:
+        await node.create("t", 2)
+        await node.produce("t", batch(b"a"), partition=1)
+    world.storage.rename("/data/t-1", "/data/gone-1")
+    async with running_node(world=world) as node:
+        assert set(node.broker.logs.all()) == {TopicPartition("t", 0), TopicPartition("t", 1)}
+        folders = [name for name in world.storage.list_dir("/data") if name.endswith("-stray")]
+        assert [name.partition(".")[0] for name in folders] == ["gone-1"]
+
+
 async def test_the_configuration_of_topics_is_known_when_their_logs_are_recovered() -> None:
     """Gaps between segments are natural where a topic is compacted, and a loss where it is not (`G12`, `I09`)."""
     world = DiskWorld()

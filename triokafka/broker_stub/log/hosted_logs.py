@@ -266,6 +266,17 @@ class HostedLogs:
             path = self._move_away(topic_partition, DELETE_SUFFIX)
             self._doomed.append((self._world.wall_ms() + hosted.log.config.file_delete_delay_ms, path))
 
+    def put_aside(self, topic_partition: TopicPartition) -> None:
+        """Give up a log of a partition that is no longer in the cluster. Its folder stays, as ``…-stray`` (Z15).
+
+        A failure is logged.
+        """
+        logger.warning("%s is of no topic in the cluster; it is put aside", self._logs[topic_partition].log.directory)
+        try:
+            self._move_away(topic_partition, STRAY_SUFFIX)
+        except KafkaStorageError as error:
+            logger.error("%s", error)
+
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         hosted = self._logs.pop(topic_partition)
         del hosted.directory.logs[topic_partition]

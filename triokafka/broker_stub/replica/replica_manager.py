@@ -138,8 +138,8 @@ class ReplicaManager:
 
         A log that cannot be made or opened leaves its partition offline; the others go on.
         """
-        if self._image is EMPTY_IMAGE and self.logs.offline_directories():
-            self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
+        if self._image is EMPTY_IMAGE:
+            self._begin_with(image)
         self._image = image
         changes: list[LeadershipChange] = []
         local = delta.local_changes(self.node_id)
@@ -161,6 +161,14 @@ class ReplicaManager:
             if resource_type == ResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)
         return changes
+
+    def _begin_with(self, image: MetadataImage) -> None:
+        """Compare what is on the disks with the first image."""
+        if self.logs.offline_directories():
+            self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
+        for topic_partition in self.logs.all():
+            if image.partition(*topic_partition) is None:
+                self.logs.put_aside(topic_partition)
 
     def _open(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
         partition = self._partitions.get(topic_partition)
