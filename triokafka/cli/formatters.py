@@ -20,15 +20,50 @@ _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 class Record(Protocol):
     """What a formatter reads of a record."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    leader_epoch: int
-    key: Any
-    value: Any
-    headers: Any
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """The partition."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """The offset."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    @property
+    def timestamp_type(self) -> int:
+        """Who gave it: 0 the producer, 1 the broker."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that its batch was written in."""
+        ...
+
+    @property
+    def key(self) -> Any:
+        """The key, as it came or deserialized."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """The value, likewise."""
+        ...
+
+    @property
+    def headers(self) -> Any:
+        """Pairs of name and bytes."""
+        ...
 
 
 class Formatter(Protocol):

@@ -1,0 +1,105 @@
+"""From lines to records (`security-metrics-tools/CP-02`)."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from triokafka.cli.configs import split_configs
+from triokafka.cli.connection import pair, parsed
+from triokafka.cli.line_reader import Item, LineReader, make_reader
+
+HEADERS = {"parse.headers": "true", "parse.key": "true"}
+
+
+def test_line_is_the_value_unless_told_otherwise() -> None:
+    assert LineReader({})(b"a\tb", 1) == Item(None, b"a\tb")
+    assert LineReader({})(b"", 1) == Item(None, b"")
+
+
+@given(st.binary().filter(lambda key: b":" not in key), st.binary())
+def test_key_is_what_stands_before_the_first_separator(key: bytes, value: bytes) -> None:
+    reader = LineReader({"parse.key": "true", "key.separator": "::"})
+    assert reader(key + b"::" + value, 1) == Item(key, value)
+
+
+def test_separator_at_the_end_is_an_empty_value() -> None:
+    assert LineReader({"parse.key": "true"})(b"k\t", 1) == Item(b"k", b"")
+    assert LineReader({"parse.key": "true"})(b"\tv", 1) == Item(b"", b"v")
+
+
+def test_headers_stand_first_and_may_be_empty() -> None:
+    reader = LineReader({**HEADERS, "null.marker": "-"})
+    assert reader(b"a:1,b:,c:-\tk\tv", 1) == Item(b"k", b"v", (("a", b"1"), ("b", b""), ("c", None)))
+    assert reader(b"\tk\tv", 1) == Item(b"k", b"v")
+    assert reader(b"-\t-\t-", 1) == Item(None, None)
+    other = LineReader({**HEADERS, "headers.delimiter": "|", "headers.separator": ";", "headers.key.separator": "="})
+    assert other(b"a=x,y;b=2|k\tv", 1) == Item(b"k", b"v", (("a", b"x,y"), ("b", b"2")))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"no headers", "line 7: no end of headers"),
+        (b"a\tk\tv", "line 7: no separator of a header's name and value"),
+        (b"a:1\tno key", "line 7: no key separator"),
+        (b"\xff:1\tk\tv", "line 7: the name of a header is not UTF-8"),
+    ],
+)
+def test_line_that_cannot_be_read_is_named_or_becomes_a_value(line: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        LineReader(HEADERS)(line, 7)
+    assert LineReader({**HEADERS, "ignore.error": "true"})(line, 7) == Item(None, line)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"parse.keys": "true"},
+        {"parse.key": "yes"},
+        {"key.separator": ""},
+        {"parse.headers": "true", "headers.separator": ":"},
+    ],
+)
+def test_wrong_properties_are_refused_before_anything_is_read(properties: dict[str, str]) -> None:
+    with pytest.raises(click.UsageError):
+        make_reader(None, properties)
+
+
+def test_reader_of_ones_own_is_imported() -> None:
+    reader = make_reader(f"{__name__}:Upper", {"x": "y"})
+    assert reader(b"abc", 1) == Item(b"y", b"ABC")
+    assert isinstance(make_reader("kafka.tools.ConsoleProducer$LineMessageReader".replace("$", "."), {}), LineReader)
+    for wrong in ("no_colon", "no.such.module:X", f"{__name__}:NoSuchClass"):
+        with pytest.raises(click.UsageError):
+            make_reader(wrong, {})
+
+
+class Upper:
+    """Shouts."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self._key = properties["x"].encode()
+
+    def __call__(self, line: bytes, number: int) -> Item:
+        return Item(self._key, line.upper())
+
+
+def test_pairs_may_have_equal_signs_and_brackets() -> None:
+    """(CL-03)"""
+    assert pair("-X", "a=b=c") == ("a", "b=c")
+    with pytest.raises(click.UsageError, match="takes NAME=VALUE"):
+        pair("-X", "=b")
+    assert split_configs("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
+    assert split_configs("match=[client_id=a.*]") == {"match": "client_id=a.*"}
+    with pytest.raises(click.UsageError, match="do not match"):
+        split_configs("a=[1,2")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", 1), ("-1", -1), ("0.5", 0.5), ("TRUE", True), ("none", None), ("all", "all"), ("", "")]
+)
+def test_values_of_options_are_python_objects(text: str, value: object) -> None:
+    assert parsed(text) == value
