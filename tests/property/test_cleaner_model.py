@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,11 +185,27 @@ OPERATIONS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(OPERATIONS, min_size=20, max_size=60))
+PLANS = st.lists(OPERATIONS, min_size=20, max_size=60)
+
+
+@settings(max_examples=80, deadline=None)
+@given(PLANS)
 def test_compaction_keeps_the_last_of_every_key_and_moves_nothing(operations: list[tuple[object, ...]]) -> None:
     """Offsets and order, the dirty part, tombstones until their horizon, producers, readers at any offset
     (`broker-log/H01`, `H13`, `H16`, `H19`, `H20`, `Z13`)."""
+    run(operations)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@settings(max_examples=5_000, deadline=None)
+@given(PLANS)
+def test_compaction_keeps_the_last_of_every_key_for_long(operations: list[tuple[object, ...]]) -> None:
+    run(operations)
+
+
+def run(operations: list[tuple[object, ...]]) -> None:
+    """Carry out a plan, and compare after every pass and at the end."""
     storage = MemoryStorage()
     storage.make_dirs("data")
     log = PartitionLog.open(storage, DIRECTORY, TP, CONFIG, now_ms=NOW)
