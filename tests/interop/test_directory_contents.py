@@ -201,8 +201,7 @@ def seen(bootstrap: str, topics: list[str]) -> dict[str, Any]:
             "id": str(description.result(TIMEOUT).topic_id),
             "watermarks": consumer.get_watermark_offsets(partition, TIMEOUT),
             "ends": ends,
-            # Kafka counts the marker of a transaction, our broker records alone.
-            "newest": newest.timestamp if topic != "transactional" else None,
+            "newest": (newest.offset, newest.timestamp),
             "times": [consumer.offsets_for_times([one], TIMEOUT)[0].offset for one in times],
             "all": read(bootstrap, topic),
             "committed": read(bootstrap, topic, "read_committed"),
