@@ -62,12 +62,6 @@ LOG_MUTATIONS: tuple[Mutation, ...] = tuple(
             "",
         ),
         (
-            "a truncation cuts the indexes",
-            _LOG + "segment.py",
-            "            index.truncate_to(offset)\n",
-            "            len(index)\n",
-        ),
-        (
             "a truncation is synced",
             _LOG + "log_segments.py",
             "            self.active.truncate_to(offset)\n            self.active.sync()\n",
