@@ -21,6 +21,8 @@ AREAS: Final = ("produce", "codecs", "consume", "offsets", "groups", "topics", "
 
 SETTINGS: Final = {
     "auto.create.topics.enable": "true",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "log.cleaner.backoff.ms": "200",

@@ -53,6 +53,7 @@ _CONSUMER: Final = Options(
         "fetch_max_wait_ms": "fetch.wait.max.ms",
         "fetch_min_bytes": "fetch.min.bytes",
         "group_instance_id": "group.instance.id",
+        "group_protocol": "group.protocol",
         "heartbeat_interval_ms": "heartbeat.interval.ms",
         "isolation_level": "isolation.level",
         "max_partition_fetch_bytes": "max.partition.fetch.bytes",
@@ -93,6 +94,9 @@ class ConfluentConsumer(ConsumerDriver):
             configuration |= {"group.id": group, "enable.auto.commit": options.get("enable_auto_commit", False)}
         if "sticky" in options.get("partition_assignment_strategy", "").split(","):
             raise NotOffered("confluent-kafka has no assignor sticky, but cooperative-sticky only")
+        if options.get("group_protocol") == "consumer":
+            for name in ("heartbeat.interval.ms", "session.timeout.ms"):
+                configuration.pop(name, None)
         small = min(int(configuration.get("fetch.max.bytes", 10_000_000)), 10_000_000)
         configuration |= {"bootstrap.servers": driver.bootstrap, "message.max.bytes": max(1000, small)}
         self._consumer = ck.Consumer({**configuration, "log_level": 0})

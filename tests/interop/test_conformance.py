@@ -99,6 +99,7 @@ def test_what_noida_db_does_is_recorded(noida: str, client: tuple[str, Connect])
 def test_page_says_what_this_run_found() -> None:
     """`python -m tests.conformance.results` keeps a run. Of noida-db it shows the run that was kept."""
     found, kept = results.collect(scenarios()), results.stored()
+    assert kept["scenarios"].keys() == found["scenarios"].keys()
     for name, one in found["scenarios"].items():
         for broker in ("triokafka", "Apache Kafka"):
             states = {client: outcome[0] for client, outcome in one["outcomes"][broker].items()}

@@ -353,3 +353,57 @@ def offsets_go_with_their_topic(case: Case) -> None:
         consumer.close()
     case.client.delete_topic(topic)
     case.until(lambda: set(case.client.group_offsets(group)) == {(other, 0)})
+
+
+@scenario
+def new_protocol_shares(case: Case) -> None:
+    """Members with group.protocol=consumer share the partitions; when one leaves, the other takes over (KIP-848)."""
+    topic, group = case.topic(partitions=4), case.name()
+    first = _joined(case, topic, group, partitions=4, group_protocol="consumer")
+    second = _member(case, topic, group, group_protocol="consumer")
+
+    def settled(now: list[set[tuple[str, int]]], _: list[Record]) -> bool:
+        return [len(share) for share in now] == [2, 2] and now[0] | now[1] == _spots(topic, 4)
+
+    case.together([first, second], settled)
+    second.close()
+    case.together([first], lambda now, records: now[0] == _spots(topic, 4))
+
+
+@scenario
+def new_protocol_resumes(case: Case) -> None:
+    """A group with group.protocol=consumer commits, and reads on from there (KIP-848)."""
+    topic, group = case.topic(), case.name()
+    case.fill(topic, 10)
+    consumer = _member(case, topic, group, group_protocol="consumer")
+    case.take(consumer, 10)
+    consumer.commit()
+    consumer.close()
+    case.fill(topic, 4)
+    again = _member(case, topic, group, group_protocol="consumer")
+    assert [record.offset for record in case.take(again, 4)] == [10, 11, 12, 13]
+    assert case.client.group_offsets(group)[(topic, 0)][0] == 10
+
+
+@scenario
+def new_protocol_described(case: Case) -> None:
+    """A group with group.protocol=consumer is listed, and described with the server's assignor (KIP-848)."""
+    topic, group = case.topic(partitions=2), case.name()
+    _joined(case, topic, group, partitions=2, group_protocol="consumer")
+    assert group in case.client.groups()
+    found = case.client.describe_group(group)
+    assert (found.state, found.assignor) == ("Stable", "uniform")
+    assert [member.assignment for member in found.members] == [_spots(topic, 2)]
+
+
+@scenario
+def new_protocol_takes_over_a_classic_group(case: Case) -> None:
+    """A group that was a classic one goes on with group.protocol=consumer, at its offsets (KIP-848)."""
+    topic, group = case.topic(), case.name()
+    case.fill(topic, 6)
+    classic = _member(case, topic, group)
+    case.take(classic, 6)
+    classic.commit()
+    classic.close()
+    case.fill(topic, 2)
+    assert [r.offset for r in case.take(_member(case, topic, group, group_protocol="consumer"), 2)] == [6, 7]

@@ -430,6 +430,9 @@ public final class ConformanceDriver {
             if (!with.get("group").isNull()) {
                 properties.put("group.id", with.get("group").asText());
             }
+            if ("consumer".equals(properties.getProperty("group.protocol"))) {
+                properties.remove("heartbeat.interval.ms");
+            }
             String strategies = properties.getProperty("partition.assignment.strategy");
             if (strategies != null) {
                 List<String> classes = new ArrayList<>();
