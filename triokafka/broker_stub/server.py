@@ -28,6 +28,7 @@ from triokafka.broker_stub.controller import (
     features,
 )
 from triokafka.broker_stub.controller.cluster import BrokerRegistration
+from triokafka.broker_stub.controller.image import EMPTY_CONFIGS
 from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.faults import Faults
@@ -132,6 +133,7 @@ class Broker:
             ),
             _Topics(self),
             _group_config(config),
+            lambda group_id: self.image.configs.get((ResourceType.GROUP, group_id), EMPTY_CONFIGS),
         )
         self.dispatcher = Dispatcher(self, load_handlers(), authorizer=authorizer, quota=quota)
         self.sockets = SocketServer(self.world, socket_config(config), authentication=authentication)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from triokafka.errors import ConfigurationError
+
+
+GroupSettings: TypeAlias = Callable[[str], Mapping[str, str]]
+"""What is configured for a group alone, by Kafka's names, given the group's id."""
+
+
+def no_settings(_group_id: str) -> Mapping[str, str]:
+    """No group has settings of its own."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

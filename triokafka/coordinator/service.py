@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from triokafka.coordinator import operations
-from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.config import GroupCoordinatorConfig, GroupSettings, no_settings
 from triokafka.coordinator.consumer_group import heartbeat as heartbeats
 from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.group import admin
@@ -82,11 +82,17 @@ class GroupCoordinator:
 
     Args:
         log: the partitions of ``__consumer_offsets``.
-        topics: names and ids of topics, as of now.
+        topics: names, ids and sizes of topics, as of now.
+        own_settings: what is configured for a group alone, by Kafka's names.
     """
 
     def __init__(
-        self, world: World, log: CoordinatorLog, topics: TopicsView, config: GroupCoordinatorConfig | None = None
+        self,
+        world: World,
+        log: CoordinatorLog,
+        topics: TopicsView,
+        config: GroupCoordinatorConfig | None = None,
+        own_settings: GroupSettings = no_settings,
     ) -> None:
         self.config = config if config is not None else GroupCoordinatorConfig()
         self.partitions = self.config.offsets_topic_num_partitions
@@ -96,7 +102,7 @@ class GroupCoordinator:
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
             world,
             log,
-            lambda partition: GroupShard(self.config, lambda: str(world.uuid()), topics),
+            lambda partition: GroupShard(self.config, lambda: str(world.uuid()), topics, own_settings),
             commit_timeout_ms=self.config.offset_commit_timeout_ms,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.config import GroupCoordinatorConfig, GroupSettings, no_settings
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange, EpochChange
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
@@ -37,11 +37,19 @@ class GroupShard:
     Args:
         new_id: the random part of a new member id.
         topics: names, ids and sizes of topics, as of now.
+        own_settings: what is configured for a group alone, by Kafka's names.
     """
 
-    def __init__(self, config: GroupCoordinatorConfig, new_id: Callable[[], str], topics: TopicsView) -> None:
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        new_id: Callable[[], str],
+        topics: TopicsView,
+        own_settings: GroupSettings = no_settings,
+    ) -> None:
         self.config = config
         self.topics = topics
+        self._own_settings = own_settings
         self.new_id = new_id
         self.timers = TimerQueue()
         self.offsets = OffsetStore()
@@ -130,7 +138,7 @@ class GroupShard:
         for group_id in self.offsets.groups():
             self._keep_place(group_id)
         for consumer_group in self.consumer_groups.values():
-            sessions.start_all(consumer_group, self.config, turn)
+            sessions.start_all(consumer_group, self.session_timeout_ms(consumer_group.group_id), turn)
         for group in list(self.groups.values()):
             if len(group.members) > self.config.group_max_size:
                 rounds.prepare_rebalance(group, "it is larger than group_max_size allows", self.config, turn)
@@ -169,6 +177,18 @@ class GroupShard:
         self.groups.clear()
         self.consumer_groups.clear()
         return waiting
+
+    # --- settings of single groups ---
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """How long a member under the consumer protocol may be silent."""
+        own = self._own_settings(group_id).get("consumer.session.timeout.ms")
+        return self.config.group_consumer_session_timeout_ms if own is None else int(own)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """How often such a member is to be heard of."""
+        own = self._own_settings(group_id).get("consumer.heartbeat.interval.ms")
+        return self.config.group_consumer_heartbeat_interval_ms if own is None else int(own)
 
     # --- groups ---
 

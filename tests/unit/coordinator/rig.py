@@ -180,10 +180,17 @@ class Rig:
         self.topics = Topics()
         self.config = GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 3_000, **config})
         self.epoch = 0
+        self.settings: dict[str, dict[str, str]] = {}
+        """What is configured for single groups."""
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
             self.world,
             self.log,
-            lambda partition: GroupShard(self.config, lambda: str(self.world.uuid()), self.topics),
+            lambda partition: GroupShard(
+                self.config,
+                lambda: str(self.world.uuid()),
+                self.topics,
+                lambda group_id: self.settings.get(group_id, {}),
+            ),
             commit_timeout_ms=self.config.offset_commit_timeout_ms,
         )
         self.load()

@@ -202,6 +202,16 @@ def test_after_a_restart_sessions_and_revocations_begin_anew() -> None:
     assert list(rig.shard.consumer_groups["g"].profiles) == ["a"]
 
 
+def test_a_group_may_have_a_session_timeout_and_an_interval_of_its_own() -> None:
+    rig = Rig()
+    rig.settings["g"] = {"consumer.session.timeout.ms": "1000", "consumer.heartbeat.interval.ms": "100"}
+    assert rig.beat(beat("a")).value.heartbeat_interval_ms == 100
+    assert rig.beat(beat("a"), group_id="other").value.heartbeat_interval_ms == 5_000
+    rig.pass_time(1.1)
+    assert list(rig.shard.consumer_groups["other"].profiles) == ["a"]
+    assert not rig.shard.consumer_groups["g"].profiles
+
+
 # -------------------------------------------------------------------- static members
 
 

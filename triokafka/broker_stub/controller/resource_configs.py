@@ -1,7 +1,7 @@
 """The configuration of groups and of client metrics: what can be set, and what it is when nobody does.
 
-Both exist only in the metadata; they are kept, validated and shown as Kafka does. Groups of the classic protocol take
-nothing from theirs, and metrics are not asked of clients.
+Both exist only in the metadata; they are kept, validated and shown as Kafka does. Groups under the consumer protocol
+follow their session timeout and heartbeat interval, classic ones nothing; metrics are not asked of clients.
 """
 
 from __future__ import annotations

@@ -50,17 +50,17 @@ def heartbeat(
     limit = shard.config.group_consumer_max_size
     outcome = decide(group, beat, topics=shard.topics, max_size=limit, wall_ms=turn.at.wall_ms)
     _write(outcome.changes, turn)
-    sessions.start(group_id, beat.member_id, shard.config, turn)
+    sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), turn)
     timeout_ms = outcome.profile.rebalance_timeout_ms
     sessions.watch_revocation(group_id, beat.member_id, before, outcome.progress, timeout_ms, turn)
-    turn.answer(reply, _answer(shard, beat, outcome))
+    turn.answer(reply, _answer(beat, outcome, shard.heartbeat_interval_ms(group_id)))
 
 
-def _answer(shard: GroupShard, beat: Beat, outcome: Outcome) -> ConsumerGroupHeartbeatResponse:
+def _answer(beat: Beat, outcome: Outcome, heartbeat_interval_ms: int) -> ConsumerGroupHeartbeatResponse:
     response = ConsumerGroupHeartbeatResponse(
         member_id=beat.member_id,
         member_epoch=outcome.progress.epoch,
-        heartbeat_interval_ms=shard.config.group_consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=heartbeat_interval_ms,
     )
     if outcome.tells_assignment:
         response.assignment = Assignment(topic_partitions=_topic_partitions(outcome.progress.assigned_partitions))

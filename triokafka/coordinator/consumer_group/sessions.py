@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka.coordinator.config import GroupCoordinatorConfig
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.leaving import remove
 from triokafka.coordinator.consumer_group.member import MemberState, Progress
@@ -30,10 +29,9 @@ def revocation_timer(group_id: str, member_id: str) -> TimerKey:
     return TimerKey(REVOCATION, group_id, member_id)
 
 
-def start(group_id: str, member_id: str, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
+def start(group_id: str, member_id: str, timeout_ms: int, turn: GroupTurn) -> None:
     """A member was heard of: it has a full session again."""
-    seconds = config.group_consumer_session_timeout_ms / 1000
-    turn.timers.schedule(session_timer(group_id, member_id), turn.at.now + seconds)
+    turn.timers.schedule(session_timer(group_id, member_id), turn.at.now + timeout_ms / 1000)
 
 
 def watch_revocation(
@@ -48,10 +46,10 @@ def watch_revocation(
         turn.timers.cancel(revocation_timer(group_id, member_id))
 
 
-def start_all(group: ConsumerGroup, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
+def start_all(group: ConsumerGroup, timeout_ms: int, turn: GroupTurn) -> None:
     """The group was just read from the log: nobody is late because of that (cluster/GMD-23)."""
     for member_id, profile in group.profiles.items():
-        start(group.group_id, member_id, config, turn)
+        start(group.group_id, member_id, timeout_ms, turn)
         watch_revocation(
             group.group_id, member_id, None, group.progress_of(member_id), profile.rebalance_timeout_ms, turn
         )
