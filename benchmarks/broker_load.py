@@ -39,8 +39,8 @@ class Load(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """How long it took: for producing from the first record to the last acknowledgement, for consuming from when
-    connected clients are told where to begin, to the last record: a broker may answer the first fetch with everything."""
+    """How fast it went: producing from the first record to the last acknowledgement, consuming from when connected
+    clients are told where to begin (a broker may answer the first fetch with everything) to the last record."""
 
     records: int
     """In all, also those of before the clock was started."""
