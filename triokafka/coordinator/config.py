@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from triokafka.errors import ConfigurationError
 
-
 GroupSettings: TypeAlias = Callable[[str], Mapping[str, str]]
 """What is configured for a group alone, by Kafka's names, given the group's id."""
 
