@@ -114,12 +114,12 @@ def compare_indexes(directory: Path) -> int:
     return len(entries(ours))
 
 
-def produce(bootstrap: str, topic: str, codec: str, count: int) -> None:
+def produce(bootstrap: str, topic: str, codec: str, count: int, *, key: str = "key-{}") -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "batch.num.messages": 5})
     for number in range(count):
         value = None if number % 11 == 0 else f"{codec}-{number}"
         producer.produce(
-            topic, value, f"key-{number % 40}", headers=[("h", b"x")], timestamp=1_700_000_000_000 + number
+            topic, value, key.format(number % 40), headers=[("h", b"x")], timestamp=1_700_000_000_000 + number
         )
     assert producer.flush(TIMEOUT) == 0
 
@@ -140,8 +140,26 @@ def commit(bootstrap: str, topic: str) -> None:
         consumer.close()
 
 
-def test_compacted_log_of_our_broker_is_what_both_tools_say(tmp_path: Path) -> None:
-    """Kafka's tool reads the segments that our cleaner wrote, their indexes included."""
+def read(bootstrap: str, topic: str) -> list[tuple[str, str, str]]:
+    """Offset, key and value of every record."""
+    options = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False}
+    consumer = Consumer({**options, "enable.partition.eof": True})
+    found = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while True:
+            message = consumer.poll(TIMEOUT)
+            assert message is not None
+            if message.error() is not None:
+                return found
+            value = message.value()
+            found.append((str(message.offset()), message.key().decode(), "null" if value is None else value.decode()))
+    finally:
+        consumer.close()
+
+
+def test_compacted_log_of_our_broker_is_what_both_tools_say_and_apache_kafka_serves(tmp_path: Path) -> None:
+    """Kafka reads the segments that our cleaner wrote, their indexes and the cleaner's checkpoint included."""
     jvm.require("mvn", "java")
     config = {
         "cleanup.policy": "compact",
@@ -156,9 +174,11 @@ def test_compacted_log_of_our_broker_is_what_both_tools_say(tmp_path: Path) -> N
         create(bootstrap, "compacted", config)
         for codec in CODECS:
             produce(bootstrap, "compacted", codec, 200)
+        # Behind the last tombstones, so that these are cleaned.
+        produce(bootstrap, "compacted", "none", 400, key="last-{}")
         checkpoint = tmp_path / "data" / "cleaner-offset-checkpoint"
         for _ in range(TIMEOUT * 10):
-            if checkpoint.exists() and checkpoint.read_text().count("compacted"):
+            if checkpoint.exists() and re.search(r"compacted 0 1\d\d\d$", checkpoint.read_text(), re.MULTILINE):
                 break
             time.sleep(0.1)  # no event of another process tells
         assert broker.stop() == 0
@@ -167,6 +187,10 @@ def test_compacted_log_of_our_broker_is_what_both_tools_say(tmp_path: Path) -> N
     assert 10 < compare(directory) < 200
     assert compare_indexes(directory) > 5
     assert "deleteHorizonMs: 1" in our_dump(*segments(directory)), "no tombstone has its horizon"
+    stored = [(r[0], r[6], r[7]) for r in records(our_dump("--print-data-log", *segments(directory)))]
+    # Its own cleaner rests: it would go on with ours' work.
+    with jvm.apache_kafka(tmp_path, log_cleaner_enable="false") as bootstrap:
+        assert read(bootstrap, "compacted") == stored
 
 
 def test_files_of_apache_kafka_are_what_both_tools_say(tmp_path: Path) -> None:
