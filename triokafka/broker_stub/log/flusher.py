@@ -75,9 +75,7 @@ class LogFlusher:
     async def _serve(self, log: PartitionLog) -> None:
         await self._flush(log, sealed_only=False)
         self._busy.discard(log)
-        if log.flush_wanted and log.usable:
-            self._wanted[log] = None
-        if self._wanted:
+        if self._wanted:  # maybe the same log again, for what was appended meanwhile
             self._wake.set()
 
     async def flush(self, logs: Iterable[PartitionLog], *, sealed_only: bool = False) -> None:

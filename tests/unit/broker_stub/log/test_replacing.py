@@ -78,10 +78,10 @@ def test_a_crash_at_any_step_leaves_the_old_segments_or_the_new_ones(split: bool
     old = list(range(COUNT))
     finished, step = False, 0
     while not finished:
-        for again in (None, step % 3, step % 11 + 3):
+        for seed, again in enumerate((None, None, None, None, None, None, step % 3, step % 11 + 3)):
             storage, log = stored()
             finished = _cut_at(storage, step, lambda storage=storage, log=log: replace(storage, log, split=split))
-            storage.crash(random.Random(step))
+            storage.crash(random.Random(step * 8 + seed))
             if again is not None:
                 _cut_at(storage, again, lambda storage=storage: open_log(storage, COMPACTED))
                 storage.crash(random.Random(again))
