@@ -42,7 +42,7 @@ def page(found: Mapping[str, Any]) -> str:
         "is run there, too. A letter is a client with which the scenario passed; a letter ~~struck out~~ one with "
         "which it did not. A client that is not named does not offer what the scenario needs, and counts for nobody.",
         "The brokers have the same settings, which mainly make that happen soon that happens now and then (retention, "
-        "compaction); noida-db has no settings for that: what does not happen there within eight seconds "
+        "compaction); noida-db has no settings for that: what does not happen within thirty seconds "
         "counts as not happening.",
         _table(["passed", *heads], [_totals(client, scenarios, brokers) for client in clients]),
     ]

@@ -24,7 +24,6 @@ from tests.interop import jvm
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 PATIENCE = 30.0
-PATIENCE_WITH_NOIDA = 8.0
 Connect = Callable[[str, float], ClientDriver]
 
 
@@ -91,7 +90,7 @@ def test_our_broker_does_what_the_scenarios_claim(our_broker: str, client: tuple
 
 
 def test_what_noida_db_does_is_recorded(noida: str, client: tuple[str, Connect]) -> None:
-    outcomes = run_catalogue("noida-db", noida, client, PATIENCE_WITH_NOIDA)
+    outcomes = run_catalogue("noida-db", noida, client, PATIENCE)
     assert len(outcomes) == len(scenarios())
     assert any(outcome.state == "passed" for outcome in outcomes.values())
 
