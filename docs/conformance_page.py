@@ -38,7 +38,7 @@ def page(found: Mapping[str, Any]) -> str:
         "<!-- Made by `python -m tests.conformance.results` from what `make interop` found; change the scenarios. -->",
         "# Conformance",
         f"{len(scenarios)} scenarios, each written once and carried out by other people's clients ({versions}) on "
-        "three brokers, in one run of `make interop`. A scenario asks only for what Apache Kafka does, which is why it "
+        "three brokers, by `make interop`. A scenario asks only for what Apache Kafka does, which is why it "
         "is run there, too. A letter is a client with which the scenario passed; a letter ~~struck out~~ one with "
         "which it did not. A client that is not named does not offer what the scenario needs, and counts for nobody.",
         "The brokers have the same settings, which mainly make that happen soon that happens now and then (retention, "
