@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[2] / "triokafka"
 
 _OUTSIDE_ANY_WORLD = {
     "world.py": "the door itself",
+    "world_files.py": "its files and directories",
     "kernels.py": "runs at import, before there is any world: looks whether compiled modules are up to date",
     "cli/": "reads what its user names and writes reports, in its own process; the broker it runs has a world",
     "spark/": "runs inside Spark's Python workers, and keeps nothing",
