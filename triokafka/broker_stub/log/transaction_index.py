@@ -76,7 +76,7 @@ class TransactionIndex(IndexFile):
             entry = AbortedTransaction(*fields)
             if (
                 version != _VERSION
-                or not entry.first_offset <= entry.last_offset
+                or not entry.first_offset < entry.last_offset  # the marker comes last; zeros are a page that was lost
                 or entry.last_offset < self.base_offset
             ):
                 break
