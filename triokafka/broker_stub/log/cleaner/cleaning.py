@@ -111,6 +111,7 @@ class Cleaning:
         self._limits = limits or CleanerLimits()
         self._salt = salt
         self._first_dirty = first_dirty
+        self._end = end
         bases = [segment.base_offset for segment in log.segments]
         self._ends = dict(pairwise([*bases, log.log_end_offset]))  # where each segment ends
         self._segments = [segment for segment in log.segments if segment.base_offset < end]
@@ -127,8 +128,10 @@ class Cleaning:
         """
         offsets = yield from self._map_keys()
         self.stats.map_utilization = offsets.utilization
-        self.stats.end_offset = end = max(offsets.latest_offset + 1, self._first_dirty)
-        if end <= self._first_dirty:
+        if self.stats.end_offset < 0:
+            self.stats.end_offset = max(offsets.latest_offset + 1, self._first_dirty)
+        end = self.stats.end_offset
+        if end <= self._first_dirty or not self.stats.map_bytes_read:
             return
         transactions = CleanedTransactions(self._aborted)
         batch_filter = BatchFilter(
@@ -166,6 +169,8 @@ class Cleaning:
                         if not _map_batch(offsets, transactions, info, data, start):
                             return offsets
                     yield Moved(size, 0)
+            # Also where no batch is: else a gap at the end of a segment would count as dirty for ever.
+            self.stats.end_offset = max(self._end, self._first_dirty)
         finally:
             files.close_all()
         return offsets
