@@ -50,12 +50,6 @@ LOG_MUTATIONS: tuple[Mutation, ...] = tuple(
             "if True:",
         ),
         (
-            "a log whose sync has failed is not used any more",
-            _LOG + "durability.py",
-            "            self.guard.failure = error\n",
-            "",
-        ),
-        (
             "checkpoints come before the cut",
             _LOG + "log.py",
             "        if self._before_cut is not None:\n            self._before_cut()\n",
@@ -98,12 +92,6 @@ LOG_MUTATIONS: tuple[Mutation, ...] = tuple(
             "        self.unsynced = True\n",
         ),
         (
-            "recovery takes leader epochs from the batches",
-            _LOG + "recovery.py",
-            "                self._epochs.truncate_to(self._expected)\n",
-            "",
-        ),
-        (
             "a torn epoch file is made anew",
             _LOG + "checkpoints.py",
             "    if storage.exists(path) and not storage.read_file(path):\n"
@@ -133,12 +121,6 @@ LOG_MUTATIONS: tuple[Mutation, ...] = tuple(
             _LOG + "log_directory.py",
             "            if topic_partition in offsets:\n",
             "            if False:\n",
-        ),
-        (
-            "a start is checkpointed until the names say it",
-            _LOG + "log.py",
-            "return 0 if self._durability.names_unsynced else self._segments[0].base_offset",
-            "return self._segments[0].base_offset",
         ),
         (
             "retention keeps the offset where the log ends",
