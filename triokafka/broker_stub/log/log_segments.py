@@ -91,7 +91,10 @@ class LogSegments:
 
     def begin_sync(self, *, sealed_only: bool) -> list[Callable[[], None]]:
         """What syncs the segments that have something to be synced; it may run in another thread."""
-        return [s.begin_sync() for s in self._segments if s.unsynced and not (sealed_only and s is self.active)]
+        segments = [s for s in self._segments if s.unsynced and not (sealed_only and s is self.active)]
+        for segment in segments:
+            segment.write_indexes()  # of all before the first counts as synced: this may fail in the middle
+        return [segment.begin_sync() for segment in segments]
 
     # -- finding
 

@@ -506,6 +506,20 @@ def test_a_flush_that_was_given_up_is_done_by_the_next_one() -> None:
     assert offsets(open_log(storage, recovery_point=61)) == list(range(61))
 
 
+def test_a_flush_that_could_not_write_an_index_is_done_by_the_next_one() -> None:
+    """Whole: also the segments before the one whose index did not fit on the disk (`broker-log/F15`, `F28`)."""
+    storage = synced_storage()
+    log = open_log(storage)
+    fill(log, 60)
+    storage.inject(DiskFault("open", f"*{log.active_segment.base_offset:020d}.index", errno.ENOSPC, times=1))
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    log.flush()
+    assert log.recovery_point == 60
+    storage.crash(random.Random(0), tear=False)
+    assert offsets(open_log(storage, recovery_point=60)) == list(range(60))
+
+
 def test_every_flush_makes_the_names_of_new_segments_durable() -> None:
     """(`broker-log/Z15`)"""
     storage = synced_storage()
