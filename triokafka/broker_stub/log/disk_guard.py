@@ -62,7 +62,8 @@ class DiskGuard:
             raise self.error(action, error) from error
 
     def error(self, action: str, error: OSError) -> KafkaStorageError:
-        """What to raise for ``error``, which is told to whom it concerns."""
-        if self._tell is not None and (self.failure is not None or not gets_better(error)):
+        """What to raise for ``error``, which is told to whom it concerns, unless the log was closed."""
+        # Of a log that was closed, the files may be renamed or gone: that is no fault of the disk.
+        if self._tell is not None and not self.closed and (self.failure is not None or not gets_better(error)):
             self._tell(error)
         return KafkaStorageError(f"{action} of {self._topic_partition} failed: {error}")

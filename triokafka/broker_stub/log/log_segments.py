@@ -38,6 +38,7 @@ class LogSegments:
         self._bases = [segment.base_offset for segment in segments]
         self._hints: dict[int, tuple[int, int]] = {}  # offset: segment base and position of the batch that has it
         self._doomed: list[tuple[int, list[str]]] = []  # when to remove which renamed files
+        self._closed = False
         self.end_offset = self.active.next_offset()
 
     def __len__(self) -> int:
@@ -247,6 +248,8 @@ class LogSegments:
 
     def _check_replacement(self, old: Sequence[LogSegment], bases: list[int]) -> int:
         """The index of the first of ``old``."""
+        if self._closed:  # in its folder there may be another log by now
+            raise IllegalStateError(f"{self._directory}: the log was closed")
         first = self._bases.index(old[0].base_offset) if old and old[0].base_offset in self._bases else -1
         end = first + len(old)
         if first < 0 or end >= len(self._segments) or list(old) != self._segments[first:end]:
@@ -295,6 +298,7 @@ class LogSegments:
 
     def close(self) -> None:
         """Close the files. Writes nothing."""
+        self._closed = True
         for segment in self._segments:
             segment.close()
 

@@ -297,6 +297,40 @@ async def test_log_that_is_deleted_while_it_is_cleaned_is_gone(autojump_clock: t
         assert is_clean(again)
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
+async def test_log_that_is_deleted_at_any_step_of_a_pass_takes_nothing_with_it(
+    made_anew: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Neither its data directory nor the log of a new topic of its name (`broker-log/I14`, `F28`)."""
+    for strike in range(1, 20):
+        world = VirtualWorld()
+        logs = logs_of(world)
+        fill(logs.create(A))
+        other = logs.create(B)
+        calls = 0
+
+        def delete(logs: LogManager = logs, strike: int = strike) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == strike:
+                logs.delete(A)
+                if made_anew:
+                    put(logs.create(A), (b"new", b"value"))
+
+        async with cleaning(world, logs) as cleaner:
+            world.before_thread = delete
+            await trio.sleep(10)
+            assert cleaner.uncleanable() == []
+        world.before_thread = lambda: None
+        assert logs.offline_directories() == {}
+        assert logs.get(B) is other
+        if made_anew and calls >= strike:
+            await logs.close()
+            reopened = logs_of(world).get(A)
+            assert reopened is not None
+            assert records(reopened) == [(0, b"new", b"value")]
+
+
 async def test_truncation_ends_a_pass_and_takes_the_checkpoint_back(autojump_clock: trio.testing.MockClock) -> None:
     """(`broker-log/G16`, `H08`)"""
     world = VirtualWorld()
