@@ -219,8 +219,8 @@ class LogSegment(ReadableSegment):
             for batch in self.headers(position):
                 if trusted is None and batch.last_offset != indexed:
                     return None
-                if batch.last_offset >= offset:
-                    break
+                if batch.last_offset >= offset or (trusted is not None and batch.base_offset < trusted.end_offset):
+                    break  # with zeros in its torn header, what comes after could pass for something from before
                 if batch.max_timestamp > largest[0]:
                     largest = (batch.max_timestamp, batch.last_offset)
                 since_entry += batch.size
