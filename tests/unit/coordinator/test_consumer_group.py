@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.coordinator.rig import TOPIC_IDS, Rig, code
+from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code
 from triokafka.coordinator.consumer_group.changes import (
     EpochChange,
     PatternChange,
@@ -541,3 +541,16 @@ def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
     rig.log.fails_with = None
     rig.beat(beat("b"))
     assert durable(rig) != before
+
+
+def test_a_pattern_that_compaction_left_as_the_oldest_record_of_its_group_is_loaded() -> None:
+    rig = Rig()
+    rig.beat(beat("a", topic_names=frozenset(), pattern="ord.*"))
+    rig.beat(beat("b"))
+    records = rig.log.records[PARTITION]
+    records.sort(key=lambda record: not isinstance(decode(record.key, record.value), PatternChange))
+    rig.restart()
+    assert list(rig.shard.consumer_groups["g"].patterns) == ["ord.*"]
+    epoch = rig.shard.consumer_groups["g"].epoch
+    rig.beat(beat("b", 2, owned=[]))
+    assert rig.shard.consumer_groups["g"].epoch == epoch, "nobody asked for anything else"

@@ -133,7 +133,15 @@ class ConsumerGroup:
     @property
     def is_gone(self) -> bool:
         """Whether the log says nothing of it any more."""
-        return not (self.epoch or self.target_epoch or self.profiles or self.progress or self.targets)
+        return not (
+            self.epoch
+            or self.target_epoch
+            or self.profiles
+            or self.progress
+            or self.targets
+            or self.patterns
+            or self.has_topics_record
+        )
 
     @property
     def state(self) -> ConsumerGroupState:
