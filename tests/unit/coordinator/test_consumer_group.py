@@ -554,3 +554,14 @@ def test_a_pattern_that_compaction_left_as_the_oldest_record_of_its_group_is_loa
     epoch = rig.shard.consumer_groups["g"].epoch
     rig.beat(beat("b", 2, owned=[]))
     assert rig.shard.consumer_groups["g"].epoch == epoch, "nobody asked for anything else"
+
+
+def test_topics_of_a_pattern_that_could_not_be_written_are_found_again() -> None:
+    rig = Rig()
+    rig.beat(beat("a", topic_names=frozenset(), pattern="ord.*|new"))
+    rig.topics.set("new", 2)
+    rig.pass_time(2)
+    rig.log.fails_with, rig.log.failures_left = UnknownMemberIdError("disk"), 1
+    assert refusal(rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))) is UnknownMemberIdError
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    assert rig.shard.consumer_groups["g"].patterns["ord.*|new"].topics == {"orders", "new"}

@@ -50,9 +50,10 @@ def look_up(
     pattern = profile.pattern
     if pattern and _is_due(group, pattern, topics, wall_ms):
         found = matching_topics(pattern, topics.names())
-        group.patterns_checked[pattern] = (topics.version, wall_ms)
         known = group.patterns.get(pattern)
-        if known is None or known.topics != found:
+        if known is not None and known.topics == found:
+            group.patterns_checked[pattern] = (topics.version, wall_ms)
+        else:  # it counts as looked up once that is seen to be written
             changes.append(PatternChange(group.group_id, pattern, PatternMatch(found, topics.version, wall_ms)))
     if before is not None and before.pattern and before.pattern != pattern:
         changes += unused(group, [profile, *(known for known in group.profiles.values() if known is not before)])
