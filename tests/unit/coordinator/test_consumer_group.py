@@ -565,3 +565,16 @@ def test_topics_of_a_pattern_that_could_not_be_written_are_found_again() -> None
     assert refusal(rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))) is UnknownMemberIdError
     rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
     assert rig.shard.consumer_groups["g"].patterns["ord.*|new"].topics == {"orders", "new"}
+
+
+def test_time_to_let_go_runs_on_when_it_could_not_be_written_that_a_member_did() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    rig.log.fails_with, rig.log.failures_left = UnknownMemberIdError("disk"), 1
+    assert refusal(rig.beat(beat("a", 1, owned=[0, 1]))) is UnknownMemberIdError
+    rig.pass_time(4)
+    rig.beat(beat("a", 1))
+    rig.pass_time(1.1)
+    assert list(rig.shard.consumer_groups["g"].profiles) == ["b"]

@@ -1,7 +1,7 @@
 """How long members of a consumer group may be silent, and how long they may take to give up partitions.
 
-Nobody takes back the deadlines of a member that goes: its going may fail to be written, and then it must still end.
-One that fires for somebody who is gone does nothing.
+Nobody takes back the deadlines of a member that goes or has given up what it had to: that may fail to be written, and
+then it must still end. One that fires for somebody who is gone, or has nothing to give up, does nothing.
 """
 
 from __future__ import annotations
@@ -38,12 +38,8 @@ def watch_revocation(
     group_id: str, member_id: str, before: Progress | None, after: Progress, rebalance_timeout_ms: int, turn: GroupTurn
 ) -> None:
     """A member has moved on: while it has something to give up, its time for that runs."""
-    if before == after:
-        return
-    if after.state is MemberState.UNREVOKED_PARTITIONS:
+    if before != after and after.state is MemberState.UNREVOKED_PARTITIONS:
         turn.timers.schedule(revocation_timer(group_id, member_id), turn.at.now + rebalance_timeout_ms / 1000)
-    else:
-        turn.timers.cancel(revocation_timer(group_id, member_id))
 
 
 def start_all(group: ConsumerGroup, timeout_ms: int, turn: GroupTurn) -> None:
