@@ -578,3 +578,13 @@ def test_time_to_let_go_runs_on_when_it_could_not_be_written_that_a_member_did()
     rig.beat(beat("a", 1))
     rig.pass_time(1.1)
     assert list(rig.shard.consumer_groups["g"].profiles) == ["b"]
+
+
+def test_a_late_heartbeat_does_not_bring_back_a_member_that_left_for_now() -> None:
+    rig = Rig()
+    rig.beat(beat("a", instance_id="i"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1], instance_id="i"))
+    rig.last_beat("a", -2, instance_id="i")
+    assert refusal(rig.beat(beat("a", 1, owned=[0, 1], instance_id="i"))) is FencedMemberEpochError
+    assert assigned(rig.beat(beat("a2", instance_id="i")).value) == [0, 1]

@@ -279,7 +279,7 @@ def _check_epoch(group: ConsumerGroup, beat: Beat) -> None:
     progress = group.progress_of(beat.member_id)
     if beat.member_epoch == progress.epoch:
         return
-    if beat.member_epoch == progress.previous_epoch and beat.owned is not None:
+    if beat.member_epoch == progress.previous_epoch < progress.epoch and beat.owned is not None:
         # The answer with its new epoch was lost; but it must not use what it had to give up since.
         assigned = progress.assigned_partitions
         if all(numbers <= assigned.get(topic_id, frozenset()) for topic_id, numbers in beat.owned.items()):
