@@ -588,3 +588,13 @@ def test_a_late_heartbeat_does_not_bring_back_a_member_that_left_for_now() -> No
     rig.last_beat("a", -2, instance_id="i")
     assert refusal(rig.beat(beat("a", 1, owned=[0, 1], instance_id="i"))) is FencedMemberEpochError
     assert assigned(rig.beat(beat("a2", instance_id="i")).value) == [0, 1]
+
+
+def test_an_assignor_that_only_another_coordinator_has_gets_no_votes() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.shard.consumer_groups["g"].replay(
+        ProfileChange("g", "a", MemberProfile(topic_names=frozenset({"orders"}), server_assignor="com.example.Mine"))
+    )
+    assert rig.beat(beat("b")).value.member_epoch == 2
+    assert rig.shard.consumer_groups["g"].targets["b"] == {ORDERS: frozenset({2, 3})}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from uuid import UUID
 
+from triokafka.coordinator.consumer_group.assign import STRATEGIES
 from triokafka.coordinator.consumer_group.changes import (
     ConsumerGroupChange,
     EpochChange,
@@ -233,9 +234,13 @@ class ConsumerGroup:
         )
 
     def preferred_assignor(self, profiles: Iterable[MemberProfile], default: str) -> str:
-        """The assignor that most members would like; of equals, the one that comes first by name."""
+        """The assignor that most members would like; of equals, the one that comes first by name.
+
+        What only the coordinator that the group was with before has, and no heartbeat could ask for here, is passed
+        over.
+        """
         votes: dict[str, int] = {}
         for profile in profiles:
-            if profile.server_assignor is not None:
+            if profile.server_assignor is not None and profile.server_assignor in STRATEGIES:
                 votes[profile.server_assignor] = votes.get(profile.server_assignor, 0) + 1
         return min(votes, key=lambda name: (-votes[name], name)) if votes else default
