@@ -148,8 +148,9 @@ class LogCleaner:
                     candidate = self._pick()
                     if candidate is None:
                         break
+                    directory = self._logs.directory_of(candidate.topic_partition)  # it may be deleted any time now
                     self._states.begin(candidate.topic_partition)
-                    nursery.start_soon(self._clean, candidate)
+                    nursery.start_soon(self._clean, candidate, directory)
                 self._wake = trio.Event()
                 with trio.move_on_after(max(self.config.backoff_ms / 1000, _SHORTEST_REST_SECONDS)):
                     await self._wake.wait()
@@ -192,9 +193,8 @@ class LogCleaner:
             high_watermark = log.log_start_offset if known is None else known
         return log.last_stable_offset(high_watermark)
 
-    async def _clean(self, candidate: _Candidate) -> None:
+    async def _clean(self, candidate: _Candidate, directory: str) -> None:
         topic_partition, log = candidate.topic_partition, candidate.log
-        directory = self._logs.directory_of(topic_partition)
         started = self._world.now()
         stats: CleaningStats | None = None
         failure: Exception | None = None

@@ -16,6 +16,7 @@ from tests.unit.broker_stub.log.cleaner.logs import compacted, put, records
 from triokafka.broker_stub.log import LogManager, PartitionLog
 from triokafka.broker_stub.log.checkpoints import CLEANER_CHECKPOINT, read_offsets
 from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
+from triokafka.broker_stub.log.cleaner.states import CleaningStates
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld
@@ -329,6 +330,29 @@ async def test_log_that_is_deleted_at_any_step_of_a_pass_takes_nothing_with_it(
             reopened = logs_of(world).get(A)
             assert reopened is not None
             assert records(reopened) == [(0, b"new", b"value")]
+
+
+async def test_log_that_is_deleted_before_its_pass_begins_is_no_matter(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other tasks run between choosing a log and the first step (`broker-log/I14`, `H23`)."""
+    world = VirtualWorld()
+    logs = logs_of(world)
+    fill(logs.create(A))
+    other = logs.create(B)
+    fill(other)
+    begin = CleaningStates.begin
+
+    def begin_and_delete(states: CleaningStates, topic_partition: TopicPartition) -> None:
+        begin(states, topic_partition)
+        if topic_partition == A:
+            logs.delete(A)
+
+    monkeypatch.setattr(CleaningStates, "begin", begin_and_delete)
+    async with cleaning(world, logs) as cleaner:
+        await trio.sleep(20)
+        assert not cleaner.in_progress(A)
+        assert is_clean(other)
 
 
 async def test_truncation_ends_a_pass_and_takes_the_checkpoint_back(autojump_clock: trio.testing.MockClock) -> None:
