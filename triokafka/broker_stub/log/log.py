@@ -291,11 +291,11 @@ class PartitionLog(AppendableLog):
             files: of the thread that fills it. It may be another one than the log's, as long as it alone does.
 
         Raises:
-            KafkaStorageError: the disk failed.
+            OSError: the disk failed. Nobody is told, for it may be another thread than the log's.
+            KafkaStorageError: the log is closed or offline.
         """
         self._guard.check()
-        with self._guard.during("compaction"):
-            return self._segments.new_cleaned(base_offset, files, now_ms)
+        return self._segments.new_cleaned(base_offset, files, now_ms)
 
     def replace_segments(self, old: Sequence[LogSegment], new: Sequence[LogSegment], *, now_ms: int) -> None:
         """`replacing`, from its beginning to its end."""

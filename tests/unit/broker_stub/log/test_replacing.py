@@ -52,6 +52,18 @@ def replace(storage: MemoryStorage, log: PartitionLog, *, split: bool) -> list[i
     return [*(offset for part in kept for offset in part), *range(end, COUNT)]
 
 
+def test_making_a_new_segment_tells_nobody_of_a_bad_disk() -> None:
+    """It is done in the thread of the cleaner, where nothing of the broker may be touched (`broker-log/F28`)."""
+    storage = MemoryStorage()
+    told: list[OSError] = []
+    log = open_log(storage, COMPACTED, disk_failed=told.append)
+    storage.inject(DiskFault("open", "*.cleaned"))
+    with pytest.raises(OSError, match="injected fault"):
+        log.new_cleaned_segment(0, OpenFiles(storage), now_ms=NOW)
+    assert not told
+    fill(log, 1)
+
+
 @pytest.mark.parametrize("split", [False, True])
 def test_new_segments_take_the_place_of_old_ones(split: bool) -> None:
     """Offsets of what stays do not change, and old files go after the delay (`broker-log/F25`, `F24`, `H18`)."""
