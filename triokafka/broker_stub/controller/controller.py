@@ -285,11 +285,12 @@ class Controller(Operations):
             due_in = self._snapshots.due_in(self._world.now())
             with trio.move_on_after(due_in if self._snapshots.bytes else max(due_in, 1.0)):
                 await self._snapshot_due.wait()
+            # Set also while a snapshot was being written, which took care of it: else this would never sleep again.
+            self._snapshot_due = trio.Event()
             if not self._snapshots.due(self._world.now()):
                 if not self._snapshots.due_in(self._world.now()):
                     self._snapshots.taken(0, self._world.now())  # nothing has changed: the next interval begins
                 continue
-            self._snapshot_due = trio.Event()
             try:
                 await self.take_snapshot()
             except (OSError, errors.KafkaError) as error:

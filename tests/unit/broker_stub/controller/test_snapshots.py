@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.unit.broker_stub.controller.clusters import (
     CONFIG,
@@ -174,6 +176,31 @@ class TestController:
             image = controller.image
         async with running(world, config, register=False) as controller:
             assert controller.image.topics == image.topics
+
+    async def test_change_while_a_snapshot_is_written_leaves_the_controller_at_rest(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = MemoryWorld()
+        write, begun, may_go_on = SnapshotFiles.write, threading.Event(), threading.Event()
+
+        def slow(*arguments: Any, **options: Any) -> SnapshotId:
+            begun.set()
+            may_go_on.wait(10)
+            return write(*arguments, **options)
+
+        monkeypatch.setattr(SnapshotFiles, "write", slow)
+        config = small(metadata_log_max_record_bytes_between_snapshots=5_000)
+        async with running(world, config) as controller:
+            number = 0
+            while not begun.is_set():
+                number += 1
+                assert codes(await controller.create_topics(creation(wanted(f"t{number}")))) == [0]
+            assert codes(await controller.create_topics(creation(wanted("late")))) == [0]
+            may_go_on.set()
+            with trio.fail_after(5):
+                while not snapshot_names(world):
+                    await trio.sleep(0.001)
+                await trio.testing.wait_all_tasks_blocked()
 
     async def test_start_reads_nothing_from_before_the_snapshot(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world = MemoryWorld()
