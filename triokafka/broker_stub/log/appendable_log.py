@@ -122,6 +122,8 @@ class AppendableLog(ReadableLog):
                 incoming_bytes=len(data), max_timestamp=newest, last_offset=last.last_offset, now_ms=now_ms
             ):
                 self._roll(first.base_offset, now_ms)
+            if first.is_control or (first is not last and any(info.is_control for info in infos)):
+                self._load_transaction_index(segments.active)  # now: once the marker is written, nothing may fail
             segments.append(infos, data)
         except OSError as error:
             raise self._guard.error("append", error) from error

@@ -190,3 +190,11 @@ class ReadableLog:
                     logger.warning("%s; it is made anew", error)
                     broken = next(s for s in self._segments if error.path == s.transaction_index.path)
                     rebuild_transaction_index(broken, self._snapshots, self.segments)
+
+    def _load_transaction_index(self, segment: LogSegment) -> None:
+        """Have the index in memory; it is made anew when it is damaged. Raises `OSError`, `CorruptRecordError`."""
+        try:
+            len(segment.transaction_index)
+        except CorruptIndexError as error:
+            logger.warning("%s; it is made anew", error)
+            rebuild_transaction_index(segment, self._snapshots, self.segments)

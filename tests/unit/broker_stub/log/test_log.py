@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from triokafka.errors import (
     OffsetOutOfRangeError,
     OutOfOrderSequenceNumberError,
 )
-from triokafka.records import decode_records, iter_batches
+from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.world_memory import DiskFault, MemoryStorage
 
 
@@ -476,6 +477,37 @@ def test_a_failed_roll_leaves_the_log_in_its_old_segment() -> None:
     log.roll(now_ms=NOW)
     assert offsets(log) == [0, 1, 2, 3]
     assert [segment.base_offset for segment in log.segments] == [0, 4]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_marker_is_not_appended_without_the_transaction_that_it_aborts(damaged: bool) -> None:
+    """Its index is read before the marker is written, and made anew if need be (`broker-log/Z12`, `F28`)."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    marker = (b"\0\0\0\0", b"\0\0\0\0\0\5")
+    options: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
+
+    def abort() -> None:
+        data = bytearray(encode_batch([(NOW, *marker, ())], control=True, **options))
+        append(log, data, from_client=False)
+
+    append(log, batch(b"a", base_sequence=0, **options))
+    abort()
+    append(log, batch(b"b", base_sequence=1, **options))
+    log.close()
+    path = log.active_segment.path(".txnindex")
+    log = open_log(storage, clean=True)
+    if damaged:
+        file = storage.open(path)
+        file.truncate(10)
+        file.close()
+    else:
+        storage.inject(DiskFault("open", "*.txnindex", errno.EMFILE, times=1))
+        with pytest.raises(KafkaStorageError):
+            abort()
+        assert log.log_end_offset == 3
+    abort()
+    assert [entry.first_offset for entry in log.aborted_transactions(0, 4)] == [0, 2]
 
 
 def test_a_failed_sync_is_not_tried_again() -> None:
