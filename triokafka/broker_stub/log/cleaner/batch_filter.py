@@ -17,6 +17,8 @@ from triokafka.records.kernel import ConsumerRecord
 from triokafka.records.partial import OpenedBatch, empty_batch
 from triokafka.structs import Buffer
 
+_LATEST_MS: Final = 2**63 - 1
+
 
 class LastOfProducer(NamedTuple):
     """The newest that the log knows of a producer: its last data batch (None: only a marker is known), and its epoch.
@@ -66,7 +68,7 @@ class BatchFilter:
         self._transactions = transactions
         self._producers = producers
         self._now_ms = now_ms
-        self._new_horizon_ms = now_ms + delete_retention_ms
+        self._new_horizon_ms = min(now_ms + delete_retention_ms, _LATEST_MS)
         self._codec: Final = codec
         self._level: Final = level
 

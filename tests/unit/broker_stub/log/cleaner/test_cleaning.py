@@ -418,3 +418,14 @@ def test_power_cut_at_every_operation_of_a_pass_leaves_the_old_records_or_the_ne
         clean(recovered, storage)
         assert records(recovered) == survivors, cut_at
         recovered.abandon()
+
+
+def test_tombstones_may_stay_for_ever() -> None:
+    """With the largest ``delete.retention.ms`` that there is (`broker-log/H20`)."""
+    storage = MemoryStorage()
+    log = compacted_log(storage, delete_retention_ms=2**63 - 1)
+    put(log, (b"k", b"v"))
+    put(log, (b"k", None))
+    clean(log, storage)
+    clean(log, storage, now_ms=NOW + 10**12)
+    assert records(log) == [(1, b"k", None)]
