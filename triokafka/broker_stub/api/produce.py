@@ -82,6 +82,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     faults = context.broker.faults if context.broker.faults.armed else None
     entries: dict[TopicPartition, Buffer] = {}
     refused: dict[tuple[int, int], AppendOutcome] = {}
+    first: dict[TopicPartition, tuple[int, int]] = {}  # where a partition is named
     names: list[str] = []
     for number, topic in enumerate(request.topic_data):
         name, error = _resolve(topic, context)
@@ -93,8 +94,12 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             key = TopicPartition(name, data.index)
             fault = faults.for_item(0, name, data.index) if faults is not None else None
             try:
-                if entries.pop(key, None) is not None or (number, data.index) in refused:
-                    raise errors.InvalidRequestError(f"{key} is in the request twice")
+                if key in first:
+                    entries.pop(key, None)
+                    twice = f"{key} is in the request twice"
+                    refused[first[key]] = AppendOutcome(errors.InvalidRequestError.code, error_message=twice)
+                    raise errors.InvalidRequestError(twice)
+                first[key] = number, data.index
                 if fault is not None:
                     refused[number, data.index] = _injected(AppendOutcome(), fault)
                 else:

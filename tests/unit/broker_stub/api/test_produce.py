@@ -131,6 +131,21 @@ async def test_partition_without_a_batch_is_refused(records: bytes | None) -> No
         assert (await node.produce("t", records)).error_code == errors.InvalidRecordError.code
 
 
+@pytest.mark.parametrize("count", [2, 3])
+async def test_partition_of_a_topic_named_several_times_is_refused_each_time(count: int) -> None:
+    """Nothing is acknowledged that is not written (`broker-log/Z01`)."""
+    async with running_node() as node:
+        await node.create("t")
+        request = node.produce_request("t", batch(b"0"))
+        for number in range(1, count):
+            request.topic_data += node.produce_request("t", batch(b"%d" % number)).topic_data
+        response = await node.call(request, 9)
+        codes = [topic.partition_responses[0].error_code for topic in response.responses]
+        assert codes == [errors.InvalidRequestError.code] * count
+        (partition,) = await node.fetch("t", 0)
+        assert partition.high_watermark == 0
+
+
 async def test_partition_named_twice_is_refused_and_nothing_is_written() -> None:
     """One batch per partition and request (`broker-log/Z01`)."""
     async with running_node() as node:
