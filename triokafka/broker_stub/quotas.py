@@ -17,6 +17,8 @@ from triokafka.broker_stub.controller.image import QuotaEntity
 
 _MANY: Final = 1000
 """Rates that are kept before those that mean nothing any more are looked for."""
+_LONGEST_MS: Final = 2**31 - 1
+"""The longest silence that an answer can ask for."""
 
 
 class QuotaKind(enum.Enum):
@@ -155,7 +157,7 @@ class ClientQuotas:
         delay = (observed - limit) / limit * seconds
         if kind is QuotaKind.REQUEST:
             delay = min(delay, self._window)
-        return round(delay * 1000)
+        return _milliseconds(delay)
 
     def record_mutations(
         self, user: str, client_id: str, partitions: int, now: float, *, strict: bool
@@ -176,9 +178,9 @@ class ClientQuotas:
             bucket = self._buckets[key] = TokenBucket(self._mutation_burst, now)
         missing = -bucket.tokens(rate, now)
         if strict and missing > 0:
-            return False, round(missing / rate * 1000)
+            return False, _milliseconds(missing / rate)
         bucket.take(partitions)
-        return True, 0 if strict else round(max(missing + partitions, 0.0) / rate * 1000)
+        return True, 0 if strict else _milliseconds(max(missing + partitions, 0.0) / rate)
 
     def take_back(self, kind: QuotaKind, user: str, client_id: str, amount: float, now: float) -> None:
         """What was recorded did not happen: the client got an empty answer instead."""
@@ -207,6 +209,10 @@ class ClientQuotas:
                 break
         self._found[asked] = found
         return found
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(min(seconds * 1000, _LONGEST_MS))
 
 
 def _candidates(user: str, client_id: str) -> list[tuple[QuotaEntity, tuple[str, str]]]:

@@ -76,6 +76,16 @@ def test_the_delay_brings_the_rate_down_to_the_quota() -> None:
     assert quotas.record(PRODUCE, "u", "c", 1_000_000, 50.0) == 10_000
 
 
+@pytest.mark.parametrize("quota", [1.0, 1e-300])
+def test_no_delay_is_longer_than_an_answer_can_say(quota: float) -> None:
+    """The field has 32 bits; an answer that cannot be encoded would close the connection, whatever was done."""
+    assert quotas_of((entity(user=None), quota)).record(PRODUCE, "u", "c", 50_000_000, 1.0) == 2**31 - 1
+    for strict in (False, True):
+        quotas = quotas_of((entity(user=None), quota / 10_000), kind=QuotaKind.MUTATION)
+        delays = [quotas.record_mutations("u", "c", 1_000, 1.0, strict=strict)[1] for _ in range(2)]
+        assert delays[1] == 2**31 - 1
+
+
 def test_what_is_taken_back_was_never_there() -> None:
     """A throttled fetch answers nothing (`broker-log/O26`)."""
     quotas = quotas_of((entity(client="c"), 100), kind=FETCH)
