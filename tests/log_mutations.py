@@ -28,13 +28,13 @@ LOG_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "the name of a log's folder is synced with the first flush",
             _LOG + "durability.py",
-            "        self._storage.sync_dir(os.path.dirname(self._directory))\n",
+            "            self._storage.sync_dir(os.path.dirname(self._directory))\n",
             "",
         ),
         (
             "a flush waits for what an earlier one is still syncing",
             _LOG + "durability.py",
-            "syncs = [sync for job in self._begun for sync in job.syncs]",
+            "syncs = list(self._begun[-1].syncs) if self._begun else []",
             "syncs: list[Callable[[], None]] = []",
         ),
         (
@@ -131,7 +131,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "the id of a topic is synced with its log",
             _LOG + "durability.py",
-            '        sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")\n',
+            '            sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")\n',
             "",
         ),
     )

@@ -204,6 +204,10 @@ class AppendableLog(ReadableLog):
         self._durability.finished(job)
         self._settle()
 
+    def put_off(self, job: FlushJob) -> None:
+        """``job.run()`` has failed for want of files: the next flush does it."""
+        self._durability.put_off(job)
+
     def flush_due(self, now_ms: int) -> bool:
         """Whether the oldest record that is not on disk has waited for ``flush.ms``."""
         return self._durability.due(now_ms, self.config.flush_ms)

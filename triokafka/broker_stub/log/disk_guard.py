@@ -26,6 +26,11 @@ def gets_better(error: OSError) -> bool:
     return error.errno in _PASSING
 
 
+def out_of_files(error: OSError) -> bool:
+    """Whether no file could be opened because too many are. As part of a sync: none was tried, so nothing is lost."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 class DiskGuard:
     """The errors of one log.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, sync_path
-from triokafka.broker_stub.log.disk_guard import DiskGuard
+from triokafka.broker_stub.log.disk_guard import DiskGuard, out_of_files
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.world import Storage
@@ -29,14 +29,19 @@ class FlushJob:
     cuts: int
     syncs: list[Callable[[], None]]
     guard: DiskGuard
+    unflushed_since_ms: int | None
 
     def run(self) -> None:
-        """Sync. Raises `OSError`; the log is offline then, for the next sync would succeed without what is lost."""
+        """Sync. Raises `OSError`; the log is offline then, for the next sync would succeed without what is lost.
+
+        Not for want of files: the next job does what this one could not.
+        """
         try:
             for sync in self.syncs:
                 sync()
         except OSError as error:
-            self.guard.failure = error
+            if not out_of_files(error):
+                self.guard.failure = error
             raise
 
 
@@ -78,7 +83,8 @@ class Durability:
     def begin(self, end_offset: int, segments: LogSegments, epochs: LeaderEpochs, *, sealed_only: bool) -> FlushJob:
         """Prepare to sync everything below ``end_offset``. Raises `OSError`."""
         epochs.write()
-        syncs = [sync for job in self._begun for sync in job.syncs]  # it is not known that they came to their end
+        # It is not known that what was begun came to its end; the last job has all of those before it.
+        syncs = list(self._begun[-1].syncs) if self._begun else []
         syncs += segments.begin_sync(sealed_only=sealed_only)
         if epochs.unsynced:
             syncs.append(partial(sync_path, self._storage, epochs.path))
@@ -86,9 +92,9 @@ class Durability:
             epochs.unsynced = False
         if self.names_unsynced:
             syncs.append(self.sync_names)
+        job = FlushJob(end_offset, self.cuts, syncs, self._guard, self._unflushed_since_ms)
         if not sealed_only:
             self._unflushed_since_ms = None
-        job = FlushJob(end_offset, self.cuts, syncs, self._guard)
         self._begun.append(job)
         return job
 
@@ -99,9 +105,18 @@ class Durability:
             OSError: the disk failed.
         """
         self.names_unsynced = False
-        sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")
-        self._storage.sync_dir(self._directory)
-        self._storage.sync_dir(os.path.dirname(self._directory))
+        try:
+            sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")
+            self._storage.sync_dir(self._directory)
+            self._storage.sync_dir(os.path.dirname(self._directory))
+        except OSError:
+            self.names_unsynced = True
+            raise
+
+    def put_off(self, job: FlushJob) -> None:
+        """``job.run()`` has failed for want of files: what it was to flush is still due."""
+        if job.unflushed_since_ms is not None:
+            self._unflushed_since_ms = job.unflushed_since_ms
 
     def finished(self, job: FlushJob) -> None:
         """``job.run()`` has succeeded."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from triokafka.broker_stub.log.disk_guard import out_of_files
 from triokafka.errors import KafkaError
 from triokafka.world import World
 
@@ -94,13 +95,19 @@ class LogFlusher:
     async def _flush(self, log: PartitionLog, *, sealed_only: bool) -> None:
         try:
             job = log.begin_flush(sealed_only=sealed_only)
-            if job is None:
-                return
-            await self._world.run_in_thread(job.run)
         except KafkaError as error:
             logger.error("%s", error)
+            return
+        if job is None:
+            return
+        try:
+            await self._world.run_in_thread(job.run)
         except OSError as error:
-            self._failed(log, error)
+            if out_of_files(error):
+                logger.error("%s could not be flushed: %s", log.topic_partition, error)
+                log.put_off(job)
+            else:
+                self._failed(log, error)
         else:
             log.flushed(job)
             self._flushed(log)

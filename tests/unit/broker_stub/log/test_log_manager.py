@@ -587,6 +587,27 @@ async def test_a_sync_that_was_asked_for_and_fails_takes_the_directory_offline()
         nursery.cancel_scope.cancel()
 
 
+async def test_a_flush_that_finds_too_many_files_open_is_done_by_a_later_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """No sync has failed, so nothing is lost and the disk is trusted (`broker-log/F28`, `G07`)."""
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0, config=config(flush_ms=1_000))
+    fill(log, 60)
+    world.storage.inject(DiskFault("open", "*.log", errno.EMFILE, times=3))
+    world.storage.inject(DiskFault("sync_dir", "*/a-b-0", errno.EMFILE, times=2))
+    for _ in range(6):
+        world.wall += 1_000
+        assert log.recovery_point == 0
+        assert log.flush_due(world.wall)
+        await logs.flush_due()
+    assert log.recovery_point == 60
+    assert logs.offline_directories() == {}
+    world.storage.crash(random.Random(0), tear=False)
+    assert offsets(started(world).all()[A0]) == list(range(60))
+
+
 # Start-up
 
 
