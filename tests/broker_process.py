@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,10 +15,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 START_TIMEOUT = 60
+_PORTS = range(10_000, 32_768)
+"""Below those that systems give to connections: while a broker is down, a client that tries its port again and again
+would sooner or later be given that port for its own end, and the broker could not come back."""
+
+
+def free_port() -> int:
+    """A port on loopback that nobody has now, and that no connection will be given."""
+    while True:
+        with socket.socket() as probe:
+            port = random.choice(_PORTS)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class BrokerProcess:
-    """``triokafka broker`` on loopback; ``listen`` keeps its port over restarts when it is given.
+    """``triokafka broker`` on loopback; it keeps its port over restarts.
 
     With ``controlled`` its control endpoint, where faults are switched on, is at ``control``.
     """
@@ -25,7 +42,7 @@ class BrokerProcess:
         self,
         data_directory: Path | None,
         *,
-        listen: str = "127.0.0.1:0",
+        listen: str | None = None,
         settings: dict[str, str] | None = None,
         controlled: bool = False,
     ):
@@ -35,7 +52,7 @@ class BrokerProcess:
         self._controlled = controlled
         self.control = ""
         self._command = [sys.executable, "-m", "triokafka", "broker", *where, *options]
-        self._listen = listen
+        self._listen = listen if listen is not None else f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = ""
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker_process import free_port
+
 HERE = Path(__file__).parent
 WORK = HERE.parent.parent / ".interop"
 JARS = WORK / "jars"
@@ -75,14 +77,10 @@ def run_java(main_class: str, *arguments: str, timeout: float = 300) -> str:
 
 def free_ports(count: int) -> list[int]:
     """Ports on loopback that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return list(ports)
 
 
 @contextmanager
