@@ -15,7 +15,13 @@ from uuid import UUID
 
 import trio
 
-from triokafka.broker_stub.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, PARTITION_METADATA, write_topic_id
+from triokafka.broker_stub.log.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    PARTITION_METADATA,
+    CorruptCheckpointError,
+    read_topic_id,
+    write_topic_id,
+)
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.disk_guard import gets_better
 from triokafka.broker_stub.log.flusher import LogFlusher
@@ -234,6 +240,8 @@ class HostedLogs:
         for path, reason in self.offline_directories().items():
             if not is_new or not self._online():
                 raise KafkaStorageError(f"there is no log of {topic_partition}, unless in {path}: {reason}")
+        if topic_id is not None:
+            self._clear_remains(topic_partition, topic_id)
         directory = min(self._online(), key=lambda candidate: len(candidate.logs) + len(candidate.offline))
         path = f"{directory.path}/{folder_name(topic_partition)}"
         self._written(directory, partial(directory.forget, topic_partition))
@@ -243,6 +251,18 @@ class HostedLogs:
             self._write_topic_id(path, topic_id)
         self._host(topic_partition, log, directory, topic_id)
         return log
+
+    def _clear_remains(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        """Move a log of an earlier topic out of the way that was deleted, but could not be renamed."""
+        for directory in self._online():
+            path = f"{directory.path}/{folder_name(topic_partition)}"
+            try:
+                known = read_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}")
+            except (CorruptCheckpointError, OSError) as error:
+                raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be read: {error}") from error
+            if known not in (None, topic_id):
+                logger.warning("%s belongs to a topic that is gone (id %s)", path, known)
+                self._rename_away(topic_partition, directory, path, STRAY_SUFFIX)
 
     def _write_topic_id(self, path: str, topic_id: UUID) -> None:
         try:

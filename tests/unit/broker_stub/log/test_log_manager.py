@@ -431,6 +431,21 @@ async def test_closing_twice_or_before_the_start_does_nothing() -> None:
     await logs.close()
 
 
+def test_a_deleted_log_that_could_not_be_renamed_is_not_that_of_the_next_topic() -> None:
+    """Nor is it a second one of that name at the next start (`broker-log/G14`, `Z17`)."""
+    world = DiskWorld()
+    logs = started(world, "/one", "/two")
+    fill(logs.create(A0, TOPIC_ID), 3)
+    world.storage.inject(DiskFault("rename", "*", errno.ENOSPC, times=1))
+    with pytest.raises(KafkaStorageError):
+        logs.delete(A0)
+    logs.create(B0)
+    again = logs.create(A0, uuid.UUID(int=2))
+    assert again.log_end_offset == 0
+    world.storage.kill()
+    assert started(world, "/one", "/two").all()[A0].log_end_offset == 0
+
+
 def test_a_failed_disk_fails_the_creation_alone() -> None:
     """(`broker-log/Z16`)"""
     world = DiskWorld()
