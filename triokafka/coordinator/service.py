@@ -195,7 +195,13 @@ class GroupCoordinator:
         return LeaveGroupResponse(error_code=members[0].error_code)
 
     async def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, *, version: int, client_id: str = "", client_host: str = ""
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        *,
+        version: int,
+        client_id: str = "",
+        client_host: str = "",
+        may_describe: TopicFilter = any_topic,
     ) -> ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat (KIP-848). Waits until what it changed is committed."""
         try:
@@ -207,7 +213,13 @@ class GroupCoordinator:
                 )
             member_id = request.member_id or str(self._world.uuid())
             beat = heartbeats.Beat.of(request, member_id=member_id, client_id=client_id, client_host=client_host)
-            operation = partial(consumer_groups.heartbeat, group_id=request.group_id, beat=beat, reply=reply)
+            operation = partial(
+                consumer_groups.heartbeat,
+                group_id=request.group_id,
+                beat=beat,
+                reply=reply,
+                may_describe=may_describe,
+            )
             return await self._write(request.group_id, operation, reply)
         except KafkaError as error:
             code = coordinator_error(error)

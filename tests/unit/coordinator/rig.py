@@ -24,6 +24,7 @@ from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.runtime import CoordinatorRuntime
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import Change, CommittedOffset, OffsetKey, decode
+from triokafka.coordinator.topics import TopicFilter, any_topic
 from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import BrokerResponseError, KafkaError
 from triokafka.protocol.api.consumer_group_heartbeat import (
@@ -307,9 +308,11 @@ class Rig:
         )
         return self.ask(operations.heartbeat, Reply(), request=request)
 
-    def beat(self, beat: Beat, *, group_id: str = "g") -> Reply[ConsumerGroupHeartbeatResponse]:
+    def beat(
+        self, beat: Beat, *, group_id: str = "g", may_describe: TopicFilter = any_topic
+    ) -> Reply[ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat of a member that stays."""
-        return self.ask(consumer_groups.heartbeat, Reply(), group_id=group_id, beat=beat)
+        return self.ask(consumer_groups.heartbeat, Reply(), group_id=group_id, beat=beat, may_describe=may_describe)
 
     def last_beat(
         self, member_id: str, epoch: int = -1, *, instance_id: str | None = None, group_id: str = "g"

@@ -567,6 +567,22 @@ def test_topics_of_a_pattern_that_could_not_be_written_are_found_again() -> None
     assert rig.shard.consumer_groups["g"].patterns["ord.*|new"].topics == {"orders", "new"}
 
 
+def test_a_pattern_matches_only_topics_that_its_member_may_describe() -> None:
+    rig = Rig()
+    rig.beat(beat("a", topic_names=frozenset(), pattern=".*"), may_describe=lambda name: name == "bills")
+    assert rig.shard.consumer_groups["g"].patterns[".*"].topics == {"bills"}
+
+
+def test_members_that_may_describe_different_topics_do_not_change_their_pattern_in_turns() -> None:
+    rig = Rig()
+    rig.beat(beat("a", topic_names=frozenset(), pattern=".*"))
+    rig.beat(beat("b", topic_names=frozenset(), pattern=".*"), may_describe=lambda name: name == "bills")
+    rig.pass_time(2)
+    epoch = rig.shard.consumer_groups["g"].epoch
+    rig.beat(beat("a", 1))
+    assert rig.shard.consumer_groups["g"].epoch == epoch == 2, "one for each who joined"
+
+
 def test_time_to_let_go_runs_on_when_it_could_not_be_written_that_a_member_did() -> None:
     rig = Rig()
     rig.beat(beat("a"))

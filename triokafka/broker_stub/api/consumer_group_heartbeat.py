@@ -28,8 +28,15 @@ from triokafka.protocol.api.consumer_group_heartbeat import (
 async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    """Let the member join, go on or leave, and tell it what it is to own."""
+    """Let the member join, go on or leave, and tell it what it is to own.
+
+    A regular expression matches the topics that the member may describe.
+    """
     require_group_version(context)
     return await context.broker.group_coordinator.consumer_group_heartbeat(
-        request, version=context.version, client_id=context.client_id, client_host=context.client_host
+        request,
+        version=context.version,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        may_describe=lambda name: not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name),
     )

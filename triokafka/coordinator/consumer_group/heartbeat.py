@@ -31,7 +31,7 @@ from triokafka.coordinator.consumer_group.member import (
 )
 from triokafka.coordinator.consumer_group.patterns import look_up
 from triokafka.coordinator.consumer_group.reconcile import reconcile
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -144,8 +144,16 @@ def leaves(request: ConsumerGroupHeartbeatRequest) -> bool:
     return request.member_epoch in (LEAVING, LEAVING_FOR_NOW)
 
 
-def heartbeat(group: ConsumerGroup, beat: Beat, *, topics: TopicsView, max_size: int, wall_ms: int) -> Outcome:
-    """Decide what follows from a heartbeat.
+def heartbeat(
+    group: ConsumerGroup,
+    beat: Beat,
+    *,
+    topics: TopicsView,
+    max_size: int,
+    wall_ms: int,
+    may_describe: TopicFilter = any_topic,
+) -> Outcome:
+    """Decide what follows from a heartbeat. ``may_describe`` says which topics the member's pattern may match.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError, FencedMemberEpochError: it is not this member's turn to speak: it
@@ -172,7 +180,7 @@ def heartbeat(group: ConsumerGroup, beat: Beat, *, topics: TopicsView, max_size:
         or profile.server_assignor != group.profiles[beat.member_id].server_assignor
     ):
         profiles = {known: profiles[known] for known in profiles if known != predecessor} | {beat.member_id: profile}
-    found = look_up(group, speaker.profile, profile, topics, wall_ms)
+    found = look_up(group, speaker.profile, profile, topics, wall_ms, may_describe)
     changes += found
     wants = _Wants(group, profiles, found)
     target_epoch, target = _target(

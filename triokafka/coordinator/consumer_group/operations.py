@@ -18,6 +18,7 @@ from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_removal
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import GroupTurn
+from triokafka.coordinator.topics import TopicFilter, any_topic
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import GroupIdNotFoundError, InvalidGroupIdError
 from triokafka.protocol.api.consumer_group_describe import DescribedGroup
@@ -30,7 +31,12 @@ from triokafka.protocol.api.consumer_group_heartbeat import (
 
 
 def heartbeat(
-    shard: GroupShard, group_id: str, beat: Beat, reply: Reply[ConsumerGroupHeartbeatResponse], turn: GroupTurn
+    shard: GroupShard,
+    group_id: str,
+    beat: Beat,
+    reply: Reply[ConsumerGroupHeartbeatResponse],
+    turn: GroupTurn,
+    may_describe: TopicFilter = any_topic,
 ) -> None:
     """A member is there. The first one makes the group, also in the place of a classic group without members.
 
@@ -48,7 +54,9 @@ def heartbeat(
         group = ConsumerGroup(group_id)
     before = group.progress.get(beat.member_id)
     limit = shard.config.group_consumer_max_size
-    outcome = decide(group, beat, topics=shard.topics, max_size=limit, wall_ms=turn.at.wall_ms)
+    outcome = decide(
+        group, beat, topics=shard.topics, max_size=limit, wall_ms=turn.at.wall_ms, may_describe=may_describe
+    )
     _write(outcome.changes, turn)
     sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), turn)
     timeout_ms = outcome.profile.rebalance_timeout_ms

@@ -11,7 +11,7 @@ from typing import Final
 from triokafka.coordinator.consumer_group.changes import PatternChange, PatternMatch
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import MemberProfile
-from triokafka.coordinator.topics import TopicsView
+from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.errors import InvalidRegularExpressionError
 
 _REFRESH_MS: Final = 1_000
@@ -38,10 +38,17 @@ def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def look_up(
-    group: ConsumerGroup, before: MemberProfile | None, profile: MemberProfile, topics: TopicsView, wall_ms: int
+    group: ConsumerGroup,
+    before: MemberProfile | None,
+    profile: MemberProfile,
+    topics: TopicsView,
+    wall_ms: int,
+    may_describe: TopicFilter = any_topic,
 ) -> list[PatternChange]:
     """What changes in the group's patterns as a member with the pattern ``before.pattern`` asks for another one, or is
     heard of when topics may have come or gone.
+
+    A pattern matches no topics but those that the member may describe on whose heartbeat it is looked up.
 
     Raises:
         InvalidRegularExpressionError: see `matching_topics`.
@@ -49,11 +56,11 @@ def look_up(
     changes: list[PatternChange] = []
     pattern = profile.pattern
     if pattern and _is_due(group, pattern, topics, wall_ms):
-        found = matching_topics(pattern, topics.names())
+        found = frozenset(filter(may_describe, matching_topics(pattern, topics.names())))
         known = group.patterns.get(pattern)
         if known is not None and known.topics == found:
             group.patterns_checked[pattern] = (topics.version, wall_ms)
-        else:  # it counts as looked up once that is seen to be written
+        else:  # it counts as looked up once its record is there
             changes.append(PatternChange(group.group_id, pattern, PatternMatch(found, topics.version, wall_ms)))
     if before is not None and before.pattern and before.pattern != pattern:
         changes += unused(group, [profile, *(known for known in group.profiles.values() if known is not before)])
@@ -67,8 +74,8 @@ def unused(group: ConsumerGroup, profiles: Collection[MemberProfile]) -> list[Pa
 
 
 def _is_due(group: ConsumerGroup, pattern: str, topics: TopicsView, wall_ms: int) -> bool:
-    checked = group.patterns_checked.get(pattern)
-    if pattern not in group.patterns or checked is None:
+    known = group.patterns.get(pattern)
+    if known is None:
         return True
-    version, when_ms = checked
+    version, when_ms = max((known.version, known.timestamp_ms), group.patterns_checked.get(pattern, (-1, -1)))
     return version != topics.version and not 0 <= wall_ms - when_ms < _REFRESH_MS

@@ -17,6 +17,7 @@ from tests.unit.broker_stub.api.samples import ITEMS, codes_by_item, filled
 from triokafka import errors
 from triokafka.broker_stub.api import load_handlers
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Authorizer, Operation, ResourceType
+from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.metadata import MetadataRequestTopic
@@ -295,6 +296,26 @@ async def test_denied_topic_is_refused_in_a_session_that_does_not_name_it() -> N
         assert [topic.partitions[0].error_code for topic in opened.responses] == [0, TOPIC]
         again = await node.call(FetchRequest(session_id=opened.session_id, session_epoch=1), 17)
         assert [topic.partitions[0].error_code for topic in again.responses] == [TOPIC]
+
+
+async def test_pattern_of_a_member_matches_only_topics_that_it_may_describe() -> None:
+    async with running_node(authorizer=Deny(topic(Op.DESCRIBE))) as node:
+        for name in ITEMS:
+            await node.create(name)
+        await node.broker.topic_creation.ensure("__consumer_offsets")
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=ONE_GROUP,
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_regex="open|shut",
+            topic_partitions=[],
+        )
+        answer = await node.call(request, 1)
+        assert answer.error_code == 0
+        assert [part.topic_id for part in answer.assignment.topic_partitions] == [
+            node.broker.image.topics["open"].topic_id
+        ]
 
 
 async def test_operations_on_the_cluster_are_told_to_who_may_describe_it() -> None:
