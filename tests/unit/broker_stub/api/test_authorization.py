@@ -313,6 +313,7 @@ async def test_pattern_of_a_member_matches_only_topics_that_it_may_describe() ->
         )
         answer = await node.call(request, 1)
         assert answer.error_code == 0
+        assert answer.assignment is not None
         assert [part.topic_id for part in answer.assignment.topic_partitions] == [
             node.broker.image.topics["open"].topic_id
         ]
