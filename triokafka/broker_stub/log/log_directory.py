@@ -60,6 +60,7 @@ class LogDirectory:
         self._storage = storage
         self._release: Callable[[], None] | None = None
         self._checkpointed: dict[str, Mapping[TopicPartition, int]] = {}  # by name of the file
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}  # those known to be durable: this object wrote them
 
     def open(self) -> None:
         """Make the directory if it is missing, and lock it (G02, G03).
@@ -87,6 +88,7 @@ class LogDirectory:
             raise KafkaStorageError(
                 f"The data directory {self.path} cannot be locked: {error.strerror or error}."
             ) from error
+        self._written.clear()
         self.clean = self._storage.exists(self._marker)
 
     def fail(self, error: OSError) -> list[TopicPartition]:
@@ -187,15 +189,20 @@ class LogDirectory:
         return offsets
 
     def write_offsets(self, checkpoint: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint of this directory, unless it has failed. Raises `KafkaStorageError`."""
-        if self.failure:
+        """Replace a checkpoint of this directory, unless it says that already, or the directory has failed.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        if self.failure or self._written.get(checkpoint) == offsets:
             return
+        self._written.pop(checkpoint, None)
         self._checkpointed.pop(checkpoint, None)  # when it fails, it is not known which are there
         try:
             write_offsets(self._storage, f"{self.path}/{checkpoint}", offsets)
         except OSError as error:
             raise KafkaStorageError(f"{checkpoint} in {self.path} cannot be written: {error}") from error
-        self._checkpointed[checkpoint] = offsets
+        self._checkpointed[checkpoint] = self._written[checkpoint] = offsets
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Take a log out of the checkpoints, before a new one of that name is made: it must not inherit their offsets.

@@ -374,6 +374,29 @@ async def test_retention_flushing_and_checkpoints_run_in_the_background(autojump
     assert b"a-b 0 1" in world.storage.read_file("/data/recovery-point-offset-checkpoint")
 
 
+async def test_checkpoints_that_would_say_the_same_are_not_written_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Writing one makes the event loop wait for the disk (`broker-log/G08`, `G11`)."""
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0)
+    fill(log, 3)
+    written: list[str] = []
+
+    def note(operation: str, path: str, size: int) -> None:
+        if operation == "write" and "checkpoint" in path and "leader-epoch" not in path:
+            written.append(path)
+
+    world.storage.before_operation = note
+    with trio.move_on_after(1_000):
+        await logs.run()
+    assert sorted(written) == ["/data/log-start-offset-checkpoint.tmp", "/data/recovery-point-offset-checkpoint.tmp"]
+    log.roll(now_ms=NOW)
+    await logs.flush_sealed()
+    assert len(written) == 3
+
+
 async def test_a_disk_that_fails_does_not_end_the_background_work(autojump_clock: trio.testing.MockClock) -> None:
     """The logs on other disks are still looked after (`broker-log/F27`, `G07`, `Z16`)."""
     world = DiskWorld()
