@@ -401,6 +401,14 @@ class TestProduceAndConsume:
         done = tool(*consume, "--value-deserializer", "builtins:int", "--skip-message-on-error")
         assert done.status == 0 and done.err.count("is left out") == 2
 
+    def test_records_before_one_that_cannot_be_printed_are_printed(self, tool: Tool) -> None:
+        """(CO-04)"""
+        tool("produce", "halfway", stdin="1\n2\nthree\n4\n")
+        done = tool("consume", "halfway", "--from-beginning", "--value-deserializer", "builtins:int")
+        assert done.status == 1
+        assert done.out == "1\n2\n"
+        assert "Processed a total of 2 messages" in done.err
+
     def test_reader_that_goes_away_ends_the_run_without_a_word_about_it(self, tool: Tool) -> None:
         """(CO-04) ``triokafka consume … | head -1``."""
         tool("produce", "pipe", stdin="".join(f"line {number}\n" for number in range(5_000)))

@@ -220,15 +220,23 @@ class _Run:
                     return
                 continue
             for records in found.values():
-                lines = b"".join([self._shown(record) for record in records])
-                self._printed += len(records)
-                left = None if left is None else left - len(records)
+                lines: list[bytes] = []
+                problem: _UnprintableError | None = None
+                try:
+                    for record in records:
+                        lines.append(self._shown(record))
+                except _UnprintableError as error:
+                    problem = error  # what comes before it is printed
+                self._printed += len(lines)
+                left = None if left is None else left - len(lines)
                 try:
                     # In a thread: who reads slowly must not keep this member from saying that it is alive.
-                    await trio.to_thread.run_sync(_write, out, lines)
+                    await trio.to_thread.run_sync(_write, out, b"".join(lines))
                 except BrokenPipeError:
                     self._broken = True
                     return
+                if problem is not None:
+                    raise problem
 
     def _shown(self, record: Any) -> bytes:
         try:
