@@ -180,6 +180,13 @@ class ConsumerGroup:
         match = (self.patterns if patterns is None else patterns).get(profile.pattern) if profile.pattern else None
         return profile.topic_names if match is None else profile.topic_names | match.topics
 
+    def wanted_topics(self) -> set[str]:
+        """Names of the topics that any of the members wants."""
+        found: set[str] = set()
+        for profile in self.profiles.values():
+            found |= self.topics_of(profile)
+        return found
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether a member wants a topic."""
         return any(topic in self.topics_of(profile) for profile in self.profiles.values())

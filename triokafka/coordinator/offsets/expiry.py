@@ -54,11 +54,14 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: 
     if age_of is None:
         return
     retention_ms = shard.config.offsets_retention_minutes * 60_000
+    # Asked of the group for every offset, that would take as long as there are members.
+    wanted = group.wanted_topics() if isinstance(group, ConsumerGroup) else None
     all_expired = True
     for key, committed in shard.offsets.newest(group.group_id):
         if len(turn.records) >= _MAX_RECORDS:
             return
-        if not group.subscribes_to(key.topic) and _is_expired(committed, age_of, retention_ms, turn.at.wall_ms):
+        is_wanted = group.subscribes_to(key.topic) if wanted is None else key.topic in wanted
+        if not is_wanted and _is_expired(committed, age_of, retention_ms, turn.at.wall_ms):
             turn.write(OffsetChange(key, None))
         else:
             all_expired = False
