@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SYNCS_AT_ONCE: Final = 8  # a disk takes many requests at once
+_RETRY_SECONDS: Final = 1
 
 
 class LogFlusher:
@@ -75,6 +76,9 @@ class LogFlusher:
 
     async def _serve(self, log: PartitionLog) -> None:
         await self._flush(log, sealed_only=False)
+        if log.usable and log.flush_wanted and log not in self._wanted:  # no room, or no more files: there may be soon
+            await trio.sleep(_RETRY_SECONDS)
+            self._wanted[log] = None
         self._busy.discard(log)
         if self._wanted:  # maybe the same log again, for what was appended meanwhile
             self._wake.set()

@@ -610,6 +610,24 @@ async def test_records_wait_for_their_flush_and_not_the_appending_task() -> None
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(("path", "code"), [("*/leader-epoch-*.tmp", errno.ENOSPC), ("*.log", errno.EMFILE)])
+async def test_a_flush_that_was_asked_for_is_tried_again_when_the_disk_has_room(
+    path: str, code: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Also when nothing else is appended: producers wait for it (`broker-log/F14`, `F28`)."""
+    world = DiskWorld()
+    logs = started(world)
+    log = logs.create(A0, config=config(flush_messages=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(logs.run)
+        await trio.testing.wait_all_tasks_blocked()
+        world.storage.inject(DiskFault("open", path, code, times=3))
+        append(log, batch(b"a"))
+        await trio.sleep(3.5)
+        assert log.settled_offset == 1
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_sync_that_was_asked_for_and_fails_takes_the_directory_offline() -> None:
     world = DiskWorld()
     logs = started(world)
