@@ -152,13 +152,15 @@ class _Run:
     async def _send_all(self, producer: Producer) -> None:
         import trio
 
-        source: Any = sys.stdin.buffer
+        # Not through the buffer: its lock would be held by the thread that still reads when a signal ends the program,
+        # and the interpreter aborts over that.
+        source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         prompt = sys.stdin.isatty()
         rest = b""
         while True:
             if prompt:
                 click.echo(">", nl=False, err=True)
-            data: bytes = await trio.to_thread.run_sync(source.read1, _READ_BYTES, abandon_on_cancel=True)
+            data: bytes = await trio.to_thread.run_sync(source.read, _READ_BYTES, abandon_on_cancel=True)
             if not data:
                 break
             *lines, rest = (rest + data).split(b"\n")
