@@ -180,11 +180,14 @@ class ConsumerGroup:
         match = (self.patterns if patterns is None else patterns).get(profile.pattern) if profile.pattern else None
         return profile.topic_names if match is None else profile.topic_names | match.topics
 
-    def wanted_topics(self) -> set[str]:
-        """Names of the topics that any of the members wants."""
+    def wanted_topics(
+        self, profiles: Iterable[MemberProfile] | None = None, patterns: Mapping[str, PatternMatch] | None = None
+    ) -> set[str]:
+        """Names of the topics that any of the members wants; with ``profiles`` and ``patterns`` in the place of its
+        own."""
         found: set[str] = set()
-        for profile in self.profiles.values():
-            found |= self.topics_of(profile)
+        for profile in self.profiles.values() if profiles is None else profiles:
+            found |= self.topics_of(profile, patterns)
         return found
 
     def subscribes_to(self, topic: str) -> bool:

@@ -12,7 +12,6 @@ from triokafka.coordinator.consumer_group.changes import (
     ConsumerGroupChange,
     EpochChange,
     PatternChange,
-    PatternMatch,
     ProfileChange,
     ProgressChange,
     TargetChange,
@@ -208,10 +207,8 @@ class _Wants:
     ) -> None:
         self.profiles = profiles
         self._group = group
-        self._patterns = dict(group.patterns)
-        for change in found:
-            if change.value is not None:
-                self._patterns[change.pattern] = change.value
+        found_now = {change.pattern: change.value for change in found if change.value is not None}
+        self._patterns = {**group.patterns, **found_now} if found_now else group.patterns
 
     def by_member(self) -> dict[str, tuple[str | None, frozenset[str]]]:
         """For each member its instance and its topics."""
@@ -222,7 +219,7 @@ class _Wants:
 
     def all_topics(self) -> set[str]:
         """Those of all members."""
-        return topics_of_all(self._group, self.profiles.values(), self._patterns)
+        return self._group.wanted_topics(self.profiles.values(), self._patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,16 +350,6 @@ def _target(
             changes.append(TargetChange(group.group_id, known, targets[known]))
     changes.append(TargetEpochChange(group.group_id, (epoch, wall_ms)))
     return epoch, targets[member_id]
-
-
-def topics_of_all(
-    group: ConsumerGroup, profiles: Iterable[MemberProfile], patterns: Mapping[str, PatternMatch] | None = None
-) -> set[str]:
-    """Names of the topics that any of the members wants."""
-    found: set[str] = set()
-    for profile in profiles:
-        found |= group.topics_of(profile, patterns)
-    return found
 
 
 def hash_of_topics(names: set[str], topics: TopicsView) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange, EpochChange, ProgressChange
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.consumer_group.heartbeat import hash_of_topics, removal_of, topics_of_all
+from triokafka.coordinator.consumer_group.heartbeat import hash_of_topics, removal_of
 from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, MemberState
 from triokafka.coordinator.consumer_group.patterns import unused
 from triokafka.coordinator.topics import TopicsView
@@ -41,6 +41,6 @@ def remove(group: ConsumerGroup, member_ids: list[str], topics: TopicsView) -> l
     left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
     changes = [change for member_id in member_ids for change in removal_of(group, member_id)]
     changes += unused(group, left.values())
-    metadata_hash = hash_of_topics(topics_of_all(group, left.values()), topics)
+    metadata_hash = hash_of_topics(group.wanted_topics(left.values()), topics)
     changes.append(EpochChange(group.group_id, (group.epoch + 1, metadata_hash)))
     return changes
