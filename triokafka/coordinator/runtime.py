@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from math import inf
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import trio
 
@@ -42,6 +42,27 @@ _RECORDS_PER_LOAD_STEP: Final = 5_000  # a few milliseconds of work between two 
 _TOLERANCE: Final = 1e-6  # seconds; a wake-up that rounding puts just before its deadline must not be waited for again
 
 
+LogRecord: TypeAlias = tuple[int, bytes | None, bytes | None]
+"""Offset, key and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalRecords:
+    """Records that a transaction of ``producer_id`` wrote, which count when it commits."""
+
+    producer_id: int
+    records: Sequence[LogRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """The marker at ``offset``: the transaction of ``producer_id`` has committed, or aborted."""
+
+    producer_id: int
+    offset: int
+    commits: bool
+
+
 class CoordinatorLog(Protocol):
     """The log under a coordinator's topic, as the broker provides it."""
 
@@ -53,8 +74,8 @@ class CoordinatorLog(Protocol):
             KafkaError: anything else; then nothing was appended.
         """
 
-    def read_all(self, partition: int) -> Iterator[Sequence[tuple[int, bytes | None, bytes | None]]]:
-        """Offset, key and value of all records up to the log end, in pieces."""
+    def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
+        """Offset, key and value of all records up to the log end, in pieces, in their order."""
 
     def high_watermark(self, partition: int) -> int:
         """The offset below which everything is committed."""
@@ -73,6 +94,12 @@ class Shard(Protocol[C]):
 
     def replay(self, change: C, offset: int, *, committed: bool) -> None:
         """Apply a change. ``committed`` is False while readers must not see it yet."""
+
+    def replay_pending(self, change: C, offset: int, producer_id: int) -> None:
+        """Apply a change that a transaction wrote, which counts when that commits."""
+
+    def end_transaction(self, producer_id: int, offset: int, *, commits: bool, committed: bool) -> None:
+        """Apply the marker that ends a transaction. ``committed`` is that of the marker itself, as in `replay`."""
 
     def commit(self, high_watermark: int) -> None:
         """Everything below ``high_watermark`` is committed."""
@@ -301,9 +328,21 @@ class CoordinatorRuntime(Generic[S, C]):
         count = 0
         for piece in self._log.read_all(partition):
             committed_below = self._log.high_watermark(partition)
+            if isinstance(piece, TransactionEnd):
+                committed = piece.offset < committed_below
+                shard.end_transaction(piece.producer_id, piece.offset, commits=piece.commits, committed=committed)
+                context.end = piece.offset + 1
+                continue
+            producer_id = None
+            if isinstance(piece, TransactionalRecords):
+                producer_id, piece = piece.producer_id, piece.records
             for offset, key, value in piece:
                 change = shard.decode(key, value)
-                if change is not None:
+                if change is None:
+                    pass
+                elif producer_id is not None:
+                    shard.replay_pending(change, offset, producer_id)
+                else:
                     shard.replay(change, offset, committed=offset < committed_below)
                 context.end = offset + 1
                 count += 1

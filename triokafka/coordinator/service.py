@@ -247,9 +247,41 @@ class GroupCoordinator:
     async def fetch_offsets(
         self, request: OffsetFetchRequest, *, version: int, may_describe: TopicFilter = any_topic
     ) -> OffsetFetchResponse:
-        """OffsetFetch, of one group or several. Answers at once, with committed positions only."""
-        groups = [self._fetch_group(asked, version, may_describe) for asked in fetches.asked_groups(request, version)]
+        """OffsetFetch, of one group or several. Answers at once, with committed positions only.
+
+        With ``require_stable`` it waits until the newest positions are committed.
+        """
+        asked_groups = fetches.asked_groups(request, version)
+        if request.require_stable:
+            pending = [self._start_stable_fetch(asked, version, may_describe) for asked in asked_groups]
+            groups = [await self._settled(asked, reply) for asked, reply in zip(asked_groups, pending, strict=True)]
+        else:
+            groups = [self._fetch_group(asked, version, may_describe) for asked in asked_groups]
         return fetches.as_response(request, groups, version)
+
+    def _start_stable_fetch(
+        self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
+    ) -> Reply[OffsetFetchResponseGroup]:
+        reply: Reply[OffsetFetchResponseGroup] = Reply()
+
+        def fetch(shard: GroupShard, turn: GroupTurn) -> None:
+            found = fetches.fetch_group(shard, asked, version, self._topics, may_describe, stable=True)
+            turn.answer(reply, found)
+
+        try:
+            self._start(asked.group_id, fetch)
+        except KafkaError as error:
+            reply.fail(error)
+        return reply
+
+    @staticmethod
+    async def _settled(
+        asked: OffsetFetchRequestGroup, reply: Reply[OffsetFetchResponseGroup]
+    ) -> OffsetFetchResponseGroup:
+        try:
+            return await reply.wait()
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
 
     def _fetch_group(
         self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter

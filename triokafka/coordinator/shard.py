@@ -92,6 +92,24 @@ class GroupShard:
         else:
             self._loading[group_id] = value
 
+    def replay_pending(self, change: Change, offset: int, producer_id: int) -> None:
+        """Apply a change that belongs to an open transaction: a position that does not count yet.
+
+        A tombstone removes at once, and other kinds of records are not written in transactions.
+        """
+        if isinstance(change, OffsetChange) and change.value is not None:
+            self.offsets.pending.put(producer_id, change.key, change.value, offset)
+            if self._loading is None:
+                self._keep_place(change.key.group_id)
+        else:
+            self.replay(change, offset, committed=False)
+
+    def end_transaction(self, producer_id: int, offset: int, *, commits: bool, committed: bool) -> None:
+        """Apply the marker that ends a transaction."""
+        for group_id in self.offsets.end_transaction(producer_id, offset, commits=commits, committed=committed):
+            if self._loading is None:
+                self._drop_if_hollow(group_id)
+
     def _replay_consumer_group(self, change: ConsumerGroupChange, offset: int, *, committed: bool) -> None:
         group_id = change.group_id
         group = self.consumer_groups.get(group_id)

@@ -4,7 +4,8 @@ Versions 1-10. v2: null topics for all of them, and an error of the whole group.
 v6: flexible. v7: ``require_stable`` (KIP-447). v8: several groups (KIP-709). v9: member id and epoch (KIP-848). v10:
 topic ids instead of names.
 
-Without transactions nothing is ever unstable, so ``require_stable`` changes nothing.
+With ``require_stable`` a position that an open transaction is about to change is UNSTABLE_OFFSET_COMMIT, and the answer
+waits until what it says is committed. This broker serves no transactions, but a directory of Kafka's may have open ones.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def _failed(request: OffsetFetchRequest, context: RequestContext, code: int, mes
 )
 async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Look the positions up."""
+    if request.require_stable:
+        context.yield_slot()
     response = await context.broker.group_coordinator.fetch_offsets(
         request,
         version=context.version,

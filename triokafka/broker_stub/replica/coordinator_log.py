@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+from triokafka.coordinator.runtime import LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.turn import CoordinatorRecord
-from triokafka.records import decode_records, encode_batch, iter_batches
-from triokafka.structs import TopicPartition
+from triokafka.protocol.stored.control_records import ControlRecordType, decode_control_key
+from triokafka.records import BatchInfo, decode_records, encode_batch, iter_batches
+from triokafka.structs import Buffer, TopicPartition
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -41,18 +43,41 @@ class ReplicatedCoordinatorLog:
         )
         return self._replicas.append_internal(TopicPartition(self.topic, partition), batch)
 
-    def read_all(self, partition: int) -> Iterator[Sequence[tuple[int, bytes | None, bytes | None]]]:
-        """Offset, key and value of all records up to the log end, in pieces."""
+    def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
+        """Offset, key and value of all records up to the log end, in pieces, in their order."""
         log = self._replicas.partition((self.topic, partition)).log
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             records = log.read(offset, self._read_bytes).records
             if not len(records):
                 return  # nothing but compacted offsets up to the end
-            decoded = decode_records(records, topic=self.topic, partition=partition, from_offset=offset)
-            yield [(record.offset, record.key, record.value) for record in decoded]
-            for batch in iter_batches(records):
-                offset = batch.next_offset
+            batches = list(iter_batches(records))
+            if not any(batch.is_transactional or batch.is_control for batch in batches):
+                yield self._decoded(records, partition, offset)
+            else:
+                for batch in batches:
+                    yield from self._piece(batch, records[batch.position : batch.end], partition, offset)
+            offset = batches[-1].next_offset
+
+    def _decoded(self, records: Buffer, partition: int, from_offset: int, *, control: bool = False) -> list[LogRecord]:
+        decoded = decode_records(
+            records, topic=self.topic, partition=partition, from_offset=from_offset, include_control=control
+        )
+        return [(record.offset, record.key, record.value) for record in decoded]
+
+    def _piece(
+        self, batch: BatchInfo, data: Buffer, partition: int, from_offset: int
+    ) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
+        found = self._decoded(data, partition, from_offset, control=batch.is_control)
+        if batch.is_control:
+            for offset, key, _ in found:
+                kind = decode_control_key(key or b"")
+                if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+                    yield TransactionEnd(batch.producer_id, offset, commits=kind == ControlRecordType.COMMIT)
+        elif batch.is_transactional:
+            yield TransactionalRecords(batch.producer_id, found)
+        else:
+            yield found
 
     def high_watermark(self, partition: int) -> int:
         """The offset below which everything is committed; 0 for a partition that is not here."""

@@ -101,7 +101,7 @@ def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult],
     if consumer_group is not None:
         if consumer_group.profiles:
             raise NonEmptyGroupError(f"group {group_id!r} has {len(consumer_group.profiles)} members")
-        for key, _ in shard.offsets.newest(group_id):
+        for key in shard.offsets.removable(group_id):
             turn.write(OffsetChange(key, None))
         for change in consumer_group.removal():
             turn.write(change)
@@ -116,7 +116,7 @@ def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult],
         # An id that was only promised does not keep a group alive; its join will make the group anew or be refused.
         group.remove(member_id)
         turn.timers.cancel(rounds.session_timer(group, member_id))
-    for key, _ in shard.offsets.newest(group_id):
+    for key in shard.offsets.removable(group_id):
         turn.write(OffsetChange(key, None))
     turn.write(group_removal(group_id))
     turn.answer(reply, DeletableGroupResult(group_id=group_id))

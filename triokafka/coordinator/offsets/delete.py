@@ -57,8 +57,9 @@ def delete_offsets(
         answered = OffsetDeleteResponseTopic(name=topic.name)
         for partition in topic.partitions:
             index = partition.partition_index
-            if not error_code and index in there:
-                turn.write(OffsetChange(OffsetKey(request.group_id, topic.name, index), None))
+            key = OffsetKey(request.group_id, topic.name, index)
+            if not error_code and (index in there or key in shard.offsets.pending):
+                turn.write(OffsetChange(key, None))
             answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error_code))
         response.topics.append(answered)
     turn.answer(reply, response)
@@ -67,6 +68,6 @@ def delete_offsets(
 def forget_topics(shard: GroupShard, names: Collection[str], turn: GroupTurn) -> None:
     """Topics were deleted: positions on them mean nothing any more."""
     for group_id in list(shard.offsets.groups()):
-        for key, _ in shard.offsets.newest(group_id):
+        for key in shard.offsets.removable(group_id):
             if key.topic in names:
                 turn.write(OffsetChange(key, None))

@@ -61,11 +61,12 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: 
         if len(turn.records) >= _MAX_RECORDS:
             return
         is_wanted = group.subscribes_to(key.topic) if wanted is None else key.topic in wanted
-        if not is_wanted and _is_expired(committed, age_of, retention_ms, turn.at.wall_ms):
+        expired = not is_wanted and _is_expired(committed, age_of, retention_ms, turn.at.wall_ms)
+        if expired and key not in shard.offsets.pending:
             turn.write(OffsetChange(key, None))
         else:
             all_expired = False
-    if not all_expired:
+    if not all_expired or shard.offsets.has_pending(group.group_id):
         return
     if isinstance(group, ConsumerGroup):
         for change in group.removal() if not group.profiles else ():

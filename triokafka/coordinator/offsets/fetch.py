@@ -2,18 +2,19 @@
 
 Positions can be read whether or not the group has members, or ever had any. What was never committed is offset -1 and
 no error.
+
+A reader that asks for stable positions (KIP-447) is told to come again about those that an open transaction is about to
+change; and sees what is newest, once that is committed, so that it cannot miss a transaction that has just ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
-from uuid import UUID
 
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, OffsetKey
 from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
-from triokafka.errors import TopicAuthorizationFailedError, UnknownTopicIdError
+from triokafka.errors import TopicAuthorizationFailedError, UnknownTopicIdError, UnstableOffsetCommitError
 from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -50,8 +51,12 @@ def fetch_group(
     version: int,
     topics: TopicsView,
     may_describe: TopicFilter = any_topic,
+    *,
+    stable: bool = False,
 ) -> OffsetFetchResponseGroup:
     """The committed positions of one group: the partitions that were asked for, or all that the client may see.
+
+    With ``stable`` it is the newest positions, and the answer must be held until they are committed.
 
     Raises:
         UnknownMemberIdError, StaleMemberEpochError: see `ConsumerGroup.check_fetch`.
@@ -62,11 +67,24 @@ def fetch_group(
     by_id = version >= FIRST_WITH_TOPIC_IDS
     if asked.topics is None:
         found = []
-        for topic_name, committed in shard.offsets.read_group(asked.group_id).items():
+        offsets = shard.offsets
+        positions = offsets.newest_group(asked.group_id) if stable else offsets.read_group(asked.group_id)
+        for topic_name, committed in positions.items():
             topic_id = topics.topic_id(topic_name)
             if (by_id and topic_id is None) or not may_describe(topic_name):
                 continue  # by id there is no way to name a topic that is gone
-            found.append(_all_of_topic(topic_name, topic_id or NO_TOPIC_ID, committed))
+            found.append(
+                OffsetFetchResponseTopics(
+                    name=topic_name,
+                    topic_id=topic_id or NO_TOPIC_ID,
+                    partitions=[
+                        _unstable(index)
+                        if stable and OffsetKey(asked.group_id, topic_name, index) in offsets.pending
+                        else _found(index, value)
+                        for index, value in sorted(committed.items())
+                    ],
+                )
+            )
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
     answers = []
     for topic in asked.topics:
@@ -77,7 +95,7 @@ def fetch_group(
             name = topic.name
             partitions = [_missing(index, TopicAuthorizationFailedError.code) for index in topic.partition_indexes]
         else:
-            partitions = [_one(shard, asked.group_id, name, index, topic) for index in topic.partition_indexes]
+            partitions = [_one(shard, asked.group_id, name, index, topic, stable) for index in topic.partition_indexes]
         answers.append(OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions))
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers)
 
@@ -121,16 +139,13 @@ def as_response(
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
-def _all_of_topic(name: str, topic_id: UUID, partitions: Mapping[int, CommittedOffset]) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=name, topic_id=topic_id, partitions=[_found(index, value) for index, value in sorted(partitions.items())]
-    )
-
-
 def _one(
-    shard: GroupShard, group_id: str, name: str, index: int, topic: OffsetFetchRequestTopics
+    shard: GroupShard, group_id: str, name: str, index: int, topic: OffsetFetchRequestTopics, stable: bool
 ) -> OffsetFetchResponsePartitions:
-    committed = shard.offsets.read(OffsetKey(group_id, name, index))
+    key = OffsetKey(group_id, name, index)
+    if stable and key in shard.offsets.pending:
+        return _unstable(index)
+    committed = shard.offsets.newest_one(key) if stable else shard.offsets.read(key)
     if committed is None:
         return _missing(index, 0)
     if NO_TOPIC_ID not in (topic.topic_id, committed.topic_id) and topic.topic_id != committed.topic_id:
@@ -145,6 +160,10 @@ def _found(index: int, committed: CommittedOffset) -> OffsetFetchResponsePartiti
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
     )
+
+
+def _unstable(index: int) -> OffsetFetchResponsePartitions:
+    return _missing(index, UnstableOffsetCommitError.code)
 
 
 def _missing(index: int, error_code: int) -> OffsetFetchResponsePartitions:

@@ -8,53 +8,62 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from triokafka.coordinator.journal import Journal
+from triokafka.coordinator.offsets.pending import PendingOffsets
 from triokafka.coordinator.stored import CommittedOffset, OffsetKey
 
 _EMPTY: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
 
 class OffsetStore:
-    """Offsets by group, topic and partition."""
+    """Offsets by group, topic and partition. ``pending`` are those of transactions that are still open."""
 
     def __init__(self) -> None:
+        self.pending = PendingOffsets()
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._journal: Journal[OffsetKey, CommittedOffset] = Journal()
 
     def replay(self, key: OffsetKey, value: CommittedOffset | None, offset: int, *, committed: bool) -> None:
         """Apply the record at ``offset``; ``committed`` when the high watermark is past it already."""
-        if committed:
-            previous = None
-        else:
-            previous = self._groups.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
-            self._journal.note(offset, key, previous)
-        if value is not None:
-            self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
-            return
-        topics = self._groups.get(key.group_id)
-        partitions = topics.get(key.topic) if topics is not None else None
-        if topics is None or partitions is None:
-            return
-        partitions.pop(key.partition, None)
-        if not partitions:
-            del topics[key.topic]
-            if not topics:
-                del self._groups[key.group_id]
+        if self.pending:
+            if value is None:
+                self.pending.forget(key)
+            else:
+                self.pending.overtaken(key, offset)
+        self._put(key, value, offset, committed=committed)
+
+    def end_transaction(self, producer_id: int, offset: int, *, commits: bool, committed: bool) -> list[str]:
+        """Apply the marker at ``offset``: what the transaction left pending counts now, or (aborted) never.
+
+        Of several commits of one position the one that was written last counts, whenever its transaction ended. Returns
+        the groups that had something pending.
+        """
+        ended = self.pending.end(producer_id)
+        for key, (record_offset, value) in ended if commits else ():
+            if value is None:
+                continue
+            self.pending.overtaken(key, record_offset)
+            self._put(key, value, offset, committed=committed)
+        return list({key.group_id: None for key, _ in ended})
 
     def commit(self, high_watermark: int) -> None:
         """Readers may see everything below ``high_watermark``."""
         self._journal.commit(high_watermark)
 
     def groups(self) -> Iterable[str]:
-        """Groups with offsets, by the newest state."""
-        return self._groups.keys()
+        """Groups with offsets, by the newest state, pending ones included."""
+        return {**self._groups, **dict.fromkeys(self.pending.groups())} if self.pending else self._groups.keys()
 
     def changing_groups(self) -> Iterable[str]:
         """Groups with uncommitted changes, which the newest state may have forgotten."""
         return {key.group_id: None for key in self._journal}
 
     def has(self, group_id: str) -> bool:
-        """Whether the group has offsets, by the newest state."""
-        return group_id in self._groups
+        """Whether the group has offsets, by the newest state, pending ones included."""
+        return group_id in self._groups or self.has_pending(group_id)
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether an open transaction has offsets of the group."""
+        return bool(self.pending) and self.pending.has_group(group_id)
 
     def newest(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         """Everything of a group, by the newest state: what an operation that writes must go by."""
@@ -66,10 +75,24 @@ class OffsetStore:
         """A group's offsets on one topic, by the newest state."""
         return self._groups.get(group_id, _EMPTY).get(topic, {})
 
+    def newest_one(self, key: OffsetKey) -> CommittedOffset | None:
+        """The newest value of one offset."""
+        return self._groups.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
+
+    def newest_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """All offsets of a group by topic and partition, by the newest state."""
+        return self._groups.get(group_id, _EMPTY)
+
+    def removable(self, group_id: str) -> list[OffsetKey]:
+        """Every key of a group that a tombstone is to remove: of newest values, and of pending ones."""
+        keys = dict.fromkeys(key for key, _ in self.newest(group_id))
+        if self.pending:
+            keys.update(dict.fromkeys(self.pending.of_group(group_id)))
+        return list(keys)
+
     def read(self, key: OffsetKey) -> CommittedOffset | None:
         """The committed value of one offset."""
-        newest = self._groups.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
-        return self._journal.committed(key, newest)
+        return self._journal.committed(key, self.newest_one(key))
 
     def read_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
         """All committed offsets of a group by topic and partition."""
@@ -89,6 +112,25 @@ class OffsetStore:
         if not len(self._journal):
             return group_id in self._groups
         return bool(self.read_group(group_id))
+
+    def _put(self, key: OffsetKey, value: CommittedOffset | None, offset: int, *, committed: bool) -> None:
+        if committed:
+            previous = None
+        else:
+            previous = self._groups.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
+            self._journal.note(offset, key, previous)
+        if value is not None:
+            self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
+            return
+        topics = self._groups.get(key.group_id)
+        partitions = topics.get(key.topic) if topics is not None else None
+        if topics is None or partitions is None:
+            return
+        partitions.pop(key.partition, None)
+        if not partitions:
+            del topics[key.topic]
+            if not topics:
+                del self._groups[key.group_id]
 
     def __len__(self) -> int:
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())

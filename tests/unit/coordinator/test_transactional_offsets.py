@@ -1,0 +1,230 @@
+"""Positions that a transaction commits: they count when it does, and readers can ask to be told to wait (KIP-447)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.unit.coordinator.rig import PARTITION, Rig, ScriptedLog, code
+from triokafka.coordinator.offsets import delete as deletes
+from triokafka.coordinator.offsets import fetch as fetches
+from triokafka.coordinator.runtime import LogRecord, TransactionalRecords, TransactionEnd
+from triokafka.coordinator.stored import CommittedOffset, OffsetChange, OffsetKey, encode
+from triokafka.coordinator.turn import CoordinatorRecord, Reply
+from triokafka.errors import GroupIdNotFoundError, UnstableOffsetCommitError
+from triokafka.protocol.api.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
+
+PRODUCER, OTHER_PRODUCER = 7_000, 7_001
+UNSTABLE = UnstableOffsetCommitError.code
+WEEK = 7 * 24 * 3600.0
+
+
+class LogWithTransactions(ScriptedLog):
+    """A log in which some records belong to transactions; a marker is a record that says nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.producers: dict[int, int] = {}
+        self.markers: dict[int, TransactionEnd] = {}
+
+    def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
+        for offset, record in enumerate(self.records.get(partition, [])):
+            if offset in self.markers:
+                yield self.markers[offset]
+            elif offset in self.producers:
+                yield TransactionalRecords(self.producers[offset], [(offset, record.key, record.value)])
+            else:
+                yield [(offset, record.key, record.value)]
+
+
+class Story:
+    """What was written, in its order; every question is put to a shard that has read it all."""
+
+    def __init__(self, **config: int) -> None:
+        self.rig = Rig(**config)
+        self.log = LogWithTransactions()
+        self.rig.runtime._log = self.rig.log = self.log
+
+    def _add(self, record: CoordinatorRecord) -> int:
+        return self.log.append(PARTITION, [record], 0) - 1
+
+    def commit(self, offset: int | None, *, producer: int | None = None, partition: int = 0, group: str = "g") -> None:
+        value = None if offset is None else CommittedOffset(offset, -1, "", self.rig.world.wall_ms())
+        at = self._add(encode(OffsetChange(OffsetKey(group, "orders", partition), value)))
+        if producer is not None:
+            self.log.producers[at] = producer
+
+    def end(self, producer: int, *, commits: bool) -> None:
+        at = self._add(CoordinatorRecord(b"", None))
+        self.log.markers[at] = TransactionEnd(producer, at, commits)
+
+    def load(self) -> Rig:
+        self.rig.restart()
+        return self.rig
+
+
+def stable_fetch(rig: Rig, *partitions: int) -> Reply[OffsetFetchResponseGroup]:
+    """OffsetFetch with ``require_stable``; without partitions of everything."""
+    topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=list(partitions))] if partitions else None
+    asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
+
+    def fetch(shard, turn, reply):  # type: ignore[no-untyped-def]
+        turn.answer(reply, fetches.fetch_group(shard, asked, 8, rig.topics, stable=True))
+
+    return rig.ask(fetch, Reply())
+
+
+def found(reply: Reply[OffsetFetchResponseGroup]) -> list[tuple[int, int, int]]:
+    return [
+        (p.partition_index, p.committed_offset, p.error_code) for topic in reply.value.topics for p in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize(("commits", "offset"), [(True, 5), (False, 3)])
+def test_position_counts_when_its_transaction_commits_and_never_when_it_aborts(commits: bool, offset: int) -> None:
+    story = Story()
+    story.commit(3)
+    story.commit(5, producer=PRODUCER)
+    story.end(PRODUCER, commits=commits)
+    assert story.load().offset() == offset
+
+
+def test_position_of_an_open_transaction_is_unstable_for_those_who_care() -> None:
+    """cluster section 19: UNSTABLE_OFFSET_COMMIT; who does not ask for it sees what was committed before."""
+    story = Story()
+    story.commit(3)
+    story.commit(4, partition=1)
+    story.commit(5, producer=PRODUCER)
+    story.commit(6, producer=PRODUCER, partition=2)
+    rig = story.load()
+    assert (rig.offset(), rig.offset(partition=2)) == (3, -1)
+    assert found(stable_fetch(rig, 0, 1, 2)) == [(0, -1, UNSTABLE), (1, 4, 0), (2, -1, UNSTABLE)]
+    assert found(stable_fetch(rig)) == [(0, -1, UNSTABLE), (1, 4, 0)]
+    story.end(PRODUCER, commits=True)
+    assert found(stable_fetch(story.load(), 0, 1, 2)) == [(0, 5, 0), (1, 4, 0), (2, 6, 0)]
+
+
+def test_stable_fetch_waits_until_what_it_says_is_committed() -> None:
+    """A reader must not learn of less than what a transaction that has just ended committed."""
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 1})
+    rig.log.commits_at_once = False
+    rig.commit(offsets={("orders", 0): 2})
+    reply = stable_fetch(rig, 0)
+    assert not reply.is_set
+    assert rig.offset() == 1
+    rig.commit_log()
+    assert found(reply) == [(0, 2, 0)]
+
+
+@pytest.mark.parametrize("marker_first", [True, False])
+def test_commit_that_was_written_last_wins_whenever_the_transactions_end(marker_first: bool) -> None:
+    story = Story()
+    story.commit(10, producer=PRODUCER)
+    story.commit(11, producer=OTHER_PRODUCER)
+    for producer in (PRODUCER, OTHER_PRODUCER) if marker_first else (OTHER_PRODUCER, PRODUCER):
+        story.end(producer, commits=True)
+    assert story.load().offset() == 11
+
+
+def test_commit_outside_of_transactions_overtakes_what_is_pending() -> None:
+    story = Story()
+    story.commit(10, producer=PRODUCER)
+    story.commit(12)
+    rig = story.load()
+    assert (rig.offset(), found(stable_fetch(rig, 0))) == (12, [(0, -1, UNSTABLE)])
+    story.end(PRODUCER, commits=True)
+    assert story.load().offset() == 12
+
+
+def test_tombstone_removes_what_is_pending_too() -> None:
+    story = Story()
+    story.commit(10, producer=PRODUCER)
+    story.commit(11, producer=OTHER_PRODUCER)
+    story.commit(None)
+    story.end(PRODUCER, commits=True)
+    rig = story.load()
+    assert (rig.offset(), rig.shard.groups, len(rig.shard.offsets.pending)) == (-1, {}, 0)
+
+
+def test_transactions_of_several_groups_end_together() -> None:
+    story = Story()
+    story.commit(1, producer=PRODUCER, group="a")
+    story.commit(2, producer=PRODUCER, group="b")
+    story.commit(3, producer=OTHER_PRODUCER, group="b", partition=1)
+    story.end(PRODUCER, commits=True)
+    rig = story.load()
+    assert [rig.offset(group_id="a"), rig.offset(group_id="b"), rig.offset("orders", 1, group_id="b")] == [1, 2, -1]
+    assert list(rig.shard.offsets.pending.groups()) == ["b"]
+
+
+def test_marker_of_a_transaction_that_committed_no_positions_means_nothing() -> None:
+    story = Story()
+    story.commit(3)
+    story.end(PRODUCER, commits=True)
+    assert story.load().offset() == 3
+
+
+def test_marker_above_the_high_watermark_is_not_shown_yet() -> None:
+    story = Story()
+    story.commit(3)
+    story.commit(5, producer=PRODUCER)
+    story.log.commits_at_once = False
+    story.end(PRODUCER, commits=True)
+    rig = story.load()
+    assert rig.offset() == 3
+    rig.commit_log()
+    assert rig.offset() == 5
+
+
+def test_group_of_which_a_transaction_alone_knows_is_there_until_it_aborts() -> None:
+    story = Story()
+    story.commit(5, producer=PRODUCER)
+    rig = story.load()
+    assert list(rig.shard.groups) == ["g"]
+    assert code(rig.commit(offsets={("orders", 1): 1})) == 0
+    assert code(rig.delete_offsets(("orders", 1))) == 0
+    assert list(rig.shard.groups) == ["g"]
+    rig.shard.end_transaction(PRODUCER, 9, commits=False, committed=True)
+    assert rig.shard.groups == {}
+
+
+def test_live_shard_and_one_that_loads_see_the_same() -> None:
+    story = Story()
+    rig = story.load()
+    change = OffsetChange(OffsetKey("g", "orders", 0), CommittedOffset(5, -1, "", 0))
+    rig.shard.replay_pending(change, 0, PRODUCER)
+    assert list(rig.shard.groups) == ["g"]
+    assert found(stable_fetch(rig, 0)) == [(0, -1, UNSTABLE)]
+    rig.shard.end_transaction(PRODUCER, 1, commits=True, committed=True)
+    assert rig.offset() == 5
+
+
+def test_expiry_leaves_positions_and_groups_of_open_transactions_alone() -> None:
+    story = Story()
+    story.commit(3)
+    story.commit(4, partition=1)
+    story.commit(5, producer=PRODUCER)
+    rig = story.load()
+    rig.pass_time(2 * WEEK)
+    assert (rig.offset(), rig.offset("orders", 1), list(rig.shard.groups)) == (3, -1, ["g"])
+
+
+def test_deleting_offsets_groups_and_topics_removes_what_is_pending() -> None:
+    for remove in (
+        lambda rig: rig.delete_offsets(("orders", 0)),
+        lambda rig: rig.delete_group(),
+        lambda rig: rig.runtime.write(PARTITION, lambda shard, turn: deletes.forget_topics(shard, {"orders"}, turn)),
+    ):
+        story = Story()
+        story.commit(5, producer=PRODUCER)
+        remove(story.load())
+        story.end(PRODUCER, commits=True)
+        rig = story.load()
+        assert (rig.offset(), rig.shard.groups) == (-1, {})
+        assert code(rig.delete_group()) == GroupIdNotFoundError.code
