@@ -368,6 +368,15 @@ class NetworkClient:
         """
         return await self._coordinators.find(key, key_type, timeout_ms)
 
+    async def find_coordinators(
+        self, keys: Iterable[str], key_type: int = 0, *, timeout_ms: float | None = None
+    ) -> dict[str, Node | KafkaError]:
+        """As `find_coordinator` for many at once (KIP-699), with each one's error instead of raising it.
+
+        Brokers before 3.0 are asked for one after the other.
+        """
+        return await self._coordinators.find_all(keys, key_type, timeout_ms)
+
     async def _ask_for_coordinator(
         self, build: Callable[[int], FindCoordinatorRequest], min_version: int | None, timeout_ms: float | None
     ) -> FindCoordinatorResponse:

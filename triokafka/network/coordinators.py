@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from triokafka.errors import CoordinatorNotAvailableError, for_code
+from triokafka.errors import CoordinatorNotAvailableError, KafkaError, for_code
 from triokafka.network.directory import BrokerDirectory
 from triokafka.network.snapshot import can_be_reached
-from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.structs import Node
 
 _FIRST_WITH_KEY_TYPE: Final = 1
 _FIRST_WITH_SEVERAL_KEYS: Final = 4
 _MOST_KNOWN: Final = 10_000
+_MOST_AT_ONCE: Final = 1_000
 
 Ask = Callable[[Callable[[int], FindCoordinatorRequest], int | None, float | None], Awaitable[FindCoordinatorResponse]]
 """Sends a request, given as a function of its version, to any broker: lowest version and timeout in milliseconds."""
@@ -33,22 +34,53 @@ class Coordinators:
         node = self._known.get((key, key_type))
         if node is not None:
             return node
+        found = (await self._look_up([key], key_type, timeout_ms))[key]
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+    async def find_all(
+        self, keys: Iterable[str], key_type: int, timeout_ms: float | None
+    ) -> dict[str, Node | KafkaError]:
+        """See `NetworkClient.find_coordinators`."""
+        wanted = dict.fromkeys(keys)
+        found: dict[str, Node | KafkaError] = {
+            key: node for key in wanted if (node := self._known.get((key, key_type))) is not None
+        }
+        while missing := [key for key in wanted if key not in found][:_MOST_AT_ONCE]:
+            found |= await self._look_up(missing, key_type, timeout_ms)
+        return found
+
+    async def _look_up(self, keys: list[str], key_type: int, timeout_ms: float | None) -> dict[str, Node | KafkaError]:
+        """Ask for several coordinators: for all of them, or with brokers before 3.0 for the first only."""
+        asked = keys[:1]
 
         def build(version: int) -> FindCoordinatorRequest:
+            nonlocal asked
             if version >= _FIRST_WITH_SEVERAL_KEYS:
-                return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            return FindCoordinatorRequest(key=key, key_type=key_type)
+                asked = keys
+                return FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+            return FindCoordinatorRequest(key=keys[0], key_type=key_type)
 
         response = await self._ask(build, _FIRST_WITH_KEY_TYPE if key_type else None, timeout_ms)
-        found = response.coordinators[0] if response.coordinators else response
+        answers: Mapping[str, FindCoordinatorResponse | Coordinator] = {c.key: c for c in response.coordinators}
+        if asked is not keys or not answers:
+            answers = {keys[0]: response}
+        elif len(keys) == 1:
+            answers = {keys[0]: response.coordinators[0]}
+        return {key: self._take(key, key_type, answers.get(key)) for key in asked}
+
+    def _take(self, key: str, key_type: int, found: FindCoordinatorResponse | Coordinator | None) -> Node | KafkaError:
+        if found is None:
+            return CoordinatorNotAvailableError(f"the broker's answer does not mention the coordinator of {key!r}")
         if found.error_code:
             error = for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
             if error.retriable:
                 self._request_metadata_update()  # its broker may be gone (`client/META-28`)
-            raise error
+            return error
         node = Node(found.node_id, found.host, found.port)
         if not can_be_reached(node):
-            raise CoordinatorNotAvailableError(f"the broker named as coordinator of {key!r} cannot be one: {node}")
+            return CoordinatorNotAvailableError(f"the broker named as coordinator of {key!r} cannot be one: {node}")
         self._directory.add(node)
         if len(self._known) >= _MOST_KNOWN:
             self._known.pop(next(iter(self._known)))  # who asks for that many, asks for each once

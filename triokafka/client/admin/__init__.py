@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from triokafka.client.admin.brokers import BrokerAdmin
 from triokafka.client.admin.cluster import ClusterAdmin
+from triokafka.client.admin.group_types import GroupDescription, GroupListing, MemberDescription
 from triokafka.client.admin.groups import GroupAdmin
 from triokafka.client.admin.partition_types import (
     ElectionType,
@@ -30,9 +31,6 @@ from triokafka.client.admin.types import (
     ConfigSource,
     ConfigSynonym,
     CreatedTopic,
-    GroupDescription,
-    GroupListing,
-    MemberDescription,
     NewPartitions,
     NewTopic,
     PartitionDescription,

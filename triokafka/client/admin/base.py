@@ -28,7 +28,7 @@ from triokafka.errors import (
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
 from triokafka.protocol.message import Request, Response
-from triokafka.structs import TopicPartition
+from triokafka.structs import Node, TopicPartition
 from triokafka.world import RealWorld, World
 
 K = TypeVar("K")
@@ -40,6 +40,7 @@ Round = Callable[[list[K], int], Awaitable[Mapping[K, V | Exception]]]
 
 _NUMBERS: Final[WeakKeyDictionary[World, itertools.count[int]]] = WeakKeyDictionary()
 _GROUP: Final = 0
+_SHARE_OF_TIME: Final = 0.9
 _FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
 
@@ -173,6 +174,62 @@ class AdminBase:
         except KafkaConnectionError:
             self._client.forget_coordinator(group_id, _GROUP)
             raise
+
+    async def _side_by_side(
+        self,
+        parts: Mapping[int, list[K]],
+        do_part: Callable[[int, list[K], int], Awaitable[Mapping[K, V | Exception]]],
+        left_ms: int,
+    ) -> dict[K, V | Exception]:
+        """Do parts of the items at several brokers at the same time; one that fails fails only its own items.
+
+        A silent broker is given up a little before time is over, so that what the others answered is not lost with it.
+        """
+        outcomes: dict[K, V | Exception] = {}
+        patience_ms = max(1, round(self._patience(left_ms * _SHARE_OF_TIME)))
+
+        async def do(node_id: int, items: list[K]) -> None:
+            error: Exception = KafkaTimeoutError(f"broker {node_id} did not answer within {patience_ms} ms")
+            with trio.move_on_after(patience_ms / 1000):
+                try:
+                    outcomes.update(await do_part(node_id, items, patience_ms))
+                    return
+                except KafkaError as failure:
+                    error = failure
+            outcomes.update(dict.fromkeys(items, error))
+
+        async with trio.open_nursery() as nursery:
+            for node_id, items in parts.items():
+                nursery.start_soon(do, node_id, items)
+        return outcomes
+
+    async def _at_coordinators(
+        self,
+        group_ids: list[str],
+        ask: Callable[[Node, list[str], int], Awaitable[Mapping[str, V | Exception]]],
+        left_ms: int,
+    ) -> dict[str, V | Exception]:
+        """Do groups at their coordinators, looked up all at once; one that moved is looked up again next time."""
+        outcomes: dict[str, V | Exception] = {}
+        nodes: dict[int, Node] = {}
+        parts: dict[int, list[str]] = {}
+        found = await self._client.find_coordinators(group_ids, _GROUP, timeout_ms=self._patience(left_ms))
+        for group_id, coordinator in found.items():
+            if isinstance(coordinator, Node):
+                nodes[coordinator.node_id] = coordinator
+                parts.setdefault(coordinator.node_id, []).append(group_id)
+            else:
+                outcomes[group_id] = coordinator
+
+        async def do_part(node_id: int, items: list[str], patience_ms: int) -> Mapping[str, V | Exception]:
+            try:
+                return await ask(nodes[node_id], items, patience_ms)
+            except KafkaConnectionError:
+                for group_id in items:
+                    self._client.forget_coordinator(group_id, _GROUP)
+                raise
+
+        return outcomes | await self._side_by_side(parts, do_part, left_ms)
 
     def _error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError:
         """The error of one item; notes what it says about where to send the next request."""

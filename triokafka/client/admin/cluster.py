@@ -58,34 +58,36 @@ class ClusterAdmin(TopicAdmin):
         if isolation_level == "read_committed":
             min_version = max(min_version, 2)
 
+        async def ask(
+            node_id: int, items: list[TopicPartition], left_ms: int
+        ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
+            topics: dict[str, ListOffsetsTopic] = {}
+            for tp in items:
+                topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[]))
+                topic.partitions.append(
+                    ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=wanted[tp])
+                )
+            request = ListOffsetsRequest(
+                replica_id=-1, isolation_level=_ISOLATION[isolation_level], topics=list(topics.values())
+            )
+            response = await self._client.send(node_id, request, timeout_ms=left_ms, min_version=min_version)
+            outcomes: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
+            for t in response.topics:
+                for p in t.partitions:
+                    tp = TopicPartition(t.name, p.partition_index)
+                    outcomes[tp] = (
+                        self._error(p.error_code, tp)
+                        if p.error_code
+                        else OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
+                    )
+            return outcomes
+
         async def do_round(
             items: list[TopicPartition], left_ms: int
         ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
-            outcomes: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
-            for node, group in (await self._by_leader(items, left_ms, outcomes)).items():
-                topics: dict[str, ListOffsetsTopic] = {}
-                for tp in group:
-                    topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[]))
-                    topic.partitions.append(
-                        ListOffsetsPartition(
-                            partition_index=tp.partition, current_leader_epoch=-1, timestamp=wanted[tp]
-                        )
-                    )
-                request = ListOffsetsRequest(
-                    replica_id=-1, isolation_level=_ISOLATION[isolation_level], topics=list(topics.values())
-                )
-                response = await self._client.send(
-                    node, request, timeout_ms=self._patience(left_ms), min_version=min_version
-                )
-                for t in response.topics:
-                    for p in t.partitions:
-                        tp = TopicPartition(t.name, p.partition_index)
-                        outcomes[tp] = (
-                            self._error(p.error_code, tp)
-                            if p.error_code
-                            else OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
-                        )
-            return outcomes
+            leaderless: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
+            by_leader = await self._by_leader(items, left_ms, leaderless)
+            return leaderless | await self._side_by_side(by_leader, ask, left_ms)
 
         return await self._each(wanted, do_round, timeout_ms)
 

@@ -1,40 +1,34 @@
-"""Groups and their committed offsets: list, describe, delete, alter."""
+"""Groups: list and describe them, delete them, and put members out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from triokafka.client.admin.base import AdminBase, by_topic
-from triokafka.client.admin.types import GroupDescription, GroupListing, MemberDescription, Results
-from triokafka.errors import KafkaError, ProtocolError
+from triokafka.client.admin.group_offsets import GroupOffsetAdmin
+from triokafka.client.admin.group_types import (
+    CONSUMER_PROTOCOL_TYPE,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+)
+from triokafka.client.admin.types import Results
+from triokafka.errors import GroupIdNotFoundError, ProtocolError, UnsupportedVersionError
+from triokafka.protocol.api import consumer_group_describe
+from triokafka.protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from triokafka.protocol.api.list_groups import ListGroupsRequest
-from triokafka.protocol.api.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from triokafka.protocol.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from triokafka.protocol.api.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
 from triokafka.protocol.embedded import ConsumerProtocolAssignment
-from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
+from triokafka.structs import Node, TopicPartition
 
-_FIRST_MANY_GROUPS = 8
-_LAST_BY_NAME = 9  # later versions of OffsetFetch and OffsetCommit know topics by id only
+_FIRST_WITH_STATES = 4
+_FIRST_WITH_TYPES = 5
+_ONLY_CLASSIC = (GroupIdNotFoundError.code, UnsupportedVersionError.code)
+_SPEAKS_CLASSIC, _SPEAKS_NEW = 0, 1
 
 
-class GroupAdmin(AdminBase):
+class GroupAdmin(GroupOffsetAdmin):
     """The part of `AdminClient` about groups."""
 
     async def list_groups(
@@ -42,42 +36,65 @@ class GroupAdmin(AdminBase):
     ) -> list[GroupListing]:
         """All groups of the cluster, by id; with ``states`` (brokers from 2.6 on) or ``types`` (3.8) only those.
 
-        Every broker is asked, since each knows only the groups that it coordinates.
+        Every broker is asked, since each knows only the groups that it coordinates; if one cannot answer, this raises.
+        `list_groups_by_broker` gives what the others say then.
+
+        Raises:
+            KafkaConnectionError, …: one broker could not be asked; an `ExceptionGroup` when several could not.
+            UnsupportedVersionError: a broker does not know the filter.
+        """
+        by_broker = await self.list_groups_by_broker(states=states, types=types, timeout_ms=timeout_ms)
+        errors = list(by_broker.errors.values())
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup(f"{len(errors)} of {len(by_broker)} brokers failed", errors)
+        found = {listing.group_id: listing for listings in by_broker.values() for listing in listings}
+        return sorted(found.values(), key=lambda listing: listing.group_id)
+
+    async def list_groups_by_broker(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: float | None = None
+    ) -> Results[Node, tuple[GroupListing, ...]]:
+        """The groups that each broker coordinates. Reading a broker that failed raises its error (CG-02, AD-02).
+
+        Otherwise as `list_groups`.
         """
         wanted_states, wanted_types = list(states), list(types)
         request = ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_types)
-        min_version = 5 if wanted_types else 4 if wanted_states else None
+        min_version = _FIRST_WITH_TYPES if wanted_types else _FIRST_WITH_STATES if wanted_states else None
 
-        async def ask(left_ms: int) -> list[GroupListing]:
-            cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
-            found: dict[str, GroupListing] = {}
-            for node in cluster.nodes:
-                response = await self._client.send(
-                    node, request, timeout_ms=self._patience(left_ms), min_version=min_version
-                )
-                if response.error_code:
-                    raise self._error(response.error_code, f"groups of broker {node}")
-                for g in response.groups:
-                    found[g.group_id] = GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type)
-            return sorted(found.values(), key=lambda listing: listing.group_id)
+        async def ask(node_id: int, items: list[Node], left_ms: int) -> Mapping[Node, tuple[GroupListing, ...]]:
+            response = await self._client.send(node_id, request, timeout_ms=left_ms, min_version=min_version)
+            if response.error_code:
+                raise self._error(response.error_code, f"groups of broker {node_id}")
+            listings = (GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups)
+            return dict.fromkeys(items, tuple(sorted(listings, key=lambda listing: listing.group_id)))
 
-        return await self._once(ask, timeout_ms)
+        async def do_round(items: list[Node], left_ms: int) -> Mapping[Node, tuple[GroupListing, ...] | Exception]:
+            return await self._side_by_side({node.node_id: [node] for node in items}, ask, left_ms)
+
+        async def brokers(left_ms: int) -> list[Node]:
+            return list((await self._client.refresh_metadata(timeout_ms=left_ms)).nodes.values())
+
+        return await self._each(await self._once(brokers, timeout_ms), do_round, timeout_ms)
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> Results[str, GroupDescription]:
-        """State and members of groups. A group that does not exist is ``Dead`` and empty (or its error, from 4.0
-        on)."""
+        """State and members of groups of consumers, under the classic or the new protocol (KIP-848).
 
-        async def do_round(items: list[str], left_ms: int) -> Mapping[str, GroupDescription | Exception]:
-            outcomes: dict[str, GroupDescription | Exception] = {}
-            for group_id in items:
-                try:
-                    node = await self._client.find_coordinator(group_id, timeout_ms=self._patience(left_ms))
-                    response = await self._coordinator(group_id, DescribeGroupsRequest(groups=[group_id]), left_ms)
-                except KafkaError as error:
-                    outcomes[group_id] = error
-                    continue
+        Each coordinator is asked about all its groups at once: first as groups of the new protocol (brokers from 3.7
+        on), then about the rest as classic ones. A group that does not exist is ``Dead`` and empty, or from brokers
+        4.0 on an error. Reading a group that failed raises its error.
+        """
+
+        async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, GroupDescription | Exception]:
+            outcomes = await self._describe_new(node, items, left_ms)
+            classic = [group_id for group_id in items if group_id not in outcomes]
+            if classic:
+                response = await self._client.send(
+                    node.node_id, DescribeGroupsRequest(groups=classic), timeout_ms=left_ms
+                )
                 for g in response.groups:
                     outcomes[g.group_id] = (
                         self._group_error(g.error_code, g.group_id, g.error_message)
@@ -86,7 +103,28 @@ class GroupAdmin(AdminBase):
                     )
             return outcomes
 
+        async def do_round(items: list[str], left_ms: int) -> Mapping[str, GroupDescription | Exception]:
+            return await self._at_coordinators(items, ask, left_ms)
+
         return await self._each(group_ids, do_round, timeout_ms)
+
+    async def _describe_new(
+        self, node: Node, group_ids: list[str], left_ms: int
+    ) -> dict[str, GroupDescription | Exception]:
+        """Groups of the new protocol, and failures; those that may be classic groups are left out."""
+        try:
+            response = await self._client.send(
+                node.node_id, ConsumerGroupDescribeRequest(group_ids=group_ids), timeout_ms=left_ms
+            )
+        except UnsupportedVersionError:
+            return {}
+        return {
+            g.group_id: self._group_error(g.error_code, g.group_id, g.error_message)
+            if g.error_code
+            else _described_new(g, node)
+            for g in response.groups
+            if g.error_code not in _ONLY_CLASSIC
+        }
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_ms: float | None = None) -> None:
         """Delete groups without members, with their offsets.
@@ -96,147 +134,36 @@ class GroupAdmin(AdminBase):
                 several could not.
         """
 
+        async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, Exception | None]:
+            response = await self._client.send(
+                node.node_id, DeleteGroupsRequest(groups_names=items), timeout_ms=left_ms
+            )
+            return {
+                r.group_id: self._group_error(r.error_code, r.group_id) if r.error_code else None
+                for r in response.results
+            }
+
         async def do_round(items: list[str], left_ms: int) -> Mapping[str, Exception | None]:
-            outcomes: dict[str, Exception | None] = {}
-            for group_id in items:
-                try:
-                    response = await self._coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]), left_ms)
-                except KafkaError as error:
-                    outcomes[group_id] = error
-                    continue
-                for r in response.results:
-                    outcomes[r.group_id] = self._group_error(r.error_code, r.group_id) if r.error_code else None
-            return outcomes
+            return await self._at_coordinators(items, ask, left_ms)
 
         await self._change(group_ids, do_round, timeout_ms)
 
-    async def list_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = False,
-        timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets of a group: of all partitions that it has any for, or of those given.
+    async def remove_all_group_members(
+        self, group_id: str, *, reason: str | None = None, timeout_ms: float | None = None
+    ) -> int:
+        """Put every member that there is now out of a classic group (brokers from 2.4 on); returns how many.
 
-        Partitions without a committed offset are left out. ``require_stable`` waits for open transactions.
-
-        Raises:
-            GroupAuthorizationFailedError, TopicAuthorizationFailedError, …: the broker refused.
+        Members that are alive join again. Raises as `remove_group_members`, and when the group cannot be described.
         """
-        topics = None if partitions is None else by_topic(partitions)
-
-        def build(version: int) -> OffsetFetchRequest:
-            if version >= _FIRST_MANY_GROUPS:
-                named = None
-                if topics is not None:
-                    named = [OffsetFetchRequestTopics(name=name, partition_indexes=p) for name, p in topics.items()]
-                group = OffsetFetchRequestGroup(group_id=group_id, topics=named)
-                return OffsetFetchRequest(groups=[group], require_stable=require_stable)
-            old = None
-            if topics is not None:
-                old = [OffsetFetchRequestTopic(name=name, partition_indexes=p) for name, p in topics.items()]
-            return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=require_stable)
-
-        async def ask(left_ms: int) -> dict[TopicPartition, OffsetAndMetadata]:
-            response = await self._coordinator(
-                group_id,
-                build,
-                left_ms,
-                api=OffsetFetchRequest,
-                min_version=7 if require_stable else 2 if topics is None else None,
-                max_version=_LAST_BY_NAME,
-            )
-            code = response.groups[0].error_code if response.groups else response.error_code
-            if code:
-                raise self._group_error(code, group_id)
-            found: dict[TopicPartition, OffsetAndMetadata] = {}
-            for t in response.groups[0].topics if response.groups else response.topics:
-                for p in t.partitions:
-                    tp = TopicPartition(t.name, p.partition_index)
-                    if p.error_code:
-                        raise self._error(p.error_code, tp)
-                    if p.committed_offset >= 0:
-                        found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
-            return found
-
-        return await self._once(ask, timeout_ms)
-
-    async def alter_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        *,
-        timeout_ms: float | None = None,
-    ) -> None:
-        """Set committed offsets of a group that has no members.
-
-        Raises:
-            UnknownMemberIdError: the group has members.
-            UnknownTopicOrPartitionError, …: one partition could not be changed; an `ExceptionGroup` when several
-                could not.
-        """
-
-        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
-            topics = []
-            for name, numbers in by_topic(items).items():
-                partitions = []
-                for number in numbers:
-                    given = offsets[TopicPartition(name, number)]
-                    position = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-                    partitions.append(
-                        OffsetCommitRequestPartition(
-                            partition_index=number,
-                            committed_offset=position.offset,
-                            committed_leader_epoch=position.leader_epoch,
-                            committed_metadata=position.metadata,
-                        )
-                    )
-                topics.append(OffsetCommitRequestTopic(name=name, partitions=partitions))
-            request = OffsetCommitRequest(
-                group_id=group_id, generation_id_or_member_epoch=-1, member_id="", topics=topics
-            )
-            response = await self._coordinator(group_id, request, left_ms, max_version=_LAST_BY_NAME)
-            return {
-                TopicPartition(t.name, p.partition_index): self._offset_error(
-                    p.error_code, group_id, TopicPartition(t.name, p.partition_index)
-                )
-                for t in response.topics
-                for p in t.partitions
-            }
-
-        await self._change(offsets, do_round, timeout_ms)
-
-    async def delete_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
-    ) -> None:
-        """Forget committed offsets of partitions that no member of the group subscribes to.
-
-        Raises:
-            GroupSubscribedToTopicError, GroupIdNotFoundError, …: one partition could not be changed; an
-                `ExceptionGroup` when several could not.
-        """
-
-        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
-            topics = [
-                OffsetDeleteRequestTopic(
-                    name=name, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in numbers]
-                )
-                for name, numbers in by_topic(items).items()
-            ]
-            response = await self._coordinator(group_id, OffsetDeleteRequest(group_id=group_id, topics=topics), left_ms)
-            if response.error_code:
-                raise self._group_error(response.error_code, group_id)
-            return {
-                TopicPartition(t.name, p.partition_index): self._offset_error(
-                    p.error_code, group_id, TopicPartition(t.name, p.partition_index)
-                )
-                for t in response.topics
-                for p in t.partitions
-            }
-
-        await self._change(partitions, do_round, timeout_ms)
+        group = (await self.describe_groups([group_id], timeout_ms=timeout_ms))[group_id]
+        await self.remove_group_members(
+            group_id,
+            [member.member_id for member in group.members if member.group_instance_id is None],
+            group_instance_ids=[m.group_instance_id for m in group.members if m.group_instance_id is not None],
+            reason=reason,
+            timeout_ms=timeout_ms,
+        )
+        return len(group.members)
 
     async def remove_group_members(
         self,
@@ -281,9 +208,6 @@ class GroupAdmin(AdminBase):
 
         await self._change(wanted, do_round, timeout_ms)
 
-    def _offset_error(self, code: int, group_id: str, partition: TopicPartition) -> Exception | None:
-        return self._group_error(code, group_id, str(partition)) if code else None
-
 
 def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:
     return GroupDescription(
@@ -298,7 +222,7 @@ def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:
 
 def _member(group: DescribedGroup, member: DescribedGroupMember) -> MemberDescription:
     assignment: tuple[TopicPartition, ...] = ()
-    if group.protocol_type == "consumer" and member.member_assignment:
+    if group.protocol_type == CONSUMER_PROTOCOL_TYPE and member.member_assignment:
         try:
             decoded = ConsumerProtocolAssignment.decode_versioned(member.member_assignment)
             assignment = tuple(
@@ -316,4 +240,42 @@ def _member(group: DescribedGroup, member: DescribedGroupMember) -> MemberDescri
         assignment,
         member.member_metadata,
         member.member_assignment,
+    )
+
+
+def _described_new(group: consumer_group_describe.DescribedGroup, coordinator: Node) -> GroupDescription:
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        CONSUMER_PROTOCOL_TYPE,
+        group.assignor_name,
+        tuple(_member_new(member) for member in group.members),
+        coordinator,
+        CONSUMER_PROTOCOL_TYPE,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _member_new(member: consumer_group_describe.Member) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        _partitions(member.assignment),
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        target_assignment=_partitions(member.target_assignment),
+        upgraded={_SPEAKS_CLASSIC: False, _SPEAKS_NEW: True}.get(member.member_type),
+        subscription=tuple(member.subscribed_topic_names),
+        subscribed_pattern=member.subscribed_topic_regex,
+    )
+
+
+def _partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from triokafka.structs import Node, TopicPartition
+from triokafka.structs import Node
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -206,41 +206,6 @@ class AlterConfig:
     name: str
     value: str | None = None
     operation: ConfigOperation = ConfigOperation.SET
-
-
-@dataclass(frozen=True, slots=True)
-class GroupListing:
-    """A group of the cluster. State and type are empty where the broker does not say."""
-
-    group_id: str
-    protocol_type: str
-    state: str
-    group_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
-    """A member of a group. ``assignment`` is empty when its bytes are not a consumer's."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    assignment: tuple[TopicPartition, ...]
-    member_metadata: bytes
-    member_assignment: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """A group and its members. ``assignor`` is the strategy that the members agreed on."""
-
-    group_id: str
-    state: str
-    protocol_type: str
-    assignor: str
-    members: tuple[MemberDescription, ...]
-    coordinator: Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,226 @@
+"""Committed offsets of groups: read, set and forget them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from triokafka.client.admin.base import AdminBase, by_topic
+from triokafka.client.admin.types import Results
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from triokafka.protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from triokafka.protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
+
+Positions = dict[TopicPartition, OffsetAndMetadata]
+
+_FIRST_MANY_GROUPS = 8
+_FIRST_STABLE = 7
+_FIRST_ALL_PARTITIONS = 2
+_LAST_BY_NAME = 9  # later versions of OffsetFetch and OffsetCommit know topics by id only
+
+
+class GroupOffsetAdmin(AdminBase):
+    """The part of `AdminClient` about committed offsets."""
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Positions:
+        """Committed offsets of a group: of all partitions that it has any for, or of those given.
+
+        Partitions without a committed offset are left out; a group that does not exist has none. ``require_stable``
+        waits for open transactions (brokers from 2.5 on).
+
+        Raises:
+            GroupAuthorizationFailedError, TopicAuthorizationFailedError, …: the broker refused.
+        """
+        found = await self.list_offsets_of_groups(
+            {group_id: partitions}, require_stable=require_stable, timeout_ms=timeout_ms
+        )
+        return found[group_id]
+
+    async def list_offsets_of_groups(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Results[str, Positions]:
+        """Committed offsets of several groups: of all partitions, or with a mapping of those given (None: all).
+
+        Each coordinator is asked once for all its groups (brokers from 3.0 on; KIP-709). Reading a group that failed
+        raises its error. Otherwise as `list_group_offsets`.
+        """
+        given = groups if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        wanted = {group_id: None if named is None else by_topic(named) for group_id, named in given.items()}
+        everything = any(topics is None for topics in wanted.values())
+        min_version = _FIRST_STABLE if require_stable else _FIRST_ALL_PARTITIONS if everything else None
+
+        async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, Positions | Exception]:
+            outcomes: dict[str, Positions | Exception] = {}
+            while left := [group_id for group_id in items if group_id not in outcomes]:
+                batched = False
+
+                def build(version: int) -> OffsetFetchRequest:
+                    nonlocal batched
+                    batched = version >= _FIRST_MANY_GROUPS
+                    build_now = _fetch_of_many if batched else _fetch_of_first
+                    return build_now({group_id: wanted[group_id] for group_id in left}, require_stable)
+
+                response = await self._client.send(
+                    node.node_id,
+                    build,
+                    api=OffsetFetchRequest,
+                    timeout_ms=left_ms,
+                    min_version=min_version,
+                    max_version=_LAST_BY_NAME,
+                )
+                if not batched:
+                    outcomes[left[0]] = self._positions(left[0], response)
+                    continue
+                outcomes |= {group.group_id: self._positions(group.group_id, group) for group in response.groups}
+                break
+            return outcomes
+
+        async def do_round(items: list[str], left_ms: int) -> Mapping[str, Positions | Exception]:
+            return await self._at_coordinators(items, ask, left_ms)
+
+        return await self._each(wanted, do_round, timeout_ms)
+
+    def _positions(
+        self, group_id: str, answer: OffsetFetchResponse | OffsetFetchResponseGroup
+    ) -> Positions | Exception:
+        if answer.error_code:
+            return self._group_error(answer.error_code, group_id)
+        found: Positions = {}
+        for topic in answer.topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.name, p.partition_index)
+                if p.error_code:
+                    return self._error(p.error_code, tp)
+                if p.committed_offset >= 0:
+                    found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
+        return found
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Set committed offsets of a group that has no members.
+
+        Raises:
+            UnknownMemberIdError: the group has members.
+            UnknownTopicOrPartitionError, …: one partition could not be changed; an `ExceptionGroup` when several
+                could not.
+        """
+
+        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
+            topics = []
+            for name, numbers in by_topic(items).items():
+                partitions = []
+                for number in numbers:
+                    given = offsets[TopicPartition(name, number)]
+                    position = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+                    partitions.append(
+                        OffsetCommitRequestPartition(
+                            partition_index=number,
+                            committed_offset=position.offset,
+                            committed_leader_epoch=position.leader_epoch,
+                            committed_metadata=position.metadata,
+                        )
+                    )
+                topics.append(OffsetCommitRequestTopic(name=name, partitions=partitions))
+            request = OffsetCommitRequest(
+                group_id=group_id, generation_id_or_member_epoch=-1, member_id="", topics=topics
+            )
+            response = await self._coordinator(group_id, request, left_ms, max_version=_LAST_BY_NAME)
+            return {
+                TopicPartition(t.name, p.partition_index): self._offset_error(
+                    p.error_code, group_id, TopicPartition(t.name, p.partition_index)
+                )
+                for t in response.topics
+                for p in t.partitions
+            }
+
+        await self._change(offsets, do_round, timeout_ms)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> None:
+        """Forget committed offsets of partitions that no member of the group subscribes to.
+
+        Raises:
+            GroupSubscribedToTopicError, GroupIdNotFoundError, …: one partition could not be changed; an
+                `ExceptionGroup` when several could not.
+        """
+
+        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
+            topics = [
+                OffsetDeleteRequestTopic(
+                    name=name, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in numbers]
+                )
+                for name, numbers in by_topic(items).items()
+            ]
+            response = await self._coordinator(group_id, OffsetDeleteRequest(group_id=group_id, topics=topics), left_ms)
+            if response.error_code:
+                raise self._group_error(response.error_code, group_id)
+            return {
+                TopicPartition(t.name, p.partition_index): self._offset_error(
+                    p.error_code, group_id, TopicPartition(t.name, p.partition_index)
+                )
+                for t in response.topics
+                for p in t.partitions
+            }
+
+        await self._change(partitions, do_round, timeout_ms)
+
+    def _offset_error(self, code: int, group_id: str, partition: TopicPartition) -> Exception | None:
+        return self._group_error(code, group_id, str(partition)) if code else None
+
+
+def _fetch_of_many(groups: Mapping[str, dict[str, list[int]] | None], require_stable: bool) -> OffsetFetchRequest:
+    return OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(
+                group_id=group_id,
+                topics=None
+                if topics is None
+                else [OffsetFetchRequestTopics(name=name, partition_indexes=p) for name, p in topics.items()],
+            )
+            for group_id, topics in groups.items()
+        ],
+        require_stable=require_stable,
+    )
+
+
+def _fetch_of_first(groups: Mapping[str, dict[str, list[int]] | None], require_stable: bool) -> OffsetFetchRequest:
+    group_id, topics = next(iter(groups.items()))
+    return OffsetFetchRequest(
+        group_id=group_id,
+        topics=None
+        if topics is None
+        else [OffsetFetchRequestTopic(name=name, partition_indexes=p) for name, p in topics.items()],
+        require_stable=require_stable,
+    )
