@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -10,7 +10,8 @@ from tests.unit.coordinator.rig import PARTITION, Rig, ScriptedLog, code
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.runtime import LogRecord, TransactionalRecords, TransactionEnd
-from triokafka.coordinator.stored import CommittedOffset, OffsetChange, OffsetKey, encode
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange, OffsetKey, encode
 from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import GroupIdNotFoundError, UnstableOffsetCommitError
 from triokafka.protocol.api.offset_fetch import (
@@ -73,7 +74,7 @@ def stable_fetch(rig: Rig, *partitions: int) -> Reply[OffsetFetchResponseGroup]:
     topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=list(partitions))] if partitions else None
     asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
 
-    def fetch(shard, turn, reply):  # type: ignore[no-untyped-def]
+    def fetch(shard: GroupShard, turn: GroupTurn, reply: Reply[OffsetFetchResponseGroup]) -> None:
         turn.answer(reply, fetches.fetch_group(shard, asked, 8, rig.topics, stable=True))
 
     return rig.ask(fetch, Reply())
@@ -216,11 +217,12 @@ def test_expiry_leaves_positions_and_groups_of_open_transactions_alone() -> None
 
 
 def test_deleting_offsets_groups_and_topics_removes_what_is_pending() -> None:
-    for remove in (
+    removals: list[Callable[[Rig], object]] = [
         lambda rig: rig.delete_offsets(("orders", 0)),
         lambda rig: rig.delete_group(),
         lambda rig: rig.runtime.write(PARTITION, lambda shard, turn: deletes.forget_topics(shard, {"orders"}, turn)),
-    ):
+    ]
+    for remove in removals:
         story = Story()
         story.commit(5, producer=PRODUCER)
         remove(story.load())
