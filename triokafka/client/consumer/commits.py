@@ -132,7 +132,7 @@ class Committer:
                 continue
             membership = self.membership
             # With a rejoin ahead, the commit is part of its preparation (`client/OFF-8`).
-            if membership is None or (membership.member.needs_rejoin is None and not membership.joining):
+            if membership is None or membership.settled:
                 await self.commit_finished(self._options.request_timeout_ms / 1000)
             await trio.lowlevel.checkpoint()
 

@@ -18,6 +18,7 @@ from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.group_offsets import GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.classic import ClassicMember, GroupConfig
+from triokafka.client.consumer.membership.classic_tasks import ClassicMembership
 from triokafka.client.consumer.membership.group import GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.rebalance import Rebalancer
@@ -90,7 +91,7 @@ class Engine:
                 group_instance_id=options.group_instance_id,
                 rack_id=options.client_rack or None,
             )
-            self._membership = GroupMembership(
+            membership = ClassicMembership(
                 options,
                 self.network,
                 self.subscription,
@@ -100,7 +101,8 @@ class Engine:
                 progress=lambda: self.delivery.progress,
                 on_change=self.notify,
             )
-            self._assigner = Rebalancer(self.network, self.subscription, self._membership, self.committer, self.wake)
+            self._membership = membership
+            self._assigner = Rebalancer(self.network, self.subscription, membership, self.committer, self.wake)
         self.network.metadata.add_listener(self._metadata_changed)
         self._state = "new"
         self._failure: Exception | None = None
@@ -393,7 +395,7 @@ class Engine:
         if self._state != "open":
             return self._state
         membership = self.membership
-        return self.subscription.mode.value if membership is None else membership.member.state.value
+        return self.subscription.mode.value if membership is None else membership.state
 
     @property
     def failure(self) -> Exception | None:

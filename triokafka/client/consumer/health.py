@@ -59,8 +59,8 @@ def take_health(engine: Engine) -> ConsumerHealth:
 
     return ConsumerHealth(
         state=engine.state,
-        member_id=membership.member.member_id if membership is not None else "",
-        generation=membership.member.generation if membership is not None else -1,
+        member_id=membership.identity.member_id if membership is not None else "",
+        generation=membership.identity.generation if membership is not None else -1,
         last_heartbeat_age=age(membership.clock.last_answer if membership is not None else None),
         last_fetch_age=age(engine.fetcher.counters.last_fetch_at),
         last_poll_age=age(membership.clock.last_poll if membership is not None else None),

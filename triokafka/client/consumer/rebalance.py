@@ -14,7 +14,7 @@ from triokafka.assignors import Assignment
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.listener import tell_listener
 from triokafka.client.consumer.membership.classic import NO_GENERATION
-from triokafka.client.consumer.membership.group import GroupMembership
+from triokafka.client.consumer.membership.classic_tasks import ClassicMembership
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.network.cluster import NetworkClient
 from triokafka.structs import TopicPartition
@@ -39,7 +39,7 @@ class Rebalancer:
         self,
         network: NetworkClient,
         subscription: SubscriptionState,
-        membership: GroupMembership,
+        membership: ClassicMembership,
         committer: Committer,
         on_assignment: Callable[[], None],
     ) -> None:

@@ -47,9 +47,14 @@ class HeartbeatClock:
         self.last_poll = now
 
     @property
+    def backs_off(self) -> bool:
+        """Whether the last heartbeat failed, so that the next has to wait."""
+        return self._retry_at > -_NEVER
+
+    @property
     def next_at(self) -> float:
         """When the next heartbeat is due."""
-        if self._retry_at > -_NEVER:
+        if self.backs_off:
             return self._retry_at
         return max(self.last_sent, self._last_reset) + self.interval
 
