@@ -306,9 +306,8 @@ class Broker:
         if unread_bytes <= _LOAD_AT_ONCE_BYTES:
             # Before anybody asks: clients need not be told to come back later.
             self.group_coordinator.runtime.load_all()
-        deleted = [topic.name for topic in delta.deleted_topics.values()]
-        if deleted:
-            self.group_coordinator.topics_deleted(deleted)
+        if delta.deleted_topics:
+            self.group_coordinator.topics_deleted({gone: topic.name for gone, topic in delta.deleted_topics.items()})
 
     def _reconfigure(self, image: MetadataImage) -> None:
         self.config = self.controller.configuration.broker_config(image)

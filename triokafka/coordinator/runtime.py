@@ -143,6 +143,7 @@ class _Context(Generic[S, C]):
     end: int = 0
     held: deque[_Held[C]] = field(default_factory=deque)
     appending: bool = False
+    once_loaded: list[Callable[[S, Turn[C]], None]] = field(default_factory=list)
 
 
 class CoordinatorRuntime(Generic[S, C]):
@@ -223,7 +224,17 @@ class CoordinatorRuntime(Generic[S, C]):
             CoordinatorLoadInProgressError: it is still loading.
             KafkaError: the operation refused, before it changed anything.
         """
-        context = self._active(partition)
+        self._run(self._active(partition), operation)
+
+    def write_everywhere(self, operation: Callable[[S, Turn[C]], None]) -> None:
+        """Run an operation that nobody waits for on every shard; on those that are loading as soon as they have."""
+        for context in list(self._contexts.values()):
+            if context.state is ShardState.LOADING:
+                context.once_loaded.append(operation)
+            elif context.state is ShardState.ACTIVE:
+                self._run(context, operation)
+
+    def _run(self, context: _Context[S, C], operation: Callable[[S, Turn[C]], None]) -> None:
         turn = self._new_turn(context)
         operation(context.shard, turn)
         self._carry_out(context, turn)
@@ -353,6 +364,9 @@ class CoordinatorRuntime(Generic[S, C]):
         turn = self._new_turn(context)
         shard.loaded(turn)
         self._carry_out(context, turn)
+        for operation in context.once_loaded:
+            self._run(context, operation)
+        context.once_loaded.clear()
         logger.info("partition %d (leader epoch %d): %d records read", partition, context.leader_epoch, count)
 
     def _drop(self, context: _Context[S, C]) -> None:
@@ -390,7 +404,9 @@ class CoordinatorRuntime(Generic[S, C]):
             for i, change in enumerate(turn.records):
                 context.shard.replay(change, first + i, committed=False)
             context.end = end
-        elif committed or context.end <= self._log.high_watermark(context.partition):
+        if turn.on_appended is not None:
+            self._guarded(context, partial(turn.on_appended, turn))
+        if not turn.records and (committed or context.end <= self._log.high_watermark(context.partition)):
             self._give(turn)
             return
         context.held.append(_Held(context.end, turn.at.now + self._commit_timeout, turn))

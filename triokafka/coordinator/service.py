@@ -6,9 +6,10 @@ could not do is turned into the API's own error answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, Protocol, TypeVar
+from uuid import UUID
 
 from triokafka.coordinator import operations
 from triokafka.coordinator.config import GroupCoordinatorConfig, GroupSettings, no_settings
@@ -19,6 +20,7 @@ from triokafka.coordinator.group.append_errors import coordinator_error, group_a
 from triokafka.coordinator.group.join import Joiner
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
+from triokafka.coordinator.offsets import deleted_topics
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.partitioning import coordinator_partition
 from triokafka.coordinator.runtime import CoordinatorLog, CoordinatorRuntime
@@ -131,10 +133,9 @@ class GroupCoordinator:
         finally:
             self.runtime.unload_all()
 
-    def topics_deleted(self, names: Collection[str]) -> None:
-        """Topics are gone: remove all positions on them."""
-        for partition in self.runtime.active_partitions():
-            self.runtime.write(partition, lambda shard, turn: deletes.forget_topics(shard, names, turn))
+    def topics_deleted(self, topics: Mapping[UUID, str]) -> None:
+        """Topics are gone, by id and name: remove all positions on them; of shards that load, once they have."""
+        self.runtime.write_everywhere(lambda shard, turn: deleted_topics.topics_deleted(shard, topics, turn))
 
     # --- membership ---
 

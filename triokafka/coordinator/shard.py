@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from triokafka.coordinator.config import GroupCoordinatorConfig, GroupSettings, no_settings
 from triokafka.coordinator.consumer_group import sessions
@@ -21,7 +22,7 @@ from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_change, restore_group
 from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.journal import Journal
-from triokafka.coordinator.offsets import expiry
+from triokafka.coordinator.offsets import deleted_topics, expiry
 from triokafka.coordinator.offsets.store import OffsetStore
 from triokafka.coordinator.stored import Change, GroupChange, GroupTurn, OffsetChange, decode, encode
 from triokafka.coordinator.timers import TimerKey, TimerQueue
@@ -53,6 +54,8 @@ class GroupShard:
         self.new_id = new_id
         self.timers = TimerQueue()
         self.offsets = OffsetStore()
+        self.deleted_topics: dict[UUID, str] = {}
+        """Topics that are gone while positions on them may not be, by id. Soft."""
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self._stored: dict[str, str] = {}
@@ -163,9 +166,14 @@ class GroupShard:
         expiry.schedule(turn, self.config)
 
     def timer_fired(self, key: TimerKey, turn: GroupTurn) -> None:
-        """A deadline passed: a session, a half of a round, or the time between two looks for expired offsets."""
+        """A deadline passed: a session, a half of a round, or the time between two looks for offsets that are to go."""
         if key.kind == expiry.EXPIRY:
             expiry.expire(self, turn)
+            if self.deleted_topics:
+                deleted_topics.schedule(turn)
+            return
+        if key.kind == deleted_topics.FORGET:
+            deleted_topics.forget(self, turn)
             return
         consumer_group = self.consumer_groups.get(key.group_id)
         if consumer_group is not None:

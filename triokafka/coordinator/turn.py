@@ -77,9 +77,11 @@ class Reply(Generic[T]):
 class Turn(Generic[C]):
     """The time, the deadlines, and what one operation decided. ``C`` is the coordinator's kind of change.
 
-    With records, the answers are held until those are committed. ``on_committed`` runs then; ``on_failed`` runs when
-    the append raised, or when the commit took too long: then ``appended`` is True, and the records may be committed
-    later. Both get a turn of their own. The answers of a turn that failed are replaced by the error.
+    With records, the answers are held until those are committed. ``on_appended`` runs with this same turn once they are
+    in the log and replayed, and must not write any; what it answers is held with the rest. ``on_committed`` runs when
+    they are committed; ``on_failed`` runs when the append raised, or when the commit took too long: then ``appended`` is
+    True, and the records may be committed later. These two get a turn of their own. The answers of a turn that failed
+    are replaced by the error.
     """
 
     at: Moment
@@ -88,6 +90,7 @@ class Turn(Generic[C]):
     answers: list[tuple[Reply[Any], Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     appended: bool = False
+    on_appended: Callable[[Turn[C]], None] | None = None
     on_committed: Callable[[Turn[C]], None] | None = None
     on_failed: Callable[[KafkaError, Turn[C]], None] | None = None
 

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from tests.unit.coordinator.rig import TOPIC_IDS, Rig, code, subscription
+from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code, subscription
 from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.offsets import delete as deletes
+from triokafka.coordinator.offsets import deleted_topics
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.offsets.commit import commit_failed, resolve_topics
 from triokafka.coordinator.stored import GroupChange, OffsetChange
@@ -272,10 +272,62 @@ def test_deleted_topics_take_all_positions_with_them() -> None:
     rig = Rig()
     rig.commit(offsets={("orders", 0): 1, ("bills", 0): 2})
     rig.commit(offsets={("orders", 4): 1}, group_id="other")
-    rig.runtime.write(3, lambda shard, turn: deletes.forget_topics(shard, {"orders"}, turn))
+    topics_deleted(rig, "orders")
     assert (rig.offset("orders"), rig.offset("bills"), rig.offset("orders", 4, group_id="other")) == (-1, 2, -1)
     rig.restart()
     assert (rig.offset("orders"), rig.offset("bills")) == (-1, 2)
+
+
+def topics_deleted(rig: Rig, name: str) -> None:
+    gone = {TOPIC_IDS[name]: name}
+    rig.runtime.write_everywhere(lambda shard, turn: deleted_topics.topics_deleted(shard, gone, turn))
+
+
+def test_positions_on_topics_that_were_deleted_while_a_shard_loads_are_forgotten_when_it_has() -> None:
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 1, ("bills", 0): 2})
+    rig.runtime.unload(PARTITION)
+    rig.runtime.load(PARTITION, 9)
+    topics_deleted(rig, "orders")
+    rig.runtime.load_all()
+    assert (rig.offset("orders"), rig.offset("bills")) == (-1, 2)
+
+
+def test_very_many_positions_on_a_deleted_topic_go_in_several_appends() -> None:
+    rig = Rig()
+    for start in range(0, 2_500, 500):
+        rig.commit(offsets={("orders", p): 1 for p in range(start, start + 500)})
+    before = rig.log.appends
+    topics_deleted(rig, "orders")
+    rig.pass_time(1)
+    assert (rig.fetch().topics, rig.log.appends - before) == ([], 3)
+    assert rig.shard.deleted_topics == {}
+
+
+def test_positions_on_a_deleted_topic_that_cannot_be_removed_now_are_removed_later() -> None:
+    rig = Rig()
+    rig.commit()
+    rig.log.fails_with = NonEmptyGroupError("any")
+    topics_deleted(rig, "orders")
+    assert rig.offset() == 5
+    rig.log.fails_with = None
+    rig.pass_time(700)
+    assert (rig.offset(), rig.shard.deleted_topics) == (-1, {})
+
+
+def test_new_topic_with_the_name_of_a_deleted_one_keeps_its_positions() -> None:
+    """They have another id, also where removing the old ones took a while."""
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 1, ("orders", 1): 1})
+    rig.log.fails_with = NonEmptyGroupError("any")
+    topics_deleted(rig, "orders")
+    rig.log.fails_with = None
+    rig.topics.delete("orders")
+    rig.topics.set("orders", 2)
+    rig.commit(offsets={("orders", 0): 7})
+    rig.pass_time(700)
+    kept = rig.newest("orders", 0)
+    assert (kept is not None and kept.offset, rig.newest("orders", 1)) == (7, None)
 
 
 # --- expiry (KIP-211) ---

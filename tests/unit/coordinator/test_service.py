@@ -441,7 +441,7 @@ async def test_positions_on_deleted_topics_are_forgotten_everywhere() -> None:
     desk = Desk()
     for name in ("a", "b"):
         await desk.coordinator.commit_offsets(commit_request(name), version=8)
-    desk.coordinator.topics_deleted(["orders"])
+    desk.coordinator.topics_deleted({TOPIC_IDS["orders"]: "orders"})
     assert (await desk.coordinator.list_groups(ListGroupsRequest())).groups == []
 
 

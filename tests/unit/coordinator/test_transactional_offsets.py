@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tests.unit.coordinator.rig import PARTITION, Rig, ScriptedLog, code
-from triokafka.coordinator.offsets import delete as deletes
+from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, ScriptedLog, code
 from triokafka.coordinator.offsets import fetch as fetches
+from triokafka.coordinator.offsets.deleted_topics import topics_deleted
 from triokafka.coordinator.runtime import LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange, OffsetKey, encode
@@ -220,7 +220,9 @@ def test_deleting_offsets_groups_and_topics_removes_what_is_pending() -> None:
     removals: list[Callable[[Rig], object]] = [
         lambda rig: rig.delete_offsets(("orders", 0)),
         lambda rig: rig.delete_group(),
-        lambda rig: rig.runtime.write(PARTITION, lambda shard, turn: deletes.forget_topics(shard, {"orders"}, turn)),
+        lambda rig: rig.runtime.write_everywhere(
+            lambda shard, turn: topics_deleted(shard, {TOPIC_IDS["orders"]: "orders"}, turn)
+        ),
     ]
     for remove in removals:
         story = Story()

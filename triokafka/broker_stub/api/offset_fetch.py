@@ -5,7 +5,7 @@ v6: flexible. v7: ``require_stable`` (KIP-447). v8: several groups (KIP-709). v9
 topic ids instead of names.
 
 With ``require_stable`` a position that an open transaction is about to change is UNSTABLE_OFFSET_COMMIT, and the answer
-waits until what it says is committed. This broker serves no transactions, but a directory of Kafka's may have open ones.
+waits until what it says is committed. This broker serves no transactions, but Kafka may have left some open.
 """
 
 from __future__ import annotations

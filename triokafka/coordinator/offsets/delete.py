@@ -1,8 +1,6 @@
-"""Removing committed positions: OffsetDelete, and what follows from a deleted topic."""
+"""OffsetDelete: positions are removed because somebody asks for it (KIP-496)."""
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
@@ -63,11 +61,3 @@ def delete_offsets(
             answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error_code))
         response.topics.append(answered)
     turn.answer(reply, response)
-
-
-def forget_topics(shard: GroupShard, names: Collection[str], turn: GroupTurn) -> None:
-    """Topics were deleted: positions on them mean nothing any more."""
-    for group_id in list(shard.offsets.groups()):
-        for key in shard.offsets.removable(group_id):
-            if key.topic in names:
-                turn.write(OffsetChange(key, None))

@@ -15,6 +15,7 @@ from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_removal
+from triokafka.coordinator.offsets.deleted_topics import MAX_RECORDS, PAUSE
 from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange
 from triokafka.coordinator.timers import TimerKey
 
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 EXPIRY: Final = "expiry"
 _KEY: Final = TimerKey(EXPIRY)
-_MAX_RECORDS: Final = 1_000
-"""Tombstones per append: a batch must stay below the largest one that the log takes."""
-_PAUSE: Final = 0.01
-"""Seconds until the rest is written, for requests to come in between."""
 
 
 def schedule(turn: GroupTurn, config: GroupCoordinatorConfig) -> None:
@@ -42,8 +39,8 @@ def expire(shard: GroupShard, turn: GroupTurn) -> None:
     groups: list[ClassicGroup | ConsumerGroup] = [*shard.groups.values(), *shard.consumer_groups.values()]
     for group in groups:
         _expire_group(shard, group, turn)
-        if len(turn.records) >= _MAX_RECORDS:
-            turn.timers.schedule(_KEY, turn.at.now + _PAUSE)
+        if len(turn.records) >= MAX_RECORDS:
+            turn.timers.schedule(_KEY, turn.at.now + PAUSE)
             turn.on_failed = lambda error, later: schedule(later, shard.config)
             return
     schedule(turn, shard.config)
@@ -58,7 +55,7 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: 
     wanted = group.wanted_topics() if isinstance(group, ConsumerGroup) else None
     all_expired = True
     for key, committed in shard.offsets.newest(group.group_id):
-        if len(turn.records) >= _MAX_RECORDS:
+        if len(turn.records) >= MAX_RECORDS:
             return
         is_wanted = group.subscribes_to(key.topic) if wanted is None else key.topic in wanted
         expired = not is_wanted and _is_expired(committed, age_of, retention_ms, turn.at.wall_ms)

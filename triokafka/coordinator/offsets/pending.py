@@ -36,6 +36,9 @@ class PendingOffsets:
     def __contains__(self, key: OffsetKey) -> bool:
         return key in self._producers
 
+    def __iter__(self) -> Iterator[OffsetKey]:
+        return iter(self._producers)
+
     def put(self, producer_id: int, key: OffsetKey, value: CommittedOffset, record_offset: int) -> None:
         """A transaction of ``producer_id`` has committed a position."""
         self._by_producer.setdefault(producer_id, {})[key] = PendingOffset(record_offset, value)
