@@ -1,7 +1,9 @@
-"""Random lives of classic groups: members join, sync, die and restart, the log fails, lags and forgets.
+"""Random lives of classic groups: members join, sync, lie, die, hang up and restart; leadership comes and goes; the log
+fails, lags and forgets.
 
 Whatever happens: the log replays into the state, generations of a group only grow, no partition has two owners in one
-generation, what was acknowledged is there, and everybody who asks is answered.
+generation, nobody is told what is not committed, who is heard of in time stays and who is not goes, everybody who asks
+is answered once; and when everybody behaves again, the group is stable within its timeouts and every partition owned.
 """
 
 from __future__ import annotations
@@ -9,33 +11,30 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 
-from tests.unit.coordinator.rig import PARTITION, Rig, code, subscription
+from tests.property.coordinator_life import CoordinatorLife, CountedReply, code, watched
+from tests.property.lives import Draw, survive
+from tests.unit.coordinator.rig import PARTITION, subscription
+from triokafka.coordinator.group import rounds
+from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.group.stored import restore_group
 from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import GroupChange, OffsetKey, decode
-from triokafka.coordinator.timers import Moment
-from triokafka.coordinator.turn import Reply, Turn
-from triokafka.errors import NotLeaderForPartitionError
+from triokafka.coordinator.stored import Change, CommittedOffset, GroupChange, OffsetChange, OffsetKey
+from triokafka.protocol.stored.group_metadata import GroupMetadataValue
 
 GROUPS = ("a", "b")
 PARTITIONS = range(4)
-SESSION_MS = 10_000
-REBALANCE_MS = 15_000
+SESSION = 10.0
+REBALANCE = 15.0
+NEW_MEMBER = 300.0
 RETENTION = 120
+TOLERANCE = 1e-3
+
+REJOIN, UNKNOWN, ILLEGAL, FENCED, ID_REQUIRED, FULL, INCONSISTENT = 27, 25, 22, 82, 79, 81, 23
 
 
 @dataclass(eq=False)
@@ -51,75 +50,91 @@ class Client:
     leads: tuple[str, ...] = ()
     next_step: str = "join"
     alive: bool = True
-    waiting: list[tuple[Reply[Any], Callable[[Any], None]]] = field(default_factory=list)
+    owned: tuple[int, ...] = ()
+    waiting: list[tuple[CountedReply, Callable[[Any], None]]] = field(default_factory=list)
+
+    def start_afresh(self) -> None:
+        self.member_id, self.generation, self.leads, self.next_step, self.owned = "", -1, (), "join", ()
 
 
-def loaded_from(rig: Rig) -> GroupShard:
-    """A second shard that has read the same log."""
-    shard = GroupShard(rig.config, lambda: "none", rig.topics)
-    for offset, record in enumerate(rig.log.records.get(PARTITION, [])):
-        change = decode(record.key, record.value)
-        assert change is not None
-        shard.replay(change, offset, committed=True)
-    shard.loaded(Turn(Moment(rig.world.now(), rig.world.wall_ms()), shard.timers))
-    return shard
+class GroupLife(CoordinatorLife):
+    """What clients, tools, time, leadership and the log can do."""
 
+    STEPS: ClassVar = {
+        "everybody_carries_on": 14,
+        "somebody_new": 5,
+        "join_again": 5,
+        "sync_anyhow": 3,
+        "heartbeat": 4,
+        "leave": 3,
+        "die": 3,
+        "restart": 4,
+        "hang_up": 3,
+        "lie": 3,
+        "commit": 5,
+        "delete_offsets": 1,
+        "delete_group": 2,
+        "look_around": 2,
+        "pass_time": 7,
+        "appends_fail": 4,
+        "commits_lag_or_not": 4,
+        "high_watermark_moves": 5,
+        "coordinator_restarts": 3,
+        "leadership_moves_away": 1,
+        "leadership_comes": 2,
+        "some_of_the_log_is_read": 5,
+        "late_news_of_leadership": 2,
+        "log_cannot_be_read": 1,
+    }
 
-class GroupLives(RuleBasedStateMachine):
-    """The rules are what clients, time and the log can do."""
-
-    @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
-    def start(self, delay_ms: int, max_size: int) -> None:
-        self.rig = Rig(
-            group_initial_rebalance_delay_ms=delay_ms,
-            group_max_size=max_size,
+    def __init__(self, draw: Draw) -> None:
+        self.clients: list[Client] = []
+        self.number = 0
+        self.owners: dict[tuple[str, int, int, int], str] = {}
+        self.acknowledged: dict[OffsetKey, tuple[int, float]] = {}
+        self.removed: dict[OffsetKey, int] = {}
+        self.heard_of: dict[tuple[str, str], float] = {}
+        self.maybe_heard_of: dict[tuple[str, str], float] = {}
+        self.owed: dict[tuple[str, str], tuple[int, bool, bool]] = {}
+        self.seen: dict[str, tuple[ClassicGroup, int]] = {}
+        self.restored: dict[str, tuple[GroupMetadataValue, ClassicGroup]] = {}
+        self.begin(
+            group_initial_rebalance_delay_ms=draw.of((0, 3_000)),
+            group_max_size=draw.of((100, 100, 2)),
             offsets_retention_minutes=RETENTION // 60,
             offsets_retention_check_interval_ms=30_000,
         )
-        self.clients: list[Client] = []
-        self.asked: list[Reply[Any]] = []
-        self.lives: dict[str, int] = {}
-        self.seen: dict[str, tuple[object, int]] = {}
-        self.owners: dict[tuple[str, int, int, int], str] = {}
-        self.sent = 0
-        self.acknowledged: dict[OffsetKey, tuple[int, float]] = {}
-        self.removed: dict[OffsetKey, int] = {}
         for instance_id in (None, None, "i1"):
             self.new_client("a", instance_id, 9)
 
     # --- clients ---
 
-    @rule(
-        group_id=st.sampled_from(GROUPS),
-        instance_id=st.sampled_from([None, None, "i1", "i2"]),
-        version=st.sampled_from([3, 9]),
-    )
-    def somebody_new(self, group_id: str, instance_id: str | None, version: int) -> None:
+    def somebody_new(self, draw: Draw) -> None:
         if len(self.clients) < 8:
-            self.new_client(group_id, instance_id, version)
+            self.new_client(draw.of(GROUPS), draw.of((None, None, "i1", "i2")), draw.of((3, 9)))
 
     def new_client(self, group_id: str, instance_id: str | None, version: int) -> None:
         client = Client(f"c{len(self.clients)}", group_id, instance_id, version)
         self.clients.append(client)
         self.send_join(client)
 
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data(), changed=st.booleans())
-    def join_again(self, data: st.DataObject, changed: bool) -> None:
-        self.send_join(data.draw(st.sampled_from(self.clients)), changed=changed)
+    def join_again(self, draw: Draw) -> None:
+        protocols = [("range", subscription("orders")), ("roundrobin", b"")]
+        changed = [("range", subscription("orders", "bills")), ("roundrobin", b"")]
+        broken = [("roundrobin", b"\xff\xff"), ("range", b"\x00\x05\x7f\xff\xff\xff")]
+        self.send_join(draw.of(self.clients), draw.of((protocols, changed, changed[:1], broken, changed[::-1])))
 
-    @rule(rounds=st.integers(1, 5), seconds=st.sampled_from([0.0, 1.0, 3.0]))
-    def some_time_goes_by(self, rounds: int, seconds: float) -> None:
-        self.everybody_carries_on(rounds, seconds)
-
-    @rule(rounds=st.integers(1, 5), seconds=st.sampled_from([0.0, 1.0, 3.0]))
-    def everybody_carries_on(self, rounds: int, seconds: float) -> None:
+    def everybody_carries_on(self, draw: Draw) -> None:
+        rounds, seconds = draw.of((1, 2, 4)), draw.of((0.0, 1.0, 3.0))
         for _ in range(rounds):
-            for client in self.clients:
-                if client.alive and not client.waiting:
-                    self.carry_on(client)
-            self.rig.pass_time(seconds)
-            self.clients_hear_their_answers()
+            self.one_round(seconds)
+
+    def one_round(self, seconds: float) -> None:
+        for client in self.clients:
+            if client.alive and not client.waiting:
+                self.carry_on(client)
+        self.let_pass(seconds)
+        self.listen()
 
     def carry_on(self, client: Client) -> None:
         """What a proper client does next."""
@@ -130,15 +145,14 @@ class GroupLives(RuleBasedStateMachine):
         else:
             self.send_heartbeat(client)
 
-    def send_join(self, client: Client, *, changed: bool = False) -> None:
-        metadata = subscription("orders", "bills") if changed else subscription("orders")
+    def send_join(self, client: Client, protocols: list[tuple[str, bytes]] | None = None) -> None:
         reply = self.rig.join(
             client.member_id,
             group_id=client.group_id,
             instance_id=client.instance_id,
-            protocols=[("range", metadata), ("roundrobin", b"")],
-            session_ms=SESSION_MS,
-            rebalance_ms=REBALANCE_MS,
+            protocols=protocols or [("range", subscription("orders")), ("roundrobin", b"")],
+            session_ms=round(SESSION * 1000),
+            rebalance_ms=round(REBALANCE * 1000),
             version=client.version,
             client_id=client.name,
         )
@@ -148,20 +162,19 @@ class GroupLives(RuleBasedStateMachine):
             client.generation = answer.generation_id
             client.leads = () if answer.skip_assignment else tuple(m.member_id for m in answer.members)
             client.next_step = "sync"
+            assert not client.leads or client.member_id in client.leads
 
         self.expect(client, reply, joined)
 
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data(), salt=st.integers(0, 3))
-    def sync(self, data: st.DataObject, salt: int) -> None:
-        self.send_sync(data.draw(st.sampled_from(self.clients)), salt)
+    def sync_anyhow(self, draw: Draw) -> None:
+        """Whether or not it is time for it; and a leader's assignment may be another one than the last time."""
+        self.send_sync(draw.of(self.clients), draw.below(4))
 
     def send_sync(self, client: Client, salt: int) -> None:
         shares: dict[str, list[int]] = {member: [] for member in client.leads}
         for partition in PARTITIONS if shares else ():
             shares[client.leads[(partition + salt) % len(client.leads)]].append(partition)
         group_id, member_id, generation = client.group_id, client.member_id, client.generation
-        life = self.lives.get(group_id, 0)
         reply = self.rig.sync(
             member_id,
             generation,
@@ -172,60 +185,101 @@ class GroupLives(RuleBasedStateMachine):
 
         def assigned(answer: Any) -> None:
             client.next_step = "heartbeat"
-            for partition in json.loads(answer.assignment or b"[]"):
+            life = self.check_committed(group_id, generation, member_id, client.instance_id, answer.assignment)
+            client.owned = tuple(json.loads(answer.assignment or b"[]"))
+            for partition in client.owned:
                 who = client.instance_id or member_id
                 owner = self.owners.setdefault((group_id, life, generation, partition), who)
                 assert owner == who, f"partition {partition} of generation {generation} went to {owner} and {who}"
 
         self.expect(client, reply, assigned)
 
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def heartbeat(self, data: st.DataObject) -> None:
-        self.send_heartbeat(data.draw(st.sampled_from(self.clients)))
+    def heartbeat(self, draw: Draw) -> None:
+        self.send_heartbeat(draw.of(self.clients))
 
     def send_heartbeat(self, client: Client) -> None:
+        key, asked_at = (client.group_id, client.member_id), self.now
         reply = self.rig.heartbeat(
             client.member_id, client.generation, group_id=client.group_id, instance_id=client.instance_id
         )
-        self.expect(client, reply, lambda _: None)
+        self.expect(client, reply, lambda _: self.heard_of.update({key: asked_at}))
 
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def leave(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.clients))
+    def leave(self, draw: Draw) -> None:
+        """On its own; or an administrator removes instances."""
+        client = draw.of(self.clients)
+        if draw.one_in(4):
+            instances = [("", "i1"), ("", "i2"), ("", "nobody")][draw.below(3) :]
+            self.expect(None, self.rig.leave(*instances, group_id=client.group_id), lambda _: None)
+            return
         leaver = client.member_id if client.instance_id is None else (client.member_id, client.instance_id)
         self.expect(client, self.rig.leave(leaver, group_id=client.group_id), lambda _: None)
 
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def die(self, data: st.DataObject) -> None:
-        data.draw(st.sampled_from(self.clients)).alive = False
+    def die(self, draw: Draw) -> None:
+        draw.of(self.clients).alive = False
 
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def restart(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.clients))
-        self.start_afresh(client)
+    def restart(self, draw: Draw) -> None:
+        """A new process, which knows nothing of what the old one waited for."""
+        client = draw.of(self.clients)
+        client.start_afresh()
         client.alive = True
         client.waiting.clear()
 
-    @staticmethod
-    def start_afresh(client: Client) -> None:
-        client.member_id, client.generation, client.leads, client.next_step = "", -1, (), "join"
+    def hang_up(self, draw: Draw) -> None:
+        """The connection breaks while it waits, and it asks again."""
+        draw.of(self.clients).waiting.clear()
 
-    @rule(data=st.data(), group_id=st.sampled_from(GROUPS), partition=st.sampled_from(PARTITIONS))
-    def commit(self, data: st.DataObject, group_id: str, partition: int) -> None:
-        self.sent += 1
-        offset, key = self.sent, OffsetKey(group_id, "bills", partition)
-        members = [client for client in self.clients if client.group_id == group_id]
-        client = data.draw(st.sampled_from([None, *members]))
+    def lie(self, draw: Draw) -> None:
+        """About the member, the generation, the instance or the protocol: it is refused, and nothing changes."""
+        if not self.is_here:
+            return
+        client = draw.of(self.clients)
+        group_id, member_id = client.group_id, client.member_id
+        group = self.rig.shard.groups.get(group_id)
+        before = None if group is None else (group.state, group.generation, list(group.members), group.leader_id)
+        generation = 0 if group is None else group.generation
+        lies: list[tuple[Callable[[], Any], tuple[int, ...]]] = [
+            (lambda: self.rig.heartbeat(f"not-{member_id}", generation, group_id=group_id), (UNKNOWN,)),
+            (lambda: self.rig.heartbeat(member_id, generation + 1, group_id=group_id), (UNKNOWN, ILLEGAL)),
+            (lambda: self.rig.sync(f"not-{member_id}", generation, group_id=group_id), (UNKNOWN,)),
+            (lambda: self.rig.sync(member_id, generation + 1, group_id=group_id), (UNKNOWN, ILLEGAL)),
+            (lambda: self.rig.leave(f"not-{member_id}", group_id=group_id), (UNKNOWN,)),
+            (lambda: self.rig.leave(("", "nobody"), group_id=group_id), (UNKNOWN,)),
+            (lambda: self.rig.join(f"not-{member_id}", group_id=group_id), (UNKNOWN, FULL)),
+            (
+                lambda: self.rig.heartbeat(f"not-{member_id}", generation, group_id=group_id, instance_id="i1"),
+                (UNKNOWN, FENCED),
+            ),
+            (
+                lambda: self.rig.commit(f"not-{member_id}", generation, group_id=group_id),
+                (UNKNOWN,) if group is not None else (UNKNOWN, ILLEGAL),
+            ),
+        ]
+        if group is not None and group.members:
+            broken = draw.of(([("strange", b"")], [], [("", b"")]))
+            lies.append((lambda: self.rig.join(group_id=group_id, protocols=broken), (INCONSISTENT, FULL)))
+        request, refusals = draw.of(lies)
+        reply = request()
+        after = None if group is None else (group.state, group.generation, list(group.members), group.leader_id)
+        assert before == after
+        assert code(self.refused(reply)) in refusals
+
+    def refused(self, reply: Any) -> Any:
+        """Refusals may rest on something uncommitted; then they wait for it."""
+        if not reply.is_set:
+            self.rig.commit_log()
+        assert reply.is_set
+        return reply
+
+    def commit(self, draw: Draw) -> None:
+        self.number += 1
+        offset, key = self.number, OffsetKey(draw.of(GROUPS), "bills", draw.of(PARTITIONS))
+        members = [client for client in self.clients if client.group_id == key.group_id]
+        client = draw.of([*members, None])
         who: dict[str, Any] = {}
         if client is not None:
             who = {"member_id": client.member_id, "generation": client.generation, "instance_id": client.instance_id}
-        reply = self.rig.commit(offsets={("bills", partition): offset}, group_id=group_id, **who)
-
-        now = self.rig.world.now()
+        reply = self.rig.commit(offsets={("bills", key.partition): offset}, group_id=key.group_id, **who)
+        now = self.now
 
         def acknowledged(_: Any) -> None:
             if offset > self.removed.get(key, 0):
@@ -235,190 +289,266 @@ class GroupLives(RuleBasedStateMachine):
 
     # --- tools ---
 
-    @rule(group_id=st.sampled_from(GROUPS), partition=st.sampled_from([None, *PARTITIONS]))
-    def delete(self, group_id: str, partition: int | None) -> None:
-        """One offset, or the group."""
-        if partition is not None:
-            self.remove(OffsetKey(group_id, "bills", partition))
-            self.asked.append(self.rig.delete_offsets(("bills", partition), group_id=group_id))
-            return
+    def delete_offsets(self, draw: Draw) -> None:
+        key = OffsetKey(draw.of(GROUPS), "bills", draw.of(PARTITIONS))
+        self.remove(key)
+        self.rig.delete_offsets(("bills", key.partition), group_id=key.group_id)
+
+    def delete_group(self, draw: Draw) -> None:
+        group_id = draw.of(GROUPS)
+        group = self.rig.shard.groups.get(group_id) if self.is_here else None
+        refuses = group is not None and bool(group.members)
         reply = self.rig.delete_group(group_id)
-        if code(reply) in (0, None):
+        assert not refuses or (reply.is_set and code(reply) == 68)
+        if not reply.is_set or code(reply) == 0:
             for number in PARTITIONS:
                 self.remove(OffsetKey(group_id, "bills", number))
-        self.asked.append(reply)
 
     def remove(self, key: OffsetKey) -> None:
         self.acknowledged.pop(key, None)
-        self.removed[key] = self.sent
+        self.removed[key] = self.number
 
-    # --- time and the log ---
-
-    @rule(seconds=st.sampled_from([0.5, 3.0, 5.0, 9.0, 16.0, 16.0, 300.0]))
-    def pass_time(self, seconds: float) -> None:
-        self.rig.pass_time(seconds)
-
-    @rule(trouble=st.sampled_from(["one append fails", "three appends fail", "late", "late", "in time", "in time"]))
-    def trouble_with_the_log(self, trouble: str) -> None:
-        log = self.rig.log
-        if trouble.endswith("fail") or trouble.endswith("fails"):
-            log.fails_with = NotLeaderForPartitionError("moved")
-            log.failures_left = 1 if trouble.startswith("one") else 3
+    def look_around(self, draw: Draw) -> None:
+        """Tools are shown what is committed."""
+        if not self.is_here:
             return
-        log.commits_at_once = trouble == "in time"
-        if log.commits_at_once:
-            self.rig.commit_log()
+        for group_id in GROUPS:
+            described = self.rig.describe(group_id)
+            group = self.rig.shard.groups.get(group_id)
+            if described.group_state != "Dead" and group is not None:
+                assert [m.member_id for m in described.members] == list(group.members)
+        assert {g.group_id for g in self.rig.list_groups()} <= {*GROUPS, *self.stored, *self.committed_groups()}
 
-    @precondition(lambda self: not self.rig.log.commits_at_once)
-    @rule()
-    def high_watermark_moves(self) -> None:
-        self.rig.commit_log()
-
-    @rule(loses=st.booleans())
-    def coordinator_restarts(self, loses: bool) -> None:
-        """With what is committed only, or with what was written besides."""
-        self.rig.runtime.unload(PARTITION)
-        records = self.rig.log.records.setdefault(PARTITION, [])
-        if loses:
-            del records[self.rig.log.high_watermark(PARTITION) :]
-        self.rig.load()
-        self.seen.clear()
+    def committed_groups(self) -> set[str]:
+        return {key.group_id for key in self.offsets}
 
     # --- what must hold ---
 
-    def expect(self, client: Client | None, reply: Reply[Any], then: Callable[[Any], None]) -> None:
-        self.asked.append(reply)
-        waiting = client.waiting if client is not None else self.clientless()
-        waiting.append((reply, then))
+    def expect(self, client: Client | None, reply: Any, then: Callable[[Any], None]) -> None:
+        if client is None:
+            self.clientless.append((reply, then))
+        else:
+            client.waiting.append((reply, then))
+            self.maybe_heard_of[client.group_id, client.member_id] = self.now
 
-    def clientless(self) -> list[tuple[Reply[Any], Callable[[Any], None]]]:
-        if not any(client.name == "nobody" for client in self.clients):
-            self.clients.append(Client("nobody", "a", None, 3, alive=False))
-        return next(client for client in self.clients if client.name == "nobody").waiting
+    def begin(self, **config: int) -> None:
+        self.clientless: list[tuple[Any, Callable[[Any], None]]] = []
+        self.lives: dict[str, int] = {}
+        self.assigned: dict[tuple[str, int, int], list[tuple[int, dict[str, bytes]]]] = {}
+        super().begin(**config)
 
-    @invariant()
-    def clients_hear_their_answers(self) -> None:
-        for client in self.clients:
-            still_waiting = []
-            for reply, then in client.waiting:
-                if not reply.is_set:
-                    still_waiting.append((reply, then))
-                    continue
-                answered = code(reply)
-                if answered == 0:
-                    then(reply.value)
-                elif answered == 79:
-                    client.member_id = reply.value.member_id
-                elif answered == 27:
-                    client.next_step = "join"
-                elif answered in (22, 25, 82):
-                    self.start_afresh(client)
-            client.waiting[:] = still_waiting
+    def _fold_afresh(self) -> None:
+        self.lives, self.assigned = {}, {}
+        super()._fold_afresh()
 
-    @invariant()
-    def log_replays_into_the_state(self) -> None:
-        live, replayed = self.rig.shard, loaded_from(self.rig)
-        assert sorted(live.offsets.groups()) == sorted(replayed.offsets.groups())
-        for group_id in live.offsets.groups():
-            assert dict(live.offsets.newest(group_id)) == dict(replayed.offsets.newest(group_id))
-        assert {g for g in live.groups if live.is_stored(g)} == {g for g in replayed.groups if replayed.is_stored(g)}
-        assert live.groups.keys() == replayed.groups.keys()
-        for group_id, group in live.groups.items():
-            other = replayed.groups[group_id]
-            assert group.generation >= other.generation
-            if group.state is GroupState.STABLE and not any(m.awaits_join for m in group.members.values()):
-                assert group.generation == other.generation
-                assert {m: v.assignment for m, v in group.members.items()} == {
-                    m: v.assignment for m, v in other.members.items()
-                }
-                assert (group.leader_id, group.static_members) == (other.leader_id, other.static_members)
+    def fold(self, change: Change, offset: int) -> None:
+        """Generations in the log only grow, from one tombstone to the next."""
+        if isinstance(change, GroupChange):
+            before = self.stored.get(change.group_id)
+            life = self.lives.get(change.group_id, 0)
+            if change.value is None:
+                self.lives[change.group_id] = life + 1
+            else:
+                assert before is None or change.value.generation >= before.generation
+                assigned = {member.member_id: bytes(member.assignment) for member in change.value.members}
+                key = (change.group_id, life, change.value.generation)
+                known = self.assigned.setdefault(key, [])
+                known.append((offset, assigned))
+                parts = [sorted(of.values()) for _, of in known if of]
+                assert parts[1:] == parts[:-1], "a second assignment of one generation is in the log"
+        elif isinstance(change, OffsetChange) and change.value is None:
+            self.check_removal(change.key, self.offsets.get(change.key))
+        super().fold(change, offset)
 
-    @invariant()
-    def generations_only_grow(self) -> None:
-        shard = self.rig.shard
-        for group_id in GROUPS:
-            group = shard.groups.get(group_id)
-            before, generation = self.seen.get(group_id, (None, 0))
-            if group is None:
-                if before is not None:
-                    self.lives[group_id] = self.lives.get(group_id, 0) + 1
-                    self.seen[group_id] = (None, 0)
-                continue
-            if before is group:
-                assert group.generation >= generation
-            elif before is not None:
-                self.lives[group_id] = self.lives.get(group_id, 0) + 1
-            self.seen[group_id] = (group, group.generation)
-        stored: dict[str, int] = {}
-        for record in self.rig.log.records.get(PARTITION, []):
-            change = decode(record.key, record.value)
-            if isinstance(change, GroupChange):
-                if change.value is None:
-                    stored.pop(change.group_id, None)
-                else:
-                    assert change.value.generation >= stored.get(change.group_id, 0)
-                    stored[change.group_id] = change.value.generation
+    def check_removal(self, key: OffsetKey, value: CommittedOffset | None) -> None:
+        """Nothing to add here."""
 
-    @invariant()
-    def states_are_sound(self) -> None:
-        for group in self.rig.shard.groups.values():
-            joining = [m for m in group.members.values() if m.awaits_join]
-            assert group.joins_waiting == len(joining)
-            assert group.state is not GroupState.DEAD
-            assert (group.leader_id is None) == (not group.members)
-            assert group.leader_id is None or group.leader_id in group.members
-            assert bool(group.members) == (group.state is not GroupState.EMPTY) or (
-                group.state is GroupState.PREPARING_REBALANCE
-            )
-            assert all(group.members[m].instance_id == i for i, m in group.static_members.items())
-            assert len(group.members) <= self.rig.config.group_max_size or group.state is not GroupState.STABLE
-            for member_id, member in group.members.items():
-                assert member.member_id == member_id
-                if group.state is GroupState.STABLE:
-                    assert member.sync_reply is None
-                if group.state is GroupState.COMPLETING_REBALANCE:
-                    assert member.join_reply is None
+    def check_committed(
+        self, group_id: str, generation: int, member_id: str, instance_id: str | None, assignment: bytes
+    ) -> int:
+        """A member was told of an assignment: it is in the log, and committed. Returns in which life of the group."""
+        self.follow_log()
+        high_watermark = self.rig.log.high_watermark(PARTITION)
+        for life in range(self.lives.get(group_id, 0), -1, -1):
+            for offset, assigned in self.assigned.get((group_id, life, generation), ()):
+                if offset < high_watermark and assigned.get(member_id) == assignment:
+                    return life
+                if instance_id is not None and offset < high_watermark and assignment in assigned.values():
+                    return life
+        raise AssertionError(f"{member_id} was told of an assignment of generation {generation} that is not committed")
 
-    @invariant()
-    def acknowledged_offsets_are_there(self) -> None:
-        for key, (offset, at) in self.acknowledged.items():
-            if self.rig.world.now() - at >= RETENTION:
-                continue
-            found = self.rig.shard.offsets.read(key)
-            assert found is not None and found.offset >= offset, (key, offset, found)
-
-    def teardown(self) -> None:
-        if not hasattr(self, "rig"):
+    def check(self) -> None:
+        super().check()
+        self.listen()
+        if not self.is_here:
             return
-        self.rig.log.fails_with = None
-        self.rig.log.commits_at_once = True
-        self.rig.commit_log()
-        self.rig.pass_time(1_000)
-        unanswered = [reply for reply in self.asked if not reply.is_set]
-        assert not unanswered
+        for key, (offset, at) in self.acknowledged.items():
+            if self.now - at < RETENTION:
+                found = self.rig.shard.offsets.read(key)
+                assert found is not None and found.offset >= offset, (key, offset, found)
+
+    def listen(self) -> None:
+        for client in self.clients:
+            if not client.waiting:
+                continue
+            arrived = [(reply, then) for reply, then in client.waiting if reply.is_set]
+            if not arrived:
+                continue
+            client.waiting[:] = [(reply, then) for reply, then in client.waiting if not reply.is_set]
+            for reply, then in arrived:
+                self.hear(client, reply, then)
+        for reply, then in self.clientless:
+            if reply.is_set and code(reply) == 0:
+                then(reply.value)
+        self.clientless = [(reply, then) for reply, then in self.clientless if not reply.is_set]
+
+    def hear(self, client: Client, reply: CountedReply, then: Callable[[Any], None]) -> None:
+        answered = code(reply)
+        self.maybe_heard_of[client.group_id, client.member_id] = self.now
+        if answered == 0:
+            then(reply.value)
+        elif answered == ID_REQUIRED:
+            client.member_id = reply.value.member_id
+        elif answered == REJOIN:
+            client.next_step = "join"
+        elif answered in (UNKNOWN, ILLEGAL):
+            client.start_afresh()
+        elif answered in (FENCED, FULL):
+            client.start_afresh()
+            client.alive = False  # real ones stop, too
+
+    def check_shard(self, shard: GroupShard) -> None:
+        super().check_shard(shard)
+        assert shard.groups.keys() == self.stored.keys() | {key.group_id for key in self.offsets}
+        for group_id, group in shard.groups.items():
+            stored = self.stored.get(group_id)
+            if stored is not None:
+                self.check_stored(group, stored)
+            self.check_group(group)
+            self.check_sessions(shard, group)
+        wanted = {rounds.session_timer(g, m) for g in shard.groups.values() for m in (*g.members, *g.pending_members)}
+        there = {key for key in shard.timers._deadlines if key.kind == rounds.SESSION}
+        assert there == wanted, f"sessions of nobody: {there - wanted}, members without: {wanted - there}"
+
+    def check_stored(self, group: ClassicGroup, stored: GroupMetadataValue) -> None:
+        assert group.generation >= stored.generation
+        before, generation = self.seen.get(group.group_id, (None, 0))
+        assert before is not group or group.generation >= generation
+        self.seen[group.group_id] = (group, group.generation)
+        if group.state is not GroupState.STABLE or any(m.awaits_join for m in group.members.values()):
+            return
+        value, other = self.restored.get(group.group_id, (None, None))
+        if value is not stored or other is None:
+            other = restore_group(group.group_id, stored)
+            self.restored[group.group_id] = (stored, other)
+        assert group.generation == other.generation
+        assert {m: v.assignment for m, v in group.members.items()} == {
+            m: v.assignment for m, v in other.members.items()
+        }
+        assert (group.leader_id, group.static_members) == (other.leader_id, other.static_members)
+        assert (group.protocol, group.protocol_type) == (other.protocol, other.protocol_type)
+
+    def check_group(self, group: ClassicGroup) -> None:
+        joining = [m for m in group.members.values() if m.awaits_join]
+        assert group.joins_waiting == len(joining)
+        assert group.state is not GroupState.DEAD
+        assert (group.leader_id is None) == (not group.members)
+        assert group.leader_id is None or group.leader_id in group.members
+        assert bool(group.members) == (group.state is not GroupState.EMPTY) or (
+            group.state is GroupState.PREPARING_REBALANCE
+        )
+        assert all(group.members[m].instance_id == i for i, m in group.static_members.items())
+        assert len(group.members) <= self.rig.config.group_max_size or group.state is not GroupState.STABLE
+        assert group.pending_syncs.keys() <= group.members.keys()
+        assert not group.members.keys() & group.pending_members.keys()
+        for member_id, member in group.members.items():
+            assert member.member_id == member_id
+            if group.state is GroupState.STABLE:
+                assert member.sync_reply is None
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                assert member.join_reply is None
+
+    def check_sessions(self, shard: GroupShard, group: ClassicGroup) -> None:
+        """Nobody stays who is not heard of. Sessions begin anew with each generation, and with each late answer."""
+        for member_id, member in group.members.items():
+            key = (group.group_id, member_id)
+            owed = (group.generation, member.is_new, member.is_waiting)
+            before = self.owed.get(key)
+            if before != owed or member.is_waiting:
+                self.maybe_heard_of[key] = self.now
+            self.owed[key] = owed
+            silent = self.now - self.maybe_heard_of[key]
+            longest = NEW_MEMBER if member.is_new else member.session_timeout_ms / 1000
+            assert silent <= longest + TOLERANCE, f"{member_id} is silent for {silent:g} seconds and still a member"
+
+    def loaded(self) -> None:
+        self.seen.clear()
+        for key in self.maybe_heard_of:
+            self.maybe_heard_of[key] = self.now
+
+    def let_pass(self, seconds: float) -> None:
+        """Members of a stable group who were heard of within their session are still there afterwards."""
+        safe: list[tuple[str, str]] = []
+        if self.is_here and seconds <= REBALANCE:
+            for group in self.rig.shard.groups.values():
+                if group.state is GroupState.STABLE:
+                    ends = self.now + seconds + TOLERANCE
+                    keys = [(group.group_id, m) for m in group.members if m not in group.pending_syncs]
+                    safe += [key for key in keys if self.heard_of.get(key, 0.0) + SESSION > ends]
+        super().let_pass(seconds)
+        for group_id, member_id in safe:
+            assert member_id in self.rig.shard.groups[group_id].members, f"{member_id} was heard of, and is gone"
+
+    # --- how it ends ---
+
+    def finish(self) -> None:
+        self.trouble_ends()
+        self.become_stable()
+        for client in self.clients:
+            client.alive = False
+        self.let_pass(NEW_MEMBER + 2 * (REBALANCE + SESSION))
+        self.check()
         assert all(group.state is GroupState.EMPTY for group in self.rig.shard.groups.values())
+        self.let_pass(RETENTION + 60)
+        self.check()
+        assert not self.stored and not self.offsets, "what is empty for long enough is forgotten"
+        assert not self.rig.shard.groups
+        self.check_all_answered()
 
+    def become_stable(self) -> None:
+        """Everybody who lives behaves: soon each group is stable, and each of its partitions owned by one of them."""
+        for client in self.clients:
+            client.waiting[:] = [(reply, then) for reply, then in client.waiting if not reply.is_set]
+        ends = self.now + 2 * REBALANCE + 2 * SESSION
+        while self.now < ends:
+            self.one_round(3.0)
+            self.check()
+            if all(self.is_settled(group_id) for group_id in GROUPS):
+                break
+        for group_id in GROUPS:
+            assert self.is_settled(group_id), self.rig.shard.groups[group_id]
 
-def live_through(examples: int) -> None:
-    run_state_machine_as_test(
-        GroupLives,
-        settings=settings(
-            max_examples=examples,
-            report_multiple_bugs=False,
-            stateful_step_count=60,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    def is_settled(self, group_id: str) -> bool:
+        alive = [client for client in self.clients if client.alive and client.group_id == group_id]
+        group = self.rig.shard.groups.get(group_id)
+        if group is None or not alive:
+            return group is None or group.state in (GroupState.EMPTY, GroupState.STABLE)
+        if group.state is not GroupState.STABLE or group.members.keys() != {c.member_id for c in alive}:
+            return False
+        if any(client.generation != group.generation or client.waiting for client in alive):
+            return False
+        return sorted(p for client in alive for p in client.owned) == list(PARTITIONS)
 
 
 def test_groups_survive_random_lives() -> None:
     """Replay equals the durable state, generations grow, one owner, every request is answered."""
-    live_through(500)
+    with watched():
+        survive(GroupLife, range(500))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_groups_survive_very_many_random_lives() -> None:
     """The same, for as long as it takes."""
-    live_through(20_000)
+    with watched():
+        survive(GroupLife, range(20_000))

@@ -21,7 +21,7 @@ from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
-from triokafka.coordinator.runtime import CoordinatorRuntime
+from triokafka.coordinator.runtime import CoordinatorRuntime, LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import Change, CommittedOffset, OffsetKey, decode
 from triokafka.coordinator.topics import TopicFilter, any_topic
@@ -32,9 +32,11 @@ from triokafka.protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from triokafka.protocol.api.delete_groups import DeletableGroupResult
+from triokafka.protocol.api.describe_groups import DescribedGroup
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from triokafka.protocol.api.leave_group import MemberIdentity, MemberResponse
+from triokafka.protocol.api.list_groups import ListedGroup
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -98,11 +100,15 @@ class StillWorld(World):
 class ScriptedLog:
     """A log in memory. Without ``commits_at_once`` the high watermark waits.
 
-    ``fails_with`` makes appends raise: the next ``failures_left`` of them, or (None) all.
+    ``fails_with`` makes appends raise: the next ``failures_left`` of them, or (None) all. ``unreadable`` makes reading
+    raise. ``ends`` are the offsets after each batch; ``compacted`` are those whose records are not there any more.
     """
 
     def __init__(self) -> None:
         self.records: dict[int, list[CoordinatorRecord]] = {}
+        self.ends: list[int] = []
+        self.compacted: set[int] = set()
+        self.unreadable: Exception | None = None
         self.high_watermarks: dict[int, int] = {}
         self.fails_with: Exception | None = None
         self.failures_left: int | None = None
@@ -117,12 +123,30 @@ class ScriptedLog:
         self.appends += 1
         kept = self.records.setdefault(partition, [])
         kept.extend(records)
+        self.ends.append(len(kept))
         if self.commits_at_once:
             self.high_watermarks[partition] = len(kept)
         return len(kept)
 
-    def read_all(self, partition: int) -> Iterator[Sequence[tuple[int, bytes | None, bytes | None]]]:
-        kept = list(enumerate(self.records.get(partition, [])))
+    def lose_uncommitted(self, partition: int) -> None:
+        """Another leader has never seen what is beyond the high watermark."""
+        high_watermark = self.high_watermark(partition)
+        del self.records.setdefault(partition, [])[high_watermark:]
+        self.ends = [end for end in self.ends if end <= high_watermark]
+
+    def compact(self, partition: int) -> None:
+        """Keep the last record of each key, and no tombstones, of what is committed."""
+        committed = self.records.get(partition, [])[: self.high_watermark(partition)]
+        last = {record.key: offset for offset, record in enumerate(committed)}
+        for offset, record in enumerate(committed):
+            if last[record.key] != offset or record.value is None:
+                self.compacted.add(offset)
+
+    def read_all(self, partition: int) -> Iterator[Sequence[LogRecord] | TransactionalRecords | TransactionEnd]:
+        if self.unreadable is not None:
+            raise self.unreadable
+        records = enumerate(self.records.get(partition, []))
+        kept = [(offset, record) for offset, record in records if offset not in self.compacted]
         for start in range(0, len(kept), 7):
             yield [(offset, record.key, record.value) for offset, record in kept[start : start + 7]]
 
@@ -181,6 +205,7 @@ class Rig:
         self.topics = Topics()
         self.config = GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 3_000, **config})
         self.epoch = 0
+        self.new_reply: Callable[[], Reply[Any]] = Reply
         self.settings: dict[str, dict[str, str]] = {}
         """What is configured for single groups."""
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
@@ -271,7 +296,7 @@ class Rig:
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
         )
         joiner = Joiner.of(request, version=version, client_id=client_id, client_host="/127.0.0.1")
-        return self.ask(operations.join, Reply(), joiner=joiner)
+        return self.ask(operations.join, self.new_reply(), joiner=joiner)
 
     def sync(
         self,
@@ -297,7 +322,7 @@ class Rig:
                 for name, assigned in (assignments or {}).items()
             ],
         )
-        return self.ask(operations.sync, Reply(), request=request)
+        return self.ask(operations.sync, self.new_reply(), request=request)
 
     def heartbeat(
         self, member_id: str, generation: int, *, group_id: str = "g", instance_id: str | None = None
@@ -306,13 +331,15 @@ class Rig:
         request = HeartbeatRequest(
             group_id=group_id, member_id=member_id, generation_id=generation, group_instance_id=instance_id
         )
-        return self.ask(operations.heartbeat, Reply(), request=request)
+        return self.ask(operations.heartbeat, self.new_reply(), request=request)
 
     def beat(
         self, beat: Beat, *, group_id: str = "g", may_describe: TopicFilter = any_topic
     ) -> Reply[ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat of a member that stays."""
-        return self.ask(consumer_groups.heartbeat, Reply(), group_id=group_id, beat=beat, may_describe=may_describe)
+        return self.ask(
+            consumer_groups.heartbeat, self.new_reply(), group_id=group_id, beat=beat, may_describe=may_describe
+        )
 
     def last_beat(
         self, member_id: str, epoch: int = -1, *, instance_id: str | None = None, group_id: str = "g"
@@ -321,7 +348,7 @@ class Rig:
         request = ConsumerGroupHeartbeatRequest(
             group_id=group_id, member_id=member_id, member_epoch=epoch, instance_id=instance_id
         )
-        return self.ask(consumer_groups.leave, Reply(), request=request)
+        return self.ask(consumer_groups.leave, self.new_reply(), request=request)
 
     def leave(self, *leavers: str | tuple[str, str], group_id: str = "g") -> Reply[list[MemberResponse]]:
         """LeaveGroup, of member ids or of pairs of member id and instance."""
@@ -331,7 +358,7 @@ class Rig:
             else MemberIdentity(member_id=leaver[0], group_instance_id=leaver[1])
             for leaver in leavers
         ]
-        return self.ask(operations.leave, Reply(), group_id=group_id, leavers=identities)
+        return self.ask(operations.leave, self.new_reply(), group_id=group_id, leavers=identities)
 
     def commit(
         self,
@@ -370,7 +397,9 @@ class Rig:
             ],
         )
         known, response = commits.resolve_topics(request, version, self.topics)
-        return self.ask(commits.commit, Reply(), request=request, known=known, response=response, version=version)
+        return self.ask(
+            commits.commit, self.new_reply(), request=request, known=known, response=response, version=version
+        )
 
     def delete_offsets(self, *keys: tuple[str, int], group_id: str = "g") -> Reply[OffsetDeleteResponse]:
         """OffsetDelete."""
@@ -383,11 +412,19 @@ class Rig:
                 for topic, partition in keys
             ],
         )
-        return self.ask(deletes.delete_offsets, Reply(), request=request, topics=self.topics)
+        return self.ask(deletes.delete_offsets, self.new_reply(), request=request, topics=self.topics)
 
     def delete_group(self, group_id: str = "g") -> Reply[DeletableGroupResult]:
         """DeleteGroups, of one."""
-        return self.ask(admin.delete, Reply(), group_id=group_id)
+        return self.ask(admin.delete, self.new_reply(), group_id=group_id)
+
+    def describe(self, group_id: str = "g", version: int = 5) -> DescribedGroup:
+        """DescribeGroups, of one."""
+        return self.runtime.read(PARTITION, lambda shard: admin.describe(shard, group_id, version))
+
+    def list_groups(self) -> list[ListedGroup]:
+        """ListGroups."""
+        return self.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
 
     def fetch(self, *keys: tuple[str, int], group_id: str = "g", version: int = 8) -> OffsetFetchResponseGroup:
         """OffsetFetch of some partitions, or without any of all."""

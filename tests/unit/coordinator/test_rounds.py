@@ -427,3 +427,16 @@ def test_loaded_group_that_is_too_large_has_to_rejoin() -> None:
     assert code(replies[2]) == GroupMaxSizeReachedError.code
     rig.pass_time(60)
     assert [reply.value.generation_id for reply in replies[:2]] == [generation + 1] * 2
+
+
+def test_member_that_rejoins_too_late_for_a_place_is_none_any_more() -> None:
+    """It is told that the group is full; a round must not wait for it, nor may it stay without a session."""
+    rig = Rig(group_max_size=2, group_initial_rebalance_delay_ms=0)
+    (leader, follower), _ = rig.stable_group(2)
+    rejoins = rig.join(leader)
+    newcomer = rig.join()
+    assert not rejoins.is_set
+    late = rig.join(follower)
+    assert code(late) == GroupMaxSizeReachedError.code
+    assert follower not in rig.group().members
+    assert [code(reply) for reply in (rejoins, newcomer)] == [0, 0]

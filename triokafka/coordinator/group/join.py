@@ -78,8 +78,8 @@ def join(
     if group.state is GroupState.DEAD:
         _refuse(reply, UnknownMemberIdError, request.member_id, turn)
     elif not _has_room(group, request, config):
-        group.pending_members.pop(request.member_id, None)
-        turn.timers.cancel(rounds.session_timer(group, request.member_id))
+        # Also one that was a member, and rejoins too late for a place: nothing would end it otherwise.
+        rounds.drop_member(group, request.member_id, turn)
         _refuse(reply, GroupMaxSizeReachedError, "", turn)
         rounds.maybe_complete_join(group, turn)
     elif not group.supports(request.protocol_type, joiner.protocols):

@@ -1,0 +1,348 @@
+"""What all lives of a coordinator's shard have in common: a log that fails, lags, is lost and compacted; leadership
+that comes and goes; requests whose answers are counted; and the state that the log says, worked out independently.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from tests.property.lives import Draw, Life
+from tests.unit.coordinator.rig import PARTITION, Rig
+from triokafka.coordinator import runtime
+from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.runtime import ShardState
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import (
+    Change,
+    CommittedOffset,
+    GroupChange,
+    OffsetChange,
+    OffsetKey,
+    decode,
+)
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    KafkaStorageError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
+    RecordListTooLargeError,
+    RequestTimedOutError,
+)
+from triokafka.protocol.stored.group_metadata import GroupMetadataValue
+
+FAILURES: tuple[Exception, ...] = (
+    NotLeaderForPartitionError("moved"),
+    KafkaStorageError("the disk is gone"),
+    NotEnoughReplicasError("one replica only"),
+    RecordListTooLargeError("too many of them"),
+    RequestTimedOutError("too slow"),
+    OSError("no space left"),
+)
+SOFT = ("topics_version", "patterns_checked")
+
+
+class CountedReply(Reply[Any]):
+    """A reply that knows how often it was answered, and since when it is waited for."""
+
+    __slots__ = ("answers", "asked_at")
+
+    def __init__(self, asked_at: float = 0.0) -> None:
+        super().__init__()
+        self.answers = 0
+        self.asked_at = asked_at
+
+    def set(self, value: Any) -> None:
+        self.answers += 1
+        super().set(value)
+
+    def fail(self, error: KafkaError) -> None:
+        self.answers += 1
+        super().fail(error)
+
+
+class _Defects(logging.Handler):
+    """What the coordinator only logs, so that a defect in one group does not stop all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found.append(record)
+
+
+DEFECTS = _Defects()
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Listen for defects; load in small steps, so that something can come in between; and log nothing else."""
+    logger, steps = logging.getLogger("triokafka.coordinator"), runtime._RECORDS_PER_LOAD_STEP
+    level, propagates = logger.level, logger.propagate
+    logger.addHandler(DEFECTS)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    runtime._RECORDS_PER_LOAD_STEP = 5  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        logger.removeHandler(DEFECTS)
+        logger.setLevel(level)
+        logger.propagate = propagates
+        runtime._RECORDS_PER_LOAD_STEP = steps  # type: ignore[misc]
+
+
+def code(reply: Reply[Any]) -> int:
+    """The error code of an answer; the first one where there are several."""
+    try:
+        value = reply.value
+    except BrokerResponseError as error:
+        return error.code
+    if isinstance(value, list):
+        return next((int(one.error_code) for one in value if one.error_code), 0)
+    topics = getattr(value, "topics", None)
+    if topics is not None:
+        return next((int(p.error_code) for topic in topics for p in topic.partitions if p.error_code), 0)
+    return int(value.error_code)
+
+
+class CoordinatorLife(Life):
+    """One shard under its runtime, on a log that may do everything that logs do.
+
+    ``offsets``, ``stored`` and ``consumer_groups`` are what the log says, folded here record by record. ``waiting`` are
+    the requests that are not answered yet, the oldest first.
+    """
+
+    LONGEST_WAIT: ClassVar[float] = 60.0
+    """Seconds after which no request may be without an answer while the shard is here."""
+
+    def begin(self, **config: int) -> None:
+        """Make the shard. To be called first."""
+        DEFECTS.found.clear()
+        self.rig = Rig(**config)
+        self.rig.new_reply = self._new_reply
+        self.waiting: deque[CountedReply] = deque()
+        self.answered: list[CountedReply] = []
+        self.epochs_seen = [self.rig.epoch]
+        self._fold_afresh()
+
+    @property
+    def now(self) -> float:
+        return self.rig.world.clock
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the shard serves requests."""
+        return self.rig.runtime.state(PARTITION) is ShardState.ACTIVE
+
+    def _new_reply(self) -> CountedReply:
+        reply = CountedReply(self.now)
+        self.waiting.append(reply)
+        return reply
+
+    # --- steps: the log ---
+
+    def appends_fail(self, draw: Draw) -> None:
+        self.rig.log.fails_with = draw.of(FAILURES)
+        self.rig.log.failures_left = draw.of((1, 1, 1, 2, 3))
+
+    def commits_lag_or_not(self, draw: Draw) -> None:
+        self.rig.log.commits_at_once = not self.rig.log.commits_at_once
+        if self.rig.log.commits_at_once:
+            self.rig.commit_log()
+
+    def high_watermark_moves(self, draw: Draw) -> None:
+        """To the log end, or by a batch or two."""
+        if draw.one_in(2):
+            self.rig.commit_log()
+            return
+        log = self.rig.log
+        beyond = [end for end in log.ends if end > log.high_watermark(PARTITION)][: draw.of((1, 2))]
+        if beyond:
+            log.high_watermarks[PARTITION] = beyond[-1]
+            self.rig.runtime.high_watermark_changed(PARTITION, beyond[-1])
+
+    # --- steps: leadership ---
+
+    def coordinator_restarts(self, draw: Draw) -> None:
+        """Reads its log again: all of it, or what was committed, or what compaction left."""
+        self._move_away(None)
+        how = draw.of(("as it is", "lost", "lost", "compacted"))
+        if how == "lost":
+            self._lose_uncommitted()
+        elif how == "compacted":
+            self.rig.log.compact(PARTITION)
+        self._lead(draw.of((1, 2)))
+        self.rig.runtime.load_all()
+        assert self.is_here
+        self.loaded()
+
+    def leadership_moves_away(self, draw: Draw) -> None:
+        """Another broker leads, and knows of the uncommitted records or not."""
+        if self.rig.runtime.state(PARTITION) is None:
+            return
+        self._move_away(draw.of((None, self.rig.epoch, self.rig.epoch + 1)))
+        if draw.one_in(2):
+            self._lose_uncommitted()
+        else:
+            self.rig.commit_log()
+
+    def leadership_comes(self, draw: Draw) -> None:
+        """In a newer epoch, whether or not this broker leads already; nothing is read yet."""
+        self._lead(draw.of((1, 1, 5)))
+
+    def some_of_the_log_is_read(self, draw: Draw) -> None:
+        for _ in range(draw.of((1, 2, 5))):
+            self._load_step()
+
+    def late_news_of_leadership(self, draw: Draw) -> None:
+        """Of an older epoch: nothing changes."""
+        before, open_before = self.rig.runtime.state(PARTITION), len(self.waiting)
+        if before is None:
+            return
+        older = draw.of((0, self.rig.epoch - 1, self.rig.epoch))
+        if draw.one_in(2) or older == self.rig.epoch:
+            self.rig.runtime.load(PARTITION, older)
+        else:
+            self.rig.runtime.unload(PARTITION, older)
+        assert self.rig.runtime.state(PARTITION) is before
+        assert sum(not reply.is_set for reply in self.waiting) <= open_before
+
+    def log_cannot_be_read(self, draw: Draw) -> None:
+        """Then nobody is served here, until leadership comes in another epoch."""
+        self._move_away(None)
+        self.rig.log.unreadable = draw.of((KafkaStorageError("the disk is gone"), OSError("a bad block")))
+        self._lead(1)
+        self.rig.runtime.load_all()
+        self.rig.log.unreadable = None
+        assert self.rig.runtime.state(PARTITION) is ShardState.FAILED
+        assert len(DEFECTS.found) == 1, "it is said in the broker's log"
+        DEFECTS.found.clear()
+        if draw.one_in(2):
+            self._lead(1)
+
+    def _lead(self, epochs_later: int) -> None:
+        self.rig.epoch += epochs_later
+        self.rig.runtime.load(PARTITION, self.rig.epoch)
+        self._take_answers()
+
+    def _move_away(self, epoch: int | None) -> None:
+        self.rig.runtime.unload(PARTITION, epoch)
+        assert self.rig.runtime.state(PARTITION) is None
+        self._take_answers()
+        assert not self.waiting, "the shard is gone, and somebody waits for it"
+
+    def _load_step(self) -> None:
+        was_here = self.is_here
+        self.rig.runtime.load_step()
+        if self.is_here and not was_here:
+            self.loaded()
+
+    def _lose_uncommitted(self) -> None:
+        self.rig.log.lose_uncommitted(PARTITION)
+        self._fold_afresh()
+
+    def loaded(self) -> None:
+        """The shard is here again, from the log alone. For machines that remember more."""
+
+    # --- steps: time ---
+
+    def pass_time(self, draw: Draw) -> None:
+        self.let_pass(draw.of((0.5, 1.0, 3.0, 5.0, 9.0, 16.0, 16.0, 300.0)))
+
+    def let_pass(self, seconds: float) -> None:
+        self.rig.pass_time(seconds)
+
+    # --- what the log says ---
+
+    def _fold_afresh(self) -> None:
+        self.folded = 0
+        self.offsets: dict[OffsetKey, CommittedOffset] = {}
+        self.stored: dict[str, GroupMetadataValue] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.follow_log()
+
+    def follow_log(self) -> None:
+        """Apply what was appended since."""
+        records = self.rig.log.records.get(PARTITION, [])
+        for offset in range(self.folded, len(records)):
+            change = decode(*records[offset])
+            assert change is not None
+            self.fold(change, offset)
+        self.folded = len(records)
+
+    def fold(self, change: Change, offset: int) -> None:
+        """One change, in the simplest way there is."""
+        if isinstance(change, OffsetChange):
+            if change.value is None:
+                self.offsets.pop(change.key, None)
+            else:
+                self.offsets[change.key] = change.value
+        elif isinstance(change, GroupChange):
+            if change.value is None:
+                self.stored.pop(change.group_id, None)
+            else:
+                self.stored[change.group_id] = change.value
+        else:
+            group = self.consumer_groups.setdefault(change.group_id, ConsumerGroup(change.group_id))
+            group.replay(change)
+            if group.is_gone:
+                del self.consumer_groups[change.group_id]
+
+    # --- what must hold ---
+
+    def check(self) -> None:
+        self._take_answers()
+        self.follow_log()
+        assert not DEFECTS.found, DEFECTS.found[0].exc_text or DEFECTS.found[0].getMessage()
+        if self.waiting:
+            assert self.is_here, "whoever waits on a shard that is not here waits for ever"
+            waited = self.now - self.waiting[0].asked_at
+            assert waited <= self.LONGEST_WAIT, f"a request waits for {waited:g} seconds"
+        if self.is_here:
+            self.check_shard(self.rig.shard)
+
+    def check_shard(self, shard: GroupShard) -> None:
+        """The log replays into the state. Machines add what holds for theirs."""
+        found = {}
+        for group_id in shard.offsets.groups():
+            found.update(shard.offsets.newest(group_id))
+        assert found == self.offsets
+        assert {name for name in shard.groups if shard.is_stored(name)} == self.stored.keys()
+        assert shard.consumer_groups.keys() == self.consumer_groups.keys()
+        for name, group in shard.consumer_groups.items():
+            assert _durable(group) == _durable(self.consumer_groups[name])
+
+    def _take_answers(self) -> None:
+        if any(reply.is_set for reply in self.waiting):
+            self.answered += [reply for reply in self.waiting if reply.is_set]
+            self.waiting = deque(reply for reply in self.waiting if not reply.is_set)
+
+    def trouble_ends(self) -> None:
+        """From now on the log works, and the shard is here."""
+        self.rig.log.fails_with = None
+        self.rig.log.commits_at_once = True
+        self.rig.commit_log()
+        self.rig.runtime.load_all()
+        if not self.is_here:
+            self._lead(1)
+            self.rig.runtime.load_all()
+        self.loaded()
+        assert self.is_here
+        self.check()
+
+    def check_all_answered(self) -> None:
+        """Each request, once."""
+        self._take_answers()
+        assert not self.waiting, f"{len(self.waiting)} requests are not answered"
+        assert {reply.answers for reply in self.answered} <= {1}, "a request was answered twice"
+
+
+def _durable(group: ConsumerGroup) -> dict[str, Any]:
+    return {name: value for name, value in vars(group).items() if name not in SOFT}
