@@ -355,26 +355,35 @@ class GroupCoordinator:
         return response
 
     async def delete_groups(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-        """DeleteGroups. Waits until every removal is committed or refused."""
-        results: dict[str, DeletableGroupResult | Reply[DeletableGroupResult]] = {}
-        for group_id in request.groups_names:
-            reply: Reply[DeletableGroupResult] = Reply()
-            try:
-                self._start(group_id, partial(admin.delete, group_id=group_id, reply=reply))
-                results[group_id] = reply
-            except KafkaError as error:
-                results.setdefault(
-                    group_id, DeletableGroupResult(group_id=group_id, error_code=coordinator_error(error))
-                )
+        """DeleteGroups, with one append per shard. Waits until every removal is committed or refused."""
+        replies: dict[str, Reply[DeletableGroupResult]] = {name: Reply() for name in request.groups_names}
+        by_partition: dict[int, list[str]] = {}
+        for group_id in replies:
+            by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
+        for partition, group_ids in by_partition.items():
+            self._start_deleting(partition, {group_id: replies[group_id] for group_id in group_ids})
         response = DeleteGroupsResponse()
-        for group_id, result in results.items():
-            if isinstance(result, Reply):
-                try:
-                    result = await result.wait()
-                except KafkaError as error:
-                    result = DeletableGroupResult(group_id=group_id, error_code=coordinator_error(error))
+        for group_id, reply in replies.items():
+            try:
+                result = await reply.wait()
+            except KafkaError as error:
+                result = DeletableGroupResult(group_id=group_id, error_code=coordinator_error(error))
             response.results.append(result)
         return response
+
+    def _start_deleting(self, partition: int, replies: dict[str, Reply[DeletableGroupResult]]) -> None:
+        left = list(replies)
+
+        def delete(shard: GroupShard, turn: GroupTurn) -> None:
+            nonlocal left
+            left = admin.delete_groups(shard, {group_id: replies[group_id] for group_id in left}, turn)
+
+        while left and not replies[left[0]].is_set:
+            try:
+                self.runtime.write(partition, delete)
+            except KafkaError as error:
+                for reply in replies.values():
+                    reply.fail(error)
 
     # --- shards ---
 

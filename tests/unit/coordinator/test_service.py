@@ -405,6 +405,57 @@ async def test_delete_removes_empty_groups_only() -> None:
     assert fetched.topics == []
 
 
+async def test_groups_of_one_shard_are_deleted_with_one_append() -> None:
+    """Refusals among them do not keep the others from going."""
+    desk = Desk()
+    partition = desk.coordinator.partition_for("idle-0")
+    names = [name for i in range(2_000) if desk.coordinator.partition_for(name := f"idle-{i}") == partition][:10]
+    for name in names:
+        await desk.coordinator.commit_offsets(commit_request(name), version=8)
+    other = next(name for i in range(99) if desk.coordinator.partition_for(name := f"x{i}") != partition)
+    await desk.coordinator.commit_offsets(commit_request(other), version=8)
+    before = desk.log.appends
+    nobody = next(name for i in range(9_999) if desk.coordinator.partition_for(name := f"nobody{i}") == partition)
+    request = DeleteGroupsRequest(groups_names=[*names[:5], nobody, *names[5:], other])
+    results = (await desk.coordinator.delete_groups(request)).results
+    assert [result.group_id for result in results] == request.groups_names
+    assert {r.group_id: r.error_code for r in results if r.error_code} == {nobody: GroupIdNotFoundError.code}
+    assert desk.log.appends - before == 2
+
+
+def commit_of_many(group_id: str, partitions: int) -> OffsetCommitRequest:
+    many = [OffsetCommitRequestPartition(partition_index=i, committed_offset=7) for i in range(partitions)]
+    return OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(name="orders", partitions=many)])
+
+
+async def test_groups_with_very_many_positions_are_deleted_with_several_appends() -> None:
+    """A batch must stay below the largest one that the log takes."""
+    desk = Desk()
+    partition = desk.coordinator.partition_for("many")
+    alike = [n for i in range(9_999) if desk.coordinator.partition_for(n := f"alike{i}") == partition][:2]
+    for name, partitions in (("many", 2_500), (alike[0], 700), (alike[1], 1)):
+        await desk.coordinator.commit_offsets(commit_of_many(name, partitions), version=8)
+    before = desk.log.appends
+    results = (await desk.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["many", *alike]))).results
+    assert [result.error_code for result in results] == [0, 0, 0]
+    assert desk.log.appends - before == 4
+    assert (await desk.coordinator.list_groups(ListGroupsRequest())).groups == []
+
+
+async def test_deletion_that_fails_half_way_fails_for_all_that_were_not_deleted() -> None:
+    desk = Desk()
+    partition = desk.coordinator.partition_for("many")
+    alike = next(n for i in range(9_999) if desk.coordinator.partition_for(n := f"alike{i}") == partition)
+    await desk.coordinator.commit_offsets(commit_of_many("many", 2_500), version=8)
+    await desk.coordinator.commit_offsets(commit_request(alike), version=8)
+    desk.log.fails_with = NotLeaderForPartitionError("moved")
+    results = (await desk.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["many", alike]))).results
+    assert [result.error_code for result in results] == [NOT_COORDINATOR, NOT_COORDINATOR]
+    desk.log.fails_with = None
+    results = (await desk.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["many", alike]))).results
+    assert [result.error_code for result in results] == [0, 0]
+
+
 async def test_deleting_fails_for_those_groups_whose_log_fails() -> None:
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_request("idle"), version=8)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
+from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_removal
 from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from triokafka.coordinator.offsets.deleted_topics import MAX_RECORDS
 from triokafka.coordinator.stored import GroupTurn, OffsetChange
 from triokafka.coordinator.turn import Reply
-from triokafka.errors import GroupIdNotFoundError, NonEmptyGroupError
+from triokafka.errors import BrokerResponseError, GroupIdNotFoundError, KafkaError, NonEmptyGroupError
 from triokafka.protocol.api.delete_groups import DeletableGroupResult
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember
 from triokafka.protocol.api.list_groups import ListedGroup
@@ -90,33 +92,56 @@ def _listed(shard: GroupShard, group_id: str) -> ListedGroup:
     )
 
 
-def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult], turn: GroupTurn) -> None:
-    """Remove an empty group and its offsets.
+def delete_groups(shard: GroupShard, replies: Mapping[str, Reply[DeletableGroupResult]], turn: GroupTurn) -> list[str]:
+    """Remove the groups that are empty, all with one append; returns those that did not fit into it."""
+    left = list(replies)
+    while left:
+        group_id = left[0]
+        try:
+            if not delete(shard, group_id, replies[group_id], turn):
+                break
+        except BrokerResponseError as error:
+            turn.answer(replies[group_id], DeletableGroupResult(group_id=group_id, error_code=error.code))
+        del left[0]
+
+    def not_removed(error: KafkaError, _later: GroupTurn) -> None:
+        for group_id in left:
+            replies[group_id].fail(error)
+
+    turn.on_failed = not_removed
+    return left
+
+
+def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult], turn: GroupTurn) -> bool:
+    """Remove an empty group and its offsets. Returns False, without an answer, when there are more than one append
+    takes: what fits goes, and the rest, with the group, in the next turn.
 
     Raises:
         GroupIdNotFoundError: there is no such group.
         NonEmptyGroupError: it has members.
     """
-    consumer_group = shard.consumer_groups.get(group_id)
-    if consumer_group is not None:
-        if consumer_group.profiles:
-            raise NonEmptyGroupError(f"group {group_id!r} has {len(consumer_group.profiles)} members")
-        for key in shard.offsets.removable(group_id):
-            turn.write(OffsetChange(key, None))
-        for change in consumer_group.removal():
-            turn.write(change)
-        turn.answer(reply, DeletableGroupResult(group_id=group_id))
-        return
-    group = shard.groups.get(group_id)
+    group = shard.consumer_groups.get(group_id) or shard.groups.get(group_id)
     if group is None or group.state is GroupState.DEAD:
         raise GroupIdNotFoundError(f"there is no group {group_id!r}")
-    if group.state is not GroupState.EMPTY:
+    if isinstance(group, ConsumerGroup):
+        if group.profiles:
+            raise NonEmptyGroupError(f"group {group_id!r} has {len(group.profiles)} members")
+    elif group.state is not GroupState.EMPTY:
         raise NonEmptyGroupError(f"group {group_id!r} is {group.state.value} and has {len(group.members)} members")
-    for member_id in list(group.pending_members):
-        # An id that was only promised does not keep a group alive; its join will make the group anew or be refused.
-        group.remove(member_id)
-        turn.timers.cancel(rounds.session_timer(group, member_id))
-    for key in shard.offsets.removable(group_id):
+    keys = shard.offsets.removable(group_id)
+    room = max(MAX_RECORDS - len(turn.records), 0)
+    for key in keys[:room]:
         turn.write(OffsetChange(key, None))
-    turn.write(group_removal(group_id))
+    if len(keys) > room:
+        return False
+    if isinstance(group, ConsumerGroup):
+        for change in group.removal():
+            turn.write(change)
+    else:
+        for member_id in list(group.pending_members):
+            # An id that was only promised does not keep a group alive; its join makes the group anew or is refused.
+            group.remove(member_id)
+            turn.timers.cancel(rounds.session_timer(group, member_id))
+        turn.write(group_removal(group_id))
     turn.answer(reply, DeletableGroupResult(group_id=group_id))
+    return True
