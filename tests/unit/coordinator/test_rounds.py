@@ -417,6 +417,17 @@ def test_full_round_refuses_whom_it_promised_a_place() -> None:
     assert [code(reply) for reply in replies] == [0, 0, GroupMaxSizeReachedError.code]
 
 
+def test_oldest_of_too_many_promised_ids_is_forgotten() -> None:
+    """``group_max_promised_members``: whoever it was promised to asks again; the round goes on with the others."""
+    rig = Rig(group_max_promised_members=2)
+    promised = [rig.join(version=4).value.member_id for _ in range(3)]
+    assert list(rig.group().pending_members) == promised[1:]
+    replies = [rig.join(member_id, version=4) for member_id in promised]
+    rig.pass_time(9)
+    assert [code(reply) for reply in replies] == [UnknownMemberIdError.code, 0, 0]
+    assert len(rig.shard.timers) == 4  # two sessions, the sync, and the next look for expired offsets
+
+
 def test_loaded_group_that_is_too_large_has_to_rejoin() -> None:
     rig = Rig()
     members, generation = rig.stable_group(3)

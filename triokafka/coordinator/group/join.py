@@ -119,6 +119,8 @@ def _join_unknown(
     if joiner.requires_known_id:
         # A client whose connection breaks while it is parked would leave a member that nobody knows; so it gets its id
         # first, and only a join with an id is parked (KIP-394).
+        if len(group.pending_members) >= config.group_max_promised_members:
+            rounds.drop_member(group, next(iter(group.pending_members)), turn)
         group.pending_members[member_id] = None
         rounds.set_session(group, member_id, request.session_timeout_ms, turn)
         _refuse(reply, MemberIdRequiredError, member_id, turn)
