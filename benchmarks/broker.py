@@ -138,7 +138,7 @@ class Run:
     def _move_once(self, running: Running, cell: Cell) -> tuple[float, ...]:
         broker = running.broker
         topic = "load"
-        _create_topic(broker.bootstrap, topic, cell.partitions)
+        create_topic(broker.bootstrap, topic, cell.partitions)
         load = Load(broker.bootstrap, topic, self._plan.records(cell), *cell)
         figures: list[float] = []
         for what in ("produce", "consume"):
@@ -162,7 +162,7 @@ class Run:
             for name in turns(self._brokers, round_number):
                 with self._trying(f"latency: {name}"), self._fresh(name) as running:
                     broker = running.broker
-                    _create_topic(broker.bootstrap, "load", 1)
+                    create_topic(broker.bootstrap, "load", 1)
                     records = int(LATENCY_RATE * self._plan.latency_seconds)
                     job = Job(broker.bootstrap, "load", records, 100, "none", linger_ms=0, rate=LATENCY_RATE)
                     before = cpu_seconds(broker.pid)
@@ -195,7 +195,7 @@ class Run:
         running = instance.start()
         empty = (running.start_seconds, resident_mib(running.broker.pid))
         bootstrap = running.broker.bootstrap
-        _create_topic(bootstrap, "load", 1)
+        create_topic(bootstrap, "load", 1)
         run_load("produce", Load(bootstrap, "load", self._plan.stored_records, 100, 1, 1))
         if not instance.kind.keeps_data:
             return (*empty, float("nan"), resident_mib(running.broker.pid))
@@ -260,7 +260,8 @@ def _with_records(medians: list[float], plan: Plan) -> tuple[float, float, int, 
     return empty_seconds, empty_mib, plan.stored_records, full_seconds, full_mib
 
 
-def _create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Make a topic, and wait until it is served."""
     async def create() -> None:
         options: dict[str, Any] = {"bootstrap_servers": bootstrap, "request_timeout_ms": _ADMIN_TIMEOUT_MS}
         async with triokafka.AdminClient(**options) as admin:
@@ -276,7 +277,7 @@ def _hold_partitions(instance: Instance, count: int) -> PartitionRow:
     broker = running.broker
     before = resident_mib(broker.pid)
     began = time.perf_counter()
-    _create_topic(broker.bootstrap, "many", count)
+    create_topic(broker.bootstrap, "many", count)
     create_seconds = time.perf_counter() - began
     kib = (resident_mib(broker.pid) - before) * 1024 / count
     cpu = cpu_seconds(broker.pid)

@@ -13,9 +13,10 @@ import sysconfig
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 from triokafka.cli.measuring.brokers import KafkaBroker
 from triokafka.cli.measuring.process import MeasurementError
@@ -27,16 +28,21 @@ _STOP_SECONDS: Final = 120
 _ASK_EVERY: Final = 0.002
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
+Settings: TypeAlias = Mapping[str, str]
+"""Properties of a broker, by Kafka's names; noida-db has none."""
+
+_NO_SETTINGS: Final[Settings] = MappingProxyType({})
+
 
 class Kind(NamedTuple):
     """One broker program."""
 
     name: str
-    command: Callable[[Path, int], list[str]]
-    """What to run, over a directory and on a port."""
+    command: Callable[[Path, int, Settings], list[str]]
+    """What to run, over a directory, on a port, and with these settings."""
     missing: Callable[[], str]
     """Why it cannot be run here, or nothing."""
-    prepare: Callable[[Path, int], None] = lambda _directory, _port: None
+    prepare: Callable[[Path, int, Settings], None] = lambda _directory, _port, _settings: None
     """Done once for a directory, before the first start, and not part of the start."""
     keeps_data: bool = True
 
@@ -53,17 +59,18 @@ class Running(NamedTuple):
 class Instance:
     """A broker over one directory and port, to be started and stopped as often as wanted."""
 
-    def __init__(self, kind: Kind, directory: Path) -> None:
+    def __init__(self, kind: Kind, directory: Path, settings: Settings = _NO_SETTINGS) -> None:
         self.kind = kind
+        self._settings = settings
         self._directory = directory
         self._port = _free_port()
         self._running: Running | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        kind.prepare(directory, self._port)
+        kind.prepare(directory, self._port, settings)
 
     def start(self) -> Running:
         """Start it, and wait for its first answer. Raises `MeasurementError` when there is none."""
-        command = self.kind.command(self._directory, self._port)
+        command = self.kind.command(self._directory, self._port, self._settings)
         log = self._directory / "output.log"
         # Compiling every module again at every start is not what users do, whatever this process was told.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -132,11 +139,11 @@ def _answers(port: int) -> bool:
 # -------------------------------------------------------------------- the kinds
 
 
-def _ours(*where: str) -> Callable[[Path, int], list[str]]:
-    def command(directory: Path, port: int) -> list[str]:
+def _ours(*where: str) -> Callable[[Path, int, Settings], list[str]]:
+    def command(directory: Path, port: int, settings: Settings) -> list[str]:
         places = [text.format(directory=directory / "data") for text in where]
-        settings = ["--set", "log.segment.delete.delay.ms=0"]
-        return [sys.executable, "-m", "triokafka", "broker", "--listen", f"127.0.0.1:{port}", *places, *settings]
+        options = [f"--set={name}={value}" for name, value in {"log.segment.delete.delay.ms": "0", **settings}.items()]
+        return [sys.executable, "-m", "triokafka", "broker", "--listen", f"127.0.0.1:{port}", *places, *options]
 
     return command
 
@@ -145,7 +152,7 @@ def _noida_program() -> Path:
     return Path(sysconfig.get_path("scripts")) / "noida-db"
 
 
-def _noida(directory: Path, port: int) -> list[str]:
+def _noida(directory: Path, port: int, _settings: Settings) -> list[str]:
     options = ("--only", "kafka", "--kafka-port", str(port), "--host", "127.0.0.1", "--data-dir", str(directory))
     return [str(_noida_program()), "start", *options]
 
@@ -154,7 +161,7 @@ def _kafka_config(directory: Path) -> Path:
     return directory / "server.properties"
 
 
-def _prepare_kafka(directory: Path, port: int) -> None:
+def _prepare_kafka(directory: Path, port: int, settings: Settings) -> None:
     controller = _free_port()
     properties = {
         "process.roles": "broker,controller",
@@ -169,6 +176,7 @@ def _prepare_kafka(directory: Path, port: int) -> None:
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "log.segment.delete.delay.ms": "0",
+        **settings,
     }
     _kafka_config(directory).write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     # One that began with a hyphen would be taken for an option.
@@ -185,7 +193,7 @@ def _java(*options: str) -> list[str]:
     return ["java", *options, "-cp", f"{KAFKA_JARS}/*"]
 
 
-def _kafka(directory: Path, _port: int) -> list[str]:
+def _kafka(directory: Path, _port: int, _settings: Settings) -> list[str]:
     # What kafka-server-start.sh gives it.
     options = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
     return [*_java(*options), "kafka.Kafka", str(_kafka_config(directory))]

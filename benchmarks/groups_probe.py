@@ -1,0 +1,74 @@
+"""Another client of a broker under load: how long its small requests take.
+
+``python -m benchmarks.groups_probe HOST:PORT`` asks again and again until its standard input ends, and prints how long
+the slowest request took and how long 99 of 100 did, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+_PAUSE: Final = 0.01
+
+
+class Stall:
+    """Milliseconds, once the block of `probing` is left."""
+
+    worst_ms = 0.0
+    p99_ms = 0.0
+
+
+@contextmanager
+def probing(bootstrap: str) -> Iterator[Stall]:
+    """Ask from a process of its own while the block runs."""
+    command = [sys.executable, "-m", "benchmarks.groups_probe", bootstrap]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    stall = Stall()
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()  # it has begun
+        yield stall
+        out, _ = process.communicate("\n", timeout=60)
+        stall.worst_ms, stall.p99_ms = json.loads(out)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _ask(bootstrap: str) -> None:
+    host, _, port = bootstrap.rpartition(":")
+    took = [0.0, 0.0]
+    with socket.create_connection((host, int(port))) as connection:
+        print("began", flush=True)
+        while not select.select([sys.stdin], [], [], _PAUSE)[0]:
+            began = time.perf_counter()
+            connection.sendall(_API_VERSIONS)
+            left = int.from_bytes(_exactly(connection, 4), "big")
+            _exactly(connection, left)
+            took.append((time.perf_counter() - began) * 1000)
+    print(json.dumps([max(took), statistics.quantiles(took, n=100)[-1]]), flush=True)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        data = connection.recv(size - len(found))
+        if not data:
+            raise ConnectionError("the broker hung up")
+        found += data
+    return found
+
+
+if __name__ == "__main__":
+    _ask(sys.argv[1])
