@@ -206,7 +206,7 @@ class GroupCoordinator:
     ) -> ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat (KIP-848). Waits until what it changed is committed."""
         try:
-            heartbeats.check(request, version)
+            heartbeats.check(request, version, self.config.group_consumer_assignors)
             reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
             if heartbeats.leaves(request):
                 return await self._write(

@@ -12,9 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from triokafka.coordinator.config import GroupCoordinatorConfig, GroupSettings, no_settings
-from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.consumer_group import leaving, sessions
 from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange, EpochChange
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.migration import OWES_A_ROUND
 from triokafka.coordinator.group import liveness, rounds
 from triokafka.coordinator.group.append_errors import group_append_error
 from triokafka.coordinator.group.classic import ClassicGroup
@@ -163,6 +164,8 @@ class GroupShard:
         for group in list(self.groups.values()):
             if len(group.members) > self.config.group_max_size:
                 rounds.prepare_rebalance(group, "it is larger than group_max_size allows", self.config, turn)
+            elif group.members and group.state_timestamp_ms == OWES_A_ROUND:
+                rounds.prepare_rebalance(group, "it was a consumer group before", self.config, turn)
         expiry.schedule(turn, self.config)
 
     def timer_fired(self, key: TimerKey, turn: GroupTurn) -> None:
@@ -177,7 +180,7 @@ class GroupShard:
             return
         consumer_group = self.consumer_groups.get(key.group_id)
         if consumer_group is not None:
-            sessions.time_over(consumer_group, key, self.topics, turn)
+            leaving.time_over(self, consumer_group, key, turn)
             return
         group = self.groups.get(key.group_id)
         if group is None:

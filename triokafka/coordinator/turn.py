@@ -79,9 +79,9 @@ class Turn(Generic[C]):
 
     With records, the answers are held until those are committed. ``on_appended`` runs with this same turn once they are
     in the log and replayed, and must not write any; what it answers is held with the rest. ``on_committed`` runs when
-    they are committed; ``on_failed`` runs when the append raised, or when the commit took too long: then ``appended`` is
-    True, and the records may be committed later. These two get a turn of their own. The answers of a turn that failed
-    are replaced by the error.
+    they are committed; ``on_failed`` runs when the append raised, or when the commit took too long: then ``appended``
+    is True, and the records may be committed later. These two get a turn of their own. The answers of a turn that
+    failed are replaced by the error.
     """
 
     at: Moment

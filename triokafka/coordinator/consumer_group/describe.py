@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from triokafka.coordinator.consumer_group.assign import STRATEGIES
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import Partitions
 from triokafka.coordinator.topics import TopicsView
@@ -14,14 +14,15 @@ _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
-def describe(group: ConsumerGroup, topics: TopicsView) -> DescribedGroup:
-    """The group as it is now. Partitions of topics that are gone are left out."""
+def describe(group: ConsumerGroup, topics: TopicsView, assignors: Sequence[str]) -> DescribedGroup:
+    """The group as it is now; ``assignors`` are those that the broker offers. Partitions of topics that are gone are
+    left out."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=group.preferred_assignor(group.profiles.values(), next(iter(STRATEGIES))),
+        assignor_name=group.preferred_assignor(group.profiles.values(), assignors),
         members=[_member(group, member_id, topics) for member_id in sorted(group.profiles)],
     )
 

@@ -5,11 +5,10 @@ A plain object that only `ConsumerGroup.replay` changes. Deciding, and writing r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from uuid import UUID
 
-from triokafka.coordinator.consumer_group.assign import STRATEGIES
 from triokafka.coordinator.consumer_group.changes import (
     ConsumerGroupChange,
     EpochChange,
@@ -25,10 +24,17 @@ from triokafka.coordinator.consumer_group.member import (
     LEAVING_FOR_NOW,
     NO_PARTITIONS,
     MemberProfile,
+    MemberState,
     Partitions,
     Progress,
 )
-from triokafka.errors import FencedInstanceIdError, StaleMemberEpochError, UnknownMemberIdError
+from triokafka.errors import (
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+)
 
 
 class ConsumerGroupState(Enum):
@@ -175,6 +181,18 @@ class ConsumerGroup:
         """Whether it is a static member that has left for now."""
         return self.progress_of(member_id).epoch == LEAVING_FOR_NOW
 
+    def must_rejoin(self, member_id: str) -> bool:
+        """Whether a classic member has to join again, and a heartbeat tells it so: for a newer epoch, to give up
+        partitions, or to get the last of those that it waits for."""
+        progress = self.progress_of(member_id)
+        if progress.epoch < self.epoch or progress.state is MemberState.UNREVOKED_PARTITIONS:
+            return True
+        return progress.state is MemberState.UNRELEASED_PARTITIONS and not any(
+            (topic_id, number) in self._holders and number not in progress.assigned.get(topic_id, {})
+            for topic_id, numbers in self.target_of(member_id).items()
+            for number in numbers
+        )
+
     def topics_of(self, profile: MemberProfile, patterns: Mapping[str, PatternMatch] | None = None) -> frozenset[str]:
         """Names of the topics that a member wants, by name or by pattern; with ``patterns`` in the place of its own."""
         match = (self.patterns if patterns is None else patterns).get(profile.pattern) if profile.pattern else None
@@ -195,21 +213,32 @@ class ConsumerGroup:
         return any(topic in self.topics_of(profile) for profile in self.profiles.values())
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, member_epoch: int, partitions: Iterable[tuple[UUID, int]]
+        self,
+        member_id: str,
+        instance_id: str | None,
+        member_epoch: int,
+        partitions: Iterable[tuple[UUID, int]],
+        *,
+        knows_epochs: bool = True,
     ) -> None:
-        """Whether a member may commit positions on ``partitions``; without members, anybody may.
+        """Whether a member may commit positions on ``partitions``; without members, anybody may. ``knows_epochs`` tells
+        whether the request is of a version that has epochs.
 
         A commit that was on its way while the member entered another epoch stands, as long as the member had the
-        partitions in the epoch of the commit already (KIP-1251).
+        partitions in the epoch of the commit already (KIP-1251). The generation of a classic member is its epoch.
 
         Raises:
             UnknownMemberIdError: there is no such member.
             FencedInstanceIdError: the instance is another member by now.
+            UnsupportedVersionError: a member under the consumer protocol needs a newer version.
             StaleMemberEpochError: the member's epoch is another one: it must heartbeat, and may then try again.
+            IllegalGenerationError: the same of a classic member: it must join again.
         """
         if member_epoch < 0 and not self.profiles:
             return
         progress = self._progress_of_speaker(member_id, instance_id)
+        if not knows_epochs and self.profiles[member_id].classic is None:
+            raise UnsupportedVersionError("members of this group commit with version 9 of OffsetCommit, or newer")
         if member_epoch == progress.epoch:
             return
         if member_epoch < progress.epoch and all(
@@ -223,7 +252,7 @@ class ConsumerGroup:
         """Whether a member may ask for positions; tools, which name no member, always may.
 
         Raises:
-            UnknownMemberIdError, StaleMemberEpochError: as `check_commit`.
+            UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError: as `check_commit`.
         """
         if member_epoch < 0 and not member_id:
             return
@@ -239,18 +268,23 @@ class ConsumerGroup:
         return self.progress_of(member_id)
 
     def _refuse_epoch(self, member_id: str, member_epoch: int, progress: Progress) -> None:
+        if self.profiles[member_id].classic is not None:
+            raise IllegalGenerationError(
+                f"member {member_id} of group {self.group_id!r} is in generation {progress.epoch}, not {member_epoch}"
+            )
         raise StaleMemberEpochError(
             f"member {member_id} of group {self.group_id!r} is in epoch {progress.epoch}, not in {member_epoch}"
         )
 
-    def preferred_assignor(self, profiles: Iterable[MemberProfile], default: str) -> str:
-        """The assignor that most members would like; of equals, the one that comes first by name.
+    def preferred_assignor(self, profiles: Iterable[MemberProfile], offered: Sequence[str]) -> str:
+        """Of the assignors that are offered, the one that most members would like; of equals, the one that comes first
+        by name; and when nobody says, the first that is offered.
 
         What only the coordinator that the group was with before has, and no heartbeat could ask for here, is passed
         over.
         """
         votes: dict[str, int] = {}
         for profile in profiles:
-            if profile.server_assignor is not None and profile.server_assignor in STRATEGIES:
+            if profile.server_assignor is not None and profile.server_assignor in offered:
                 votes[profile.server_assignor] = votes.get(profile.server_assignor, 0) + 1
-        return min(votes, key=lambda name: (-votes[name], name)) if votes else default
+        return min(votes, key=lambda name: (-votes[name], name)) if votes else offered[0]

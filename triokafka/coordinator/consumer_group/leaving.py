@@ -1,21 +1,37 @@
-"""Members that go: for good, for now, because they fell silent, or because they did not give up what they had to."""
+"""Members that go: for good, for now, because they fell silent, or because they did not do in time what they had to."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
+from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
 from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange, EpochChange, ProgressChange
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.consumer_group.heartbeat import hash_of_topics, removal_of
 from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, MemberState
+from triokafka.coordinator.consumer_group.migration import classic_group, downgrade, goes_back
 from triokafka.coordinator.consumer_group.patterns import unused
+from triokafka.coordinator.stored import GroupTurn
+from triokafka.coordinator.timers import TimerKey
 from triokafka.coordinator.topics import TopicsView
 from triokafka.errors import FencedInstanceIdError, UnknownMemberIdError
 
+if TYPE_CHECKING:
+    from triokafka.coordinator.shard import GroupShard
+
+_AGAIN_SECONDS: Final = 1.0
+
 
 def leave(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, member_epoch: int, topics: TopicsView
-) -> list[ConsumerGroupChange]:
+    shard: GroupShard,
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    member_epoch: int,
+    turn: GroupTurn,
+) -> None:
     """A member's last heartbeat. A static member that leaves for now keeps its part of the assignment.
 
     Raises:
@@ -32,11 +48,23 @@ def leave(
         raise UnknownMemberIdError(f"group {group.group_id!r} has no member {member_id}")
     if member_epoch == LEAVING_FOR_NOW:
         progress = replace(group.progress_of(member_id), epoch=LEAVING_FOR_NOW, state=MemberState.STABLE, revoking={})
-        return [ProgressChange(group.group_id, member_id, progress)]
-    return remove(group, [member_id], topics)
+        turn.write(ProgressChange(group.group_id, member_id, progress))
+    else:
+        depart(shard, group, [member_id], turn)
 
 
-def remove(group: ConsumerGroup, member_ids: list[str], topics: TopicsView) -> list[ConsumerGroupChange]:
+def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str], turn: GroupTurn) -> None:
+    """Members are gone: forget them. Those who are left get what they owned from their next heartbeats on; when all of
+    them are under the classic protocol, the group goes back to that, if it may."""
+    left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
+    if goes_back(group, left.values(), shard.config):
+        downgrade(shard, group, classic_group(group, left, group.targets, shard.topics), turn)
+        return
+    for change in remove(group, member_ids, shard.topics):
+        turn.write(change)
+
+
+def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView) -> list[ConsumerGroupChange]:
     """Members are gone: forget them, and have what they owned dealt to others from the next heartbeat on."""
     left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
     changes = [change for member_id in member_ids for change in removal_of(group, member_id)]
@@ -44,3 +72,32 @@ def remove(group: ConsumerGroup, member_ids: list[str], topics: TopicsView) -> l
     metadata_hash = hash_of_topics(group.wanted_topics(left.values()), topics)
     changes.append(EpochChange(group.group_id, (group.epoch + 1, metadata_hash)))
     return changes
+
+
+def time_over(shard: GroupShard, group: ConsumerGroup, key: TimerKey, turn: GroupTurn) -> None:
+    """A member was silent for too long, or holds on to what it had to give up, or did not join or sync: it is none any
+    more."""
+    why = _reproach(group, key)
+    if why is None:
+        return
+    turn.note(f"group {group.group_id!r}: member {key.member_id} {why}")
+    depart(shard, group, [key.member_id], turn)
+
+    def not_removed(_error: Exception, later: GroupTurn) -> None:
+        if not turn.appended:  # it is still there, and must not stay for ever
+            later.timers.schedule(key, later.at.now + _AGAIN_SECONDS)
+
+    turn.on_failed = not_removed
+
+
+def _reproach(group: ConsumerGroup, key: TimerKey) -> str | None:
+    """What the member did wrong by the time that its deadline passed; None for nothing."""
+    profile = group.profiles.get(key.member_id)
+    if profile is None:
+        return None
+    if key.kind == sessions.SESSION:
+        return "was silent for too long"
+    if profile.classic is None:
+        holds_on = group.progress_of(key.member_id).state is MemberState.UNREVOKED_PARTITIONS
+        return "did not give up its partitions in time" if key.kind == sessions.REVOCATION and holds_on else None
+    return {sessions.JOIN: "did not join again in time", sessions.SYNC: "did not sync in time"}.get(key.kind)

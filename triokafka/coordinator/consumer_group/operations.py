@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from triokafka.coordinator.consumer_group import sessions
-from triokafka.coordinator.consumer_group.changes import (
-    ConsumerGroupChange,
-)
+from triokafka.coordinator.consumer_group.advance import Circumstances
+from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange
 from triokafka.coordinator.consumer_group.describe import describe as describe_group
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.heartbeat import Beat, Outcome
 from triokafka.coordinator.consumer_group.heartbeat import heartbeat as decide
 from triokafka.coordinator.consumer_group.leaving import leave as decide_leave
 from triokafka.coordinator.consumer_group.member import Partitions
+from triokafka.coordinator.consumer_group.migration import upgrade
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
@@ -38,25 +38,27 @@ def heartbeat(
     turn: GroupTurn,
     may_describe: TopicFilter = any_topic,
 ) -> None:
-    """A member is there. The first one makes the group, also in the place of a classic group without members.
+    """A member that stays is heard of; one that joins makes the group if need be, also in the place of a classic one
+    that has no members, and turns one that has some into a consumer group.
 
     Raises:
-        GroupIdNotFoundError: there is no such group, or it is a classic one that has members.
+        GroupIdNotFoundError: there is no such group, or it is a classic one and stays that.
         KafkaError: see `decide`.
     """
     group = shard.consumer_groups.get(group_id)
     if group is None:
         classic = shard.groups.get(group_id)
-        if not beat.is_joining or (classic is not None and classic.state is not GroupState.EMPTY):
+        if not beat.is_joining:
             raise GroupIdNotFoundError(f"there is no group {group_id!r} under the consumer protocol")
-        if classic is not None:
+        if classic is None:
+            group = ConsumerGroup(group_id)
+        elif classic.state is GroupState.EMPTY:
             _replace_classic(shard, classic, turn)
-        group = ConsumerGroup(group_id)
+            group = ConsumerGroup(group_id)
+        else:
+            group = upgrade(shard, classic, turn)
     before = group.progress.get(beat.member_id)
-    limit = shard.config.group_consumer_max_size
-    outcome = decide(
-        group, beat, topics=shard.topics, max_size=limit, wall_ms=turn.at.wall_ms, may_describe=may_describe
-    )
+    outcome = decide(group, beat, Circumstances.of(shard, turn, may_describe))
     _write(outcome.changes, turn)
     sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), turn)
     timeout_ms = outcome.profile.rebalance_timeout_ms
@@ -96,8 +98,7 @@ def leave(
     group = shard.consumer_groups.get(request.group_id)
     if group is None:
         raise GroupIdNotFoundError(f"there is no group {request.group_id!r} under the consumer protocol")
-    changes = decide_leave(group, request.member_id, request.instance_id, request.member_epoch, shard.topics)
-    _write(changes, turn)
+    decide_leave(shard, group, request.member_id, request.instance_id, request.member_epoch, turn)
     turn.answer(reply, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
 
 
@@ -114,7 +115,7 @@ def describe(shard: GroupShard, group_id: str, reply: Reply[DescribedGroup], tur
     if group is None:
         kind = "is not a consumer group" if group_id in shard.groups else "not found"
         raise GroupIdNotFoundError(f"Group {group_id} {kind}.")
-    turn.answer(reply, describe_group(group, shard.topics))
+    turn.answer(reply, describe_group(group, shard.topics, shard.config.group_consumer_assignors))
 
 
 def _replace_classic(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> None:

@@ -14,7 +14,7 @@ from triokafka.coordinator.consumer_group.member import MemberProfile
 from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.errors import InvalidRegularExpressionError
 
-_REFRESH_MS: Final = 1_000
+_LEAST_MS: Final = 1_000
 """A pattern is looked up at most so often, however often topics change."""
 
 
@@ -43,10 +43,11 @@ def look_up(
     profile: MemberProfile,
     topics: TopicsView,
     wall_ms: int,
+    refresh_ms: int,
     may_describe: TopicFilter = any_topic,
 ) -> list[PatternChange]:
     """What changes in the group's patterns as a member with the pattern ``before.pattern`` asks for another one, or is
-    heard of when topics may have come or gone.
+    heard of when topics may have come or gone, or ``refresh_ms`` have passed: what it may describe may be other topics.
 
     A pattern matches no topics but those that the member may describe on whose heartbeat it is looked up.
 
@@ -55,7 +56,7 @@ def look_up(
     """
     changes: list[PatternChange] = []
     pattern = profile.pattern
-    if pattern and _is_due(group, pattern, topics, wall_ms):
+    if pattern and _is_due(group, pattern, topics, wall_ms, refresh_ms):
         found = frozenset(filter(may_describe, matching_topics(pattern, topics.names())))
         known = group.patterns.get(pattern)
         if known is not None and known.topics == found:
@@ -73,9 +74,11 @@ def unused(group: ConsumerGroup, profiles: Collection[MemberProfile]) -> list[Pa
     return [PatternChange(group.group_id, pattern, None) for pattern in sorted(group.patterns.keys() - used)]
 
 
-def _is_due(group: ConsumerGroup, pattern: str, topics: TopicsView, wall_ms: int) -> bool:
+def _is_due(group: ConsumerGroup, pattern: str, topics: TopicsView, wall_ms: int, refresh_ms: int) -> bool:
     known = group.patterns.get(pattern)
     if known is None:
         return True
     version, when_ms = max((known.version, known.timestamp_ms), group.patterns_checked.get(pattern, (-1, -1)))
-    return version != topics.version and not 0 <= wall_ms - when_ms < _REFRESH_MS
+    if version == topics.version:
+        return wall_ms - when_ms >= refresh_ms
+    return not 0 <= wall_ms - when_ms < min(refresh_ms, _LEAST_MS)

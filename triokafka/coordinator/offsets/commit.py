@@ -19,7 +19,6 @@ from triokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
 )
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -81,17 +80,20 @@ def commit(
     Raises:
         IllegalGenerationError: a member speaks for a group that is not there; since v9 GroupIdNotFoundError.
         UnknownMemberIdError, FencedInstanceIdError, RebalanceInProgressError: see `ClassicGroup.check_commit`.
-        StaleMemberEpochError: see `ConsumerGroup.check_commit`.
-        UnsupportedVersionError: members of the group need a newer version.
+        StaleMemberEpochError, UnsupportedVersionError: see `ConsumerGroup.check_commit`.
     """
     group = shard.groups.get(request.group_id)
     consumer_group = shard.consumer_groups.get(request.group_id)
     generation = request.generation_id_or_member_epoch
     if consumer_group is not None:
-        if version < _FIRST_WITHOUT_LEGACY_ERROR and consumer_group.profiles:
-            raise UnsupportedVersionError("members of this group commit with version 9 of OffsetCommit, or newer")
         partitions = ((topic.topic_id, one.partition_index) for topic, _ in known for one in topic.partitions)
-        consumer_group.check_commit(request.member_id, request.group_instance_id, generation, partitions)
+        consumer_group.check_commit(
+            request.member_id,
+            request.group_instance_id,
+            generation,
+            partitions,
+            knows_epochs=version >= _FIRST_WITHOUT_LEGACY_ERROR,
+        )
     elif group is not None:
         member = group.check_commit(request.member_id, request.group_instance_id, generation)
         if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):

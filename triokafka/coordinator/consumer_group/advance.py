@@ -1,0 +1,223 @@
+"""What follows when a member of a consumer group says what it wants and owns, in whichever protocol it said so.
+
+Its profile is written down; where what the members want has changed, the group enters a new epoch and the target
+assignment is computed anew; and the member moves on towards its part of that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from triokafka.coordinator.consumer_group.assign import compute_target
+from triokafka.coordinator.consumer_group.changes import (
+    ConsumerGroupChange,
+    EpochChange,
+    PatternChange,
+    ProfileChange,
+    ProgressChange,
+    TargetChange,
+    TargetEpochChange,
+    TopicsChange,
+)
+from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.member import JOINING, MemberProfile, Partitions, Progress
+from triokafka.coordinator.consumer_group.patterns import look_up
+from triokafka.coordinator.consumer_group.reconcile import reconcile
+from triokafka.coordinator.stored import GroupTurn
+from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
+
+if TYPE_CHECKING:
+    from triokafka.coordinator.shard import GroupShard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a decision rests on besides the group: the topics and the time as of now, and what is configured.
+
+    ``may_describe`` says which topics the pattern of the member that speaks may match; ``assignors`` are those that the
+    broker offers, the default first; ``pattern_refresh_ms`` is after how long patterns are looked up again in any case.
+    """
+
+    topics: TopicsView
+    wall_ms: int
+    max_size: int
+    assignors: tuple[str, ...]
+    pattern_refresh_ms: int
+    may_describe: TopicFilter = any_topic
+
+    @classmethod
+    def of(cls, shard: GroupShard, turn: GroupTurn, may_describe: TopicFilter = any_topic) -> Circumstances:
+        """Those of a turn."""
+        config = shard.config
+        return cls(
+            topics=shard.topics,
+            wall_ms=turn.at.wall_ms,
+            max_size=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+            pattern_refresh_ms=config.group_consumer_regex_refresh_interval_ms,
+            may_describe=may_describe,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """The member that speaks, as it was before. ``known_as`` is its id in the group; None for a new member."""
+
+    known_as: str | None
+    profile: MemberProfile | None
+    progress: Progress
+    target: Partitions
+    starts_anew: bool = False
+    is_not_holder: frozenset[str | None] = frozenset({None})
+    """Whose partitions are free for it: nobody's, and its own from before it started anew."""
+
+    @classmethod
+    def of(cls, group: ConsumerGroup, member_id: str, known_as: str | None) -> Speaker:
+        """A new member, one that goes on, or a static one that is back under a new id: it goes on with what it had, but
+        must enter its epoch again."""
+        if known_as is None:
+            return cls(None, None, Progress(), {})
+        progress = group.progress_of(known_as)
+        if known_as != member_id:
+            progress = replace(progress, epoch=JOINING, previous_epoch=JOINING)
+        return cls(known_as, group.profiles[known_as], progress, group.target_of(known_as))
+
+    def anew(self) -> Speaker:
+        """The same member, when it has given up everything and begins again."""
+        return Speaker(self.known_as, self.profile, Progress(), self.target, True, frozenset({None, self.known_as}))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The changes to write, and the member as it is once they are written."""
+
+    changes: list[ConsumerGroupChange]
+    profile: MemberProfile
+    progress: Progress
+
+
+def advance(
+    group: ConsumerGroup,
+    member_id: str,
+    speaker: Speaker,
+    profile: MemberProfile,
+    owned: Partitions | None,
+    at: Circumstances,
+) -> Step:
+    """Decide what follows as ``speaker`` says, under the name ``member_id``, that it is ``profile`` now and owns
+    ``owned`` (None: it does not say).
+
+    Raises:
+        FencedMemberEpochError: see `reconcile`.
+        InvalidRegularExpressionError: see `look_up`.
+    """
+    changes: list[ConsumerGroupChange] = []
+    if speaker.known_as is not None and speaker.known_as != member_id:
+        changes += removal_of(group, speaker.known_as)
+        if speaker.target:
+            changes.append(TargetChange(group.group_id, member_id, speaker.target))
+        changes.append(ProgressChange(group.group_id, member_id, speaker.progress))
+    if profile != speaker.profile or speaker.known_as != member_id:
+        changes.append(ProfileChange(group.group_id, member_id, profile))
+    is_new_want = speaker.profile is None or not profile.wants_the_same(speaker.profile)
+    profiles: Mapping[str, MemberProfile] = group.profiles
+    if profile != speaker.profile or speaker.known_as != member_id:
+        profiles = {known: profiles[known] for known in profiles if known != speaker.known_as} | {member_id: profile}
+    found = look_up(group, speaker.profile, profile, at.topics, at.wall_ms, at.pattern_refresh_ms, at.may_describe)
+    changes += found
+    wants = _Wants(group, profiles, found)
+    target_epoch, target = _target(group, member_id, speaker.target, wants, is_new_want or bool(found), at, changes)
+    progress = reconcile(
+        speaker.progress,
+        target_epoch=target_epoch,
+        target=target,
+        owned=owned,
+        is_held=lambda topic_id, number: group.holder_of(topic_id, number) not in speaker.is_not_holder,
+    )
+    if progress != speaker.progress or speaker.starts_anew:
+        changes = [c for c in changes if not isinstance(c, ProgressChange) or c.member_id != member_id]
+        changes.append(ProgressChange(group.group_id, member_id, progress))
+    return Step(changes, profile, progress)
+
+
+class _Wants:
+    """Which topics the members want, once the changes of this step are written."""
+
+    def __init__(
+        self, group: ConsumerGroup, profiles: Mapping[str, MemberProfile], found: Iterable[PatternChange]
+    ) -> None:
+        self.profiles = profiles
+        self._group = group
+        found_now = {change.pattern: change.value for change in found if change.value is not None}
+        self._patterns = {**group.patterns, **found_now} if found_now else group.patterns
+
+    def by_member(self) -> dict[str, tuple[str | None, frozenset[str]]]:
+        """For each member its instance and its topics."""
+        return {
+            member_id: (profile.instance_id, self._group.topics_of(profile, self._patterns))
+            for member_id, profile in self.profiles.items()
+        }
+
+    def all_topics(self) -> set[str]:
+        """Those of all members."""
+        return self._group.wanted_topics(self.profiles.values(), self._patterns)
+
+
+def _target(
+    group: ConsumerGroup,
+    member_id: str,
+    target: Partitions,
+    wants: _Wants,
+    is_new_want: bool,
+    at: Circumstances,
+    changes: list[ConsumerGroupChange],
+) -> tuple[int, Partitions]:
+    """The epoch and the member's part of the assignment, made anew where what members want, or what there is of it,
+    has changed."""
+    epoch, metadata_hash = group.epoch, group.metadata_hash
+    if is_new_want or group.topics_version != at.topics.version:
+        metadata_hash = hash_of_topics(wants.all_topics(), at.topics)
+        if metadata_hash == group.metadata_hash:
+            group.topics_version = at.topics.version
+    if is_new_want or metadata_hash != group.metadata_hash:
+        epoch += 1
+        changes.append(EpochChange(group.group_id, (epoch, metadata_hash)))
+        if group.has_topics_record:
+            changes.append(TopicsChange(group.group_id, None))
+    if epoch <= group.target_epoch:
+        return group.target_epoch, target
+    current = {known: partitions for known, partitions in group.targets.items() if known in wants.profiles}
+    current[member_id] = target
+    strategy = group.preferred_assignor(wants.profiles.values(), at.assignors)
+    targets = compute_target(strategy, wants.by_member(), current, at.topics)
+    for known in sorted(targets):
+        if targets[known] != current.get(known, {}):
+            changes.append(TargetChange(group.group_id, known, targets[known]))
+    changes.append(TargetEpochChange(group.group_id, (epoch, at.wall_ms)))
+    return epoch, targets[member_id]
+
+
+def hash_of_topics(names: set[str], topics: TopicsView) -> int:
+    """A number that changes whenever one of the topics comes, goes, or gets partitions; 0 when there is none."""
+    digest = hashlib.blake2b(digest_size=8)
+    found = False
+    for name in sorted(names):
+        topic_id = topics.topic_id(name)
+        if topic_id is not None:
+            found = True
+            digest.update(topic_id.bytes + topics.partition_count(name).to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+
+
+def removal_of(group: ConsumerGroup, member_id: str) -> list[ConsumerGroupChange]:
+    """The changes after which the log knows nothing of a member."""
+    changes: list[ConsumerGroupChange] = []
+    if member_id in group.progress:
+        changes.append(ProgressChange(group.group_id, member_id, None))
+    if member_id in group.targets:
+        changes.append(TargetChange(group.group_id, member_id, None))
+    changes.append(ProfileChange(group.group_id, member_id, None))
+    return changes

@@ -1,0 +1,233 @@
+"""Groups that change their protocol while their members go on: from classic to consumer, and back (KIP-848).
+
+A classic group becomes a consumer group when the first member joins it under that protocol, and is a classic one again
+when the last such member is gone. Either way the members that are there keep what they own; the generation of the one
+is the epoch of the other; and the records of what was, and of what is, are written together or not at all. Positions
+are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from triokafka.coordinator.config import DOWNGRADES, UPGRADES, GroupCoordinatorConfig
+from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
+from triokafka.coordinator.consumer_group.changes import (
+    ConsumerGroupChange,
+    EpochChange,
+    ProfileChange,
+    ProgressChange,
+    TargetChange,
+    TargetEpochChange,
+)
+from triokafka.coordinator.consumer_group.embedded import read_assignment, read_subscription, write_assignment
+from triokafka.coordinator.consumer_group.group import ConsumerGroup
+from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, Partitions, Progress
+from triokafka.coordinator.group import rounds
+from triokafka.coordinator.group.classic import ClassicGroup
+from triokafka.coordinator.group.member import Member, MemberProtocol
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.group.stored import group_change, group_removal
+from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from triokafka.coordinator.stored import GroupTurn
+from triokafka.coordinator.topics import TopicsView
+from triokafka.errors import GroupIdNotFoundError, ProtocolError, RebalanceInProgressError
+
+if TYPE_CHECKING:
+    from triokafka.coordinator.shard import GroupShard
+
+OWES_A_ROUND: Final = 0
+"""In the place of the time at which a classic group became stable: it has yet to rebalance, and begins with that when
+it is loaded."""
+
+
+# --- from classic to consumer ---
+
+
+def upgrade(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> ConsumerGroup:
+    """Write that a classic group with members is a consumer group now, and return that, for its new member to join.
+
+    Once it is written, the members who wait are sent back to join: their new coordinator answers joins at once.
+
+    Raises:
+        GroupIdNotFoundError: it cannot be one; says why, and what would help.
+    """
+    _check_upgrade(classic, shard.config)
+    changes = consumer_group_changes(classic, shard.topics)
+    group = ConsumerGroup(classic.group_id)
+    for change in changes:
+        group.replay(change)
+    turn.note(f"group {classic.group_id!r} (generation {classic.generation}) is a consumer group from now on")
+    turn.write(group_removal(classic.group_id))
+    for change in changes:
+        turn.write(change)
+
+    def upgraded(now: GroupTurn) -> None:
+        for member_id in [*classic.members, *classic.pending_members]:
+            now.timers.cancel(rounds.session_timer(classic, member_id))
+        now.timers.cancel(rounds.join_timer(classic))
+        now.timers.cancel(rounds.sync_timer(classic))
+        for member in classic.members.values():
+            rounds.answer_waiting(classic, member, RebalanceInProgressError.code, now)
+        sessions.start_all(shard.consumer_groups[classic.group_id], shard.session_timeout_ms(classic.group_id), now)
+        classic.transition_to(GroupState.DEAD, now.at.wall_ms)
+
+    turn.on_appended = upgraded
+    return group
+
+
+def _check_upgrade(classic: ClassicGroup, config: GroupCoordinatorConfig) -> None:
+    why = None
+    if config.group_consumer_migration_policy not in UPGRADES:
+        why = (
+            "group.consumer.migration.policy does not allow that; stop its members first, or let the policy be"
+            " upgrade or bidirectional"
+        )
+    elif not classic.uses_consumer_protocol:
+        why = f"its members are no consumers, but of type {classic.protocol_type!r}"
+    elif len(classic.members) > config.group_consumer_max_size:
+        why = f"it has {len(classic.members)} members, and group.consumer.max.size is {config.group_consumer_max_size}"
+    if why is not None:
+        raise _cannot_upgrade(classic, why)
+
+
+def _cannot_upgrade(classic: ClassicGroup, why: str) -> GroupIdNotFoundError:
+    return GroupIdNotFoundError(f"classic group {classic.group_id!r} cannot become a consumer group: {why}")
+
+
+def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[ConsumerGroupChange]:
+    """The records of a consumer group in the place of a classic one: its members with what they own, in the epoch that
+    is the generation.
+
+    Raises:
+        GroupIdNotFoundError: what a member wants or was assigned cannot be read, or would be lost.
+    """
+    group_id, epoch = classic.group_id, classic.generation
+    profiles: dict[str, MemberProfile] = {}
+    owned: dict[str, Partitions] = {}
+    taken: set[tuple[UUID, int]] = set()
+    for member in classic.members.values():
+        try:
+            subscription = read_subscription(_metadata(classic, member))
+            assigned, besides = read_assignment(member.assignment, topics)
+        except ProtocolError as error:
+            raise _cannot_upgrade(classic, f"what member {member.member_id} says cannot be read: {error}") from None
+        if besides:
+            raise _cannot_upgrade(
+                classic,
+                f"its assignor tells members more than their partitions, and {member.member_id} would lose that; change"
+                " to an assignor that does not, such as range, first",
+            )
+        profiles[member.member_id] = MemberProfile(
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id or None,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topic_names=frozenset(subscription.topics),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            classic=ClassicTraits(member.session_timeout_ms, tuple((p.name, p.metadata) for p in member.protocols)),
+        )
+        owned[member.member_id] = _not_taken(assigned, taken)
+    names = {name for profile in profiles.values() for name in profile.topic_names}
+    return [
+        *(ProfileChange(group_id, member_id, profile) for member_id, profile in profiles.items()),
+        EpochChange(group_id, (epoch, hash_of_topics(names, topics))),
+        *(TargetChange(group_id, member_id, partitions) for member_id, partitions in owned.items()),
+        TargetEpochChange(group_id, (epoch, 0)),
+        *(ProgressChange(group_id, member_id, _settled(epoch, partitions)) for member_id, partitions in owned.items()),
+    ]
+
+
+def _metadata(classic: ClassicGroup, member: Member) -> bytes:
+    """What the member says of itself under the group's protocol; in its first round a group has none yet."""
+    for name, metadata in member.protocols:
+        if name == classic.protocol:
+            return metadata
+    return member.protocols[0].metadata
+
+
+def _not_taken(partitions: Partitions, taken: set[tuple[UUID, int]]) -> Partitions:
+    """A leader may have given one partition to two members; it stays with the first."""
+    left: dict[UUID, frozenset[int]] = {}
+    for topic_id, numbers in partitions.items():
+        free = frozenset(number for number in numbers if (topic_id, number) not in taken)
+        taken.update((topic_id, number) for number in free)
+        if free:
+            left[topic_id] = free
+    return left
+
+
+def _settled(epoch: int, partitions: Partitions) -> Progress:
+    assigned = {topic_id: dict.fromkeys(sorted(numbers), epoch) for topic_id, numbers in partitions.items()}
+    return Progress(epoch, epoch, assigned=assigned)
+
+
+# --- from consumer to classic ---
+
+
+def goes_back(group: ConsumerGroup, profiles: Collection[MemberProfile], config: GroupCoordinatorConfig) -> bool:
+    """Whether the group is a classic one when these members are left."""
+    return (
+        bool(profiles)
+        and all(profile.classic is not None for profile in profiles)
+        and config.group_consumer_migration_policy in DOWNGRADES
+        and len(profiles) <= config.group_max_size
+    )
+
+
+def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, turn: GroupTurn) -> None:
+    """Write that a consumer group is ``classic`` now; once it is written, that group has its place, and begins with a
+    round if it owes one."""
+    turn.note(f"group {group.group_id!r} (epoch {group.epoch}) is a classic group from now on")
+    for change in [change for member_id in group.profiles for change in removal_of(group, member_id)]:
+        turn.write(change)
+    for change in group.removal():
+        turn.write(change)
+    turn.write(group_change(classic, {member.member_id: member.assignment for member in classic.members.values()}))
+    members = list(group.profiles)
+
+    def downgraded(now: GroupTurn) -> None:
+        shard.groups[classic.group_id] = classic
+        for member_id in members:
+            sessions.end(classic.group_id, member_id, now)
+        for member in classic.members.values():
+            rounds.start_session(classic, member, now)
+        if classic.state_timestamp_ms == OWES_A_ROUND:
+            rounds.prepare_rebalance(classic, "it was a consumer group before", shard.config, now)
+
+    turn.on_appended = downgraded
+
+
+def classic_group(
+    group: ConsumerGroup,
+    profiles: Mapping[str, MemberProfile],
+    targets: Mapping[str, Partitions],
+    topics: TopicsView,
+    *,
+    stable_since_ms: int = OWES_A_ROUND,
+) -> ClassicGroup:
+    """The classic group of these members, each with its target as its assignment. Raises `IllegalStateError` when they
+    have no protocol in common, which joining them does not let happen."""
+    classic = ClassicGroup(group.group_id, state=GroupState.STABLE, state_timestamp_ms=stable_since_ms)
+    classic.generation = group.epoch
+    for member_id, profile in profiles.items():
+        traits = profile.classic or ClassicTraits(0, ())
+        member = Member(
+            member_id,
+            instance_id=profile.instance_id,
+            client_id=profile.client_id,
+            client_host=profile.client_host,
+            session_timeout_ms=traits.session_timeout_ms,
+            rebalance_timeout_ms=profile.rebalance_timeout_ms,
+            protocols=tuple(MemberProtocol(name, metadata) for name, metadata in traits.protocols),
+        )
+        classic.add(member, CONSUMER_PROTOCOL_TYPE)
+    classic.protocol = classic.select_protocol()
+    classic.refresh_subscription()
+    for member in classic.members.values():
+        metadata = member.metadata(classic.protocol)
+        member.assignment = write_assignment(targets.get(member.member_id, {}), topics, metadata)
+    return classic
