@@ -197,6 +197,17 @@ def test_an_answer_to_an_earlier_generation_is_not_about_this_one() -> None:
     assert (me.member_id, me.state) == ("me", State.SYNCING)
 
 
+def test_a_sync_answer_after_the_membership_has_ended_leads_to_another_join() -> None:
+    """A heartbeat or a commit of the new generation can be refused while the sync is under way (`client/GRP-19`)."""
+    me = member()
+    me.join(["t"], [])
+    me.joined(accepted("other"))
+    assert me.heartbeat_answered(25, me.identity)
+    assert me.synced(SyncGroupResponse(error_code=25)) is Step.JOIN_AGAIN
+    assert (me.member_id, me.state) == ("", State.UNJOINED)
+    assert me.needs_rejoin is not None
+
+
 def test_a_fenced_member_never_acts_for_its_instance_again() -> None:
     """(`client/MOD-18`)"""
     me = stable(instance="one")

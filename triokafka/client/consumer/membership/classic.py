@@ -267,6 +267,12 @@ class ClassicMember:
         Raises:
             KafkaError: not allowed, or fenced (`client/GRP-19`).
         """
+        if self.state is State.UNJOINED:
+            # A heartbeat or a commit was told meanwhile that the group has gone on without this member.
+            return Step.JOIN_AGAIN
+        if self.state is State.UNJOINED:
+            # A commit or heartbeat, answered meanwhile, has ended the membership that this is about.
+            return Step.JOIN_AGAIN
         if self.state is not State.SYNCING:
             raise IllegalStateError(f"a sync response for a member that is {self.state.value}")
         if not response.error_code:

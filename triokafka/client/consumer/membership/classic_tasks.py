@@ -116,7 +116,8 @@ class ClassicMembership(GroupMembership):
             self.member.forget_membership("a commit was refused", keep_member_id=False)
         elif isinstance(cause, IllegalGenerationError):
             self.member.forget_membership("a commit was refused", keep_member_id=True)
-        else:
+        elif self.member.state is State.STABLE:
+            # While it joins or syncs that is the rebalance in which it takes part.
             self.member.request_rejoin("a commit met a rebalance")
         self._tell()
 
