@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "configs": "show and change the configuration of topics, brokers, groups, clients",
     "consume": "print a topic's records",
     "demo": "the main job on real input, end to end",
+    "groups": "list and describe consumer groups with their lag, reset and delete their offsets",
     "log": "print the files of a log",
     "perf": "measure how fast records are sent",
     "produce": "send lines from standard input to a topic",

@@ -115,11 +115,12 @@ class AdminBase:
     async def _change(self, items: Iterable[K], do_round: Round[K, V], timeout_ms: float | None) -> dict[K, V]:
         """As `_each`, for calls that change something: failures are raised once all items were tried."""
         results = await self._each(items, do_round, timeout_ms)
-        errors = list(results.errors.values())
+        # What fails as a whole is one error, however many items were asked for.
+        errors = list({id(error): error for error in results.errors.values()}.values())
         if len(errors) == 1:
             raise errors[0]
         if errors:
-            raise ExceptionGroup(f"{len(errors)} of {len(results)} items failed", errors)
+            raise ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", errors)
         return dict(results)
 
     async def _once(self, do: Callable[[int], Awaitable[V]], timeout_ms: float | None) -> V:
@@ -233,16 +234,27 @@ class AdminBase:
 
     def _error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError:
         """The error of one item; notes what it says about where to send the next request."""
-        error = for_code(code)(f"{item}: {message}" if message else str(item))
+        kind = for_code(code)
+        error = kind(f"{item}: {message or _in_words(kind)}")
         if isinstance(error, NotControllerError) or error.invalid_metadata:
             self._client.request_metadata_update()
         return error
 
-    def _group_error(self, code: int, group_id: str, message: str | None = None) -> BrokerResponseError:
-        error = self._error(code, f"group {group_id!r}", message)
+    def _group_error(
+        self, code: int, group_id: str, message: str | None = None, *, part: object = None
+    ) -> BrokerResponseError:
+        """The error of a group, or of some ``part`` of it; as `_error`."""
+        item = f"group {group_id!r}" if part is None else f"group {group_id!r}, {part}"
+        error = self._error(code, item, message)
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
             self._client.forget_coordinator(group_id, _GROUP)
         return error
+
+
+def _in_words(kind: type[BrokerResponseError]) -> str:
+    """What a kind of error means, for brokers that say no more than its code."""
+    summary = (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
+    return summary[:1].lower() + summary[1:]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -54,24 +54,28 @@ class GroupOffsetAdmin(AdminBase):
             GroupAuthorizationFailedError, TopicAuthorizationFailedError, …: the broker refused.
         """
         found = await self.list_offsets_of_groups(
-            {group_id: partitions}, require_stable=require_stable, timeout_ms=timeout_ms
+            [group_id],
+            None if partitions is None else {group_id: partitions},
+            require_stable=require_stable,
+            timeout_ms=timeout_ms,
         )
         return found[group_id]
 
     async def list_offsets_of_groups(
         self,
-        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        group_ids: Iterable[str],
+        partitions: Mapping[str, Iterable[TopicPartition]] | None = None,
         *,
         require_stable: bool = False,
         timeout_ms: float | None = None,
     ) -> Results[str, Positions]:
-        """Committed offsets of several groups: of all partitions, or with a mapping of those given (None: all).
+        """Committed offsets of several groups: of the ``partitions`` of those that are in it, else of all.
 
         Each coordinator is asked once for all its groups (brokers from 3.0 on; KIP-709). Reading a group that failed
         raises its error. Otherwise as `list_group_offsets`.
         """
-        given = groups if isinstance(groups, Mapping) else dict.fromkeys(groups)
-        wanted = {group_id: None if named is None else by_topic(named) for group_id, named in given.items()}
+        named = {group_id: by_topic(given) for group_id, given in (partitions or {}).items()}
+        wanted = {group_id: named.get(group_id) for group_id in group_ids}
         everything = any(topics is None for topics in wanted.values())
         min_version = _FIRST_STABLE if require_stable else _FIRST_ALL_PARTITIONS if everything else None
 
@@ -197,7 +201,7 @@ class GroupOffsetAdmin(AdminBase):
         await self._change(partitions, do_round, timeout_ms)
 
     def _offset_error(self, code: int, group_id: str, partition: TopicPartition) -> Exception | None:
-        return self._group_error(code, group_id, str(partition)) if code else None
+        return self._group_error(code, group_id, part=partition) if code else None
 
 
 def _fetch_of_many(groups: Mapping[str, dict[str, list[int]] | None], require_stable: bool) -> OffsetFetchRequest:

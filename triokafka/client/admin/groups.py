@@ -202,7 +202,7 @@ class GroupAdmin(GroupOffsetAdmin):
             for (member, instance), found in zip(items, response.members, strict=False):
                 who = f"static member {instance!r}" if instance is not None else f"member {member!r}"
                 outcomes[member, instance] = (
-                    self._group_error(found.error_code, group_id, who) if found.error_code else None
+                    self._group_error(found.error_code, group_id, part=who) if found.error_code else None
                 )
             return outcomes
 

@@ -31,6 +31,7 @@ from triokafka.protocol.api.describe_groups import (
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from triokafka.protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -42,7 +43,7 @@ from triokafka.protocol.api.offset_fetch import (
 )
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
-OFFSET_FETCH, FIND_COORDINATOR, CONSUMER_GROUP_DESCRIBE, LEAVE_GROUP = 9, 10, 69, 13
+OFFSET_FETCH, FIND_COORDINATOR, CONSUMER_GROUP_DESCRIBE, LEAVE_GROUP, OFFSET_DELETE = 9, 10, 69, 13, 47
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -271,7 +272,7 @@ async def test_offsets_of_many_groups_take_one_request_to_each_coordinator() -> 
         answer.groups[1].error_code = 30
         one.script(OffsetFetchRequest, answer)
         two.script(OffsetFetchRequest, offsets_of(b=-1))
-        found = await admin.list_offsets_of_groups({"a": [ORDERS], "b": None, "c": None})
+        found = await admin.list_offsets_of_groups(["a", "b", "c"], {"a": [ORDERS]})
         assert found["a"] == {ORDERS: OffsetAndMetadata(5)}
         assert found["b"] == {}
         assert isinstance(found.errors["c"], GroupAuthorizationFailedError)
@@ -316,6 +317,16 @@ async def test_every_member_is_put_out_static_ones_by_their_name() -> None:
         assert await admin.remove_all_group_members("g") == 2
         (request,) = broker.seen(LeaveGroupRequest)
         assert [(m.member_id, m.group_instance_id) for m in request.members] == [("m1", None), ("", "static")]
+
+
+@simulated
+async def test_what_fails_as_a_whole_is_one_error_and_says_what_is_the_matter() -> None:
+    async with admin_of() as (cluster, admin):
+        broker = cluster.brokers[1]
+        broker.api_versions[OFFSET_DELETE] = (0, 0)
+        broker.script(OffsetDeleteRequest, OffsetDeleteResponse(error_code=69))
+        with pytest.raises(GroupIdNotFoundError, match="group 'g': no such group"):
+            await admin.delete_group_offsets("g", [ORDERS, TopicPartition("orders", 1)])
 
 
 @simulated

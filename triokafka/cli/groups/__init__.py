@@ -1,0 +1,33 @@
+"""``triokafka groups``: list and describe consumer groups, with their lag; move, forget and delete their offsets.
+
+One module per kind of command: `listing`, `describing`, `resetting`, `deleting`. What a group has is put together in
+`positions`, what a reset does is worked out in `reset_plan`, and `table` prints.
+"""
+
+from __future__ import annotations
+
+import click
+
+from triokafka.cli.groups.deleting import delete, delete_offsets
+from triokafka.cli.groups.describing import describe, members, offsets
+from triokafka.cli.groups.listing import list_groups
+from triokafka.cli.groups.resetting import reset_offsets
+
+
+@click.group("groups")
+def command() -> None:
+    """List and describe consumer groups with their lag, reset and delete their offsets, and delete them.
+
+    Nothing here joins a group: looking never disturbs one.
+
+    \b
+    triokafka groups list --state stable,empty
+    triokafka groups describe billing
+    triokafka groups describe billing --members --verbose
+    triokafka groups reset-offsets billing --topic orders --to-earliest --execute
+    triokafka groups delete billing
+    """
+
+
+for _one in (list_groups, describe, members, offsets, reset_offsets, delete_offsets, delete):
+    command.add_command(_one)

@@ -1,0 +1,154 @@
+"""``triokafka groups delete`` and ``delete-offsets``: groups, or some of what they have committed, are forgotten."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triokafka.cli.app import describe
+from triokafka.cli.groups.chosen import (
+    Chosen,
+    Connection,
+    complain,
+    connection_options,
+    group_options,
+    output_options,
+    print_json,
+)
+from triokafka.cli.groups.positions import describe_all
+from triokafka.cli.groups.reset_plan import Scope, parse_scope
+from triokafka.cli.groups.table import Column, print_table
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+
+
+@click.command("delete")
+@group_options
+@connection_options
+@click.option("--dry-run", is_flag=True, help="Print which could be deleted.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask, also with --all-groups.")
+def delete(
+    groups: tuple[str, ...],
+    more_groups: tuple[str, ...],
+    all_groups: bool,
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    timeout: float | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Delete GROUPS without members, with all their committed offsets.
+
+    Each is deleted or not by itself; the exit status is 1 when one was not.
+
+    \b
+    triokafka groups delete billing shipping
+    triokafka groups delete --all-groups --dry-run
+    """
+    chosen = Chosen.of(groups, more_groups, all_groups)
+
+    async def work(admin: AdminClient) -> int:
+        from triokafka.errors import KafkaError
+
+        names, status = await chosen.resolve(admin)
+        if dry_run:
+            return max(status, await _could_delete(admin, names))
+        if all_groups and names and not yes:
+            click.echo(f"There are {len(names)} groups: {', '.join(names)}", err=True)
+            if not sys.stdin.isatty():
+                raise click.UsageError("Nothing was deleted: there is nobody to ask, say --yes.")
+            click.confirm("Delete those without members, with their offsets?", abort=True, err=True)
+        for name in names:
+            try:
+                await admin.delete_groups([name])
+            except KafkaError as error:
+                complain(error)
+                status = 1
+            else:
+                click.echo(f"Deleted group {name}.")
+        return status
+
+    return Connection(bootstrap, settings, timeout).run(work)
+
+
+async def _could_delete(admin: AdminClient, names: list[str]) -> int:
+    found = await describe_all(admin, names)
+    for error in found.errors.values():
+        complain(error)
+    status = 1 if found.errors else 0
+    for name, group in found.groups.items():
+        if group.state == "Empty":
+            click.echo(f"Would delete group {name}.")
+        else:
+            complain(f"group {name!r} is {group.state} and has {len(group.members)} members: it cannot be deleted.")
+            status = 1
+    return status
+
+
+@click.command("delete-offsets")
+@click.argument("group")
+@connection_options
+@click.option(
+    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]", help="A topic, or some partitions of it."
+)
+@output_options
+def delete_offsets(
+    group: str,
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    timeout: float | None,
+    topics: tuple[str, ...],
+    output: str,
+) -> int:
+    """Forget the committed offsets of GROUP in topics that no member of it subscribes to.
+
+    \b
+    triokafka groups delete-offsets billing --topic orders
+    triokafka groups delete-offsets billing --topic orders:0,1 --topic payments
+    """
+    scopes = [parse_scope(text) for text in topics]
+
+    async def work(admin: AdminClient) -> int:
+        found = await describe_all(admin, [group])
+        for error in found.errors.values():
+            raise error
+        rows = await _forget(admin, group, scopes)
+        if output == "json":
+            print_json([dict(zip(("topic", "partition", "error"), row, strict=True)) for row in rows])
+        else:
+            print_table(
+                [Column("TOPIC"), Column("PARTITION"), Column("STATUS")],
+                [(topic, number, "deleted" if error is None else error) for topic, number, error in rows],
+            )
+        return 1 if any(error is not None for *_, error in rows) else 0
+
+    return Connection(bootstrap, settings, timeout).run(work)
+
+
+async def _forget(admin: AdminClient, group: str, scopes: list[Scope]) -> list[tuple[str, int | None, str | None]]:
+    """Topic, partition (None for a topic that does not exist) and what went wrong."""
+    from triokafka.errors import KafkaError
+
+    described = await admin.describe_topics([scope.topic for scope in scopes if scope.partitions is None])
+    rows: list[tuple[str, int | None, str | None]] = []
+    partitions: dict[TopicPartition, None] = {}
+    for topic, numbers in scopes:
+        if numbers is None and topic in described.errors:
+            rows.append((topic, None, describe(described.errors[topic])))
+            continue
+        every = [p.partition for p in described[topic].partitions] if numbers is None else numbers
+        partitions |= dict.fromkeys(TopicPartition(topic, number) for number in every)
+    for partition in sorted(partitions):
+        try:
+            # One by one: of a call for several one would learn only which sentences there are, not whose.
+            await admin.delete_group_offsets(group, [partition])
+        except KafkaError as error:
+            rows.append((*partition, describe(error)))
+        else:
+            rows.append((*partition, None))
+    return rows

@@ -1,0 +1,365 @@
+"""``triokafka groups describe``, ``members`` and ``offsets``: how far groups are, who is in them, where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from triokafka.cli.connection import TIMEOUT_MS
+from triokafka.cli.groups.chosen import (
+    Chosen,
+    Connection,
+    complain,
+    connection_options,
+    group_options,
+    note,
+    output_options,
+    print_json,
+)
+from triokafka.cli.groups.positions import Position, describe_all, positions_of, remark
+from triokafka.cli.groups.table import Column, print_table
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+    from triokafka.client.admin import GroupDescription, MemberDescription
+    from triokafka.structs import TopicPartition
+
+_SHARE_FOR_LEADERS: Final = 3
+_UNKNOWN: Final = "unknown"
+
+
+@click.command("describe")
+@group_options
+@connection_options
+@click.option("--offsets", "shows_offsets", is_flag=True, help="How far they are: the default.")
+@click.option("--members", "shows_members", is_flag=True, help="Who is in them.")
+@click.option("--state", "shows_state", is_flag=True, help="Their state, coordinator and assignment strategy.")
+@click.option("--verbose", is_flag=True, help="Leader epochs; with --members assignments; with --state epochs.")
+@output_options
+def describe(
+    groups: tuple[str, ...],
+    more_groups: tuple[str, ...],
+    all_groups: bool,
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    timeout: float | None,
+    shows_offsets: bool,
+    shows_members: bool,
+    shows_state: bool,
+    verbose: bool,
+    output: str,
+) -> int:
+    """Print how far GROUPS are: their committed offsets, the ends of the logs, the lag, and who reads what.
+
+    A hyphen stands for what there is not, as where nothing is committed; unknown for the end of a log that cannot be
+    asked for, as while a partition has no leader.
+
+    \b
+    triokafka groups describe billing
+    triokafka groups describe billing shipping --members --verbose
+    triokafka groups describe --all-groups --state
+    triokafka groups describe billing --json
+    """
+    chosen = Chosen.of(groups, more_groups, all_groups)
+    connection = Connection(bootstrap, settings, timeout)
+    if shows_offsets + shows_members + shows_state > 1:
+        raise click.UsageError("--offsets, --members and --state exclude each other.")
+    if shows_members:
+        return _members(connection, chosen, verbose, output)
+    if shows_state:
+        return _states(connection, chosen, verbose, output)
+    return _positions(connection, chosen, verbose, output)
+
+
+@click.command("members")
+@group_options
+@connection_options
+@click.option("--verbose", is_flag=True, help="What each has and is to have, and at which epoch.")
+@output_options
+def members(
+    groups: tuple[str, ...],
+    more_groups: tuple[str, ...],
+    all_groups: bool,
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    timeout: float | None,
+    verbose: bool,
+    output: str,
+) -> int:
+    """Print who is in GROUPS: the same as describe --members.
+
+    \b
+    triokafka groups members billing
+    triokafka groups members billing --verbose
+    """
+    return _members(
+        Connection(bootstrap, settings, timeout), Chosen.of(groups, more_groups, all_groups), verbose, output
+    )
+
+
+@click.command("offsets")
+@group_options
+@connection_options
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only offsets of this topic.")
+@output_options
+def offsets(
+    groups: tuple[str, ...],
+    more_groups: tuple[str, ...],
+    all_groups: bool,
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    timeout: float | None,
+    topics: tuple[str, ...],
+    output: str,
+) -> int:
+    """Print the committed offsets of GROUPS as they are, without asking anybody else.
+
+    \b
+    triokafka groups offsets billing
+    triokafka groups offsets billing --topic orders --json
+    """
+    chosen = Chosen.of(groups, more_groups, all_groups)
+
+    async def work(admin: AdminClient) -> int:
+        names, status = await chosen.resolve(admin)
+        found = await describe_all(admin, names)
+        committed = await admin.list_offsets_of_groups(found.groups)
+        for error in (*found.errors.values(), *committed.errors.values()):
+            complain(error)
+            status = 1
+        rows = [
+            (name, *partition, position.offset, None if position.leader_epoch < 0 else position.leader_epoch,
+             position.metadata)
+            for name in found.groups
+            if name not in committed.errors
+            for partition, position in sorted(committed[name].items())
+            if not topics or partition.topic in topics
+        ]  # fmt: skip
+        if output == "json":
+            keys = ("group", "topic", "partition", "offset", "leader_epoch", "metadata")
+            print_json([dict(zip(keys, row, strict=True)) for row in rows])
+        elif rows:
+            titles = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "METADATA")
+            print_table([Column(title, title == "METADATA") for title in titles], rows)
+        elif found.groups:
+            note("nothing is committed.")
+        return status
+
+    return Connection(bootstrap, settings, timeout).run(work)
+
+
+# How far they are
+
+
+def _positions(connection: Connection, chosen: Chosen, verbose: bool, output: str) -> int:
+    async def work(admin: AdminClient) -> int:
+        names, status = await chosen.resolve(admin)
+        found = await describe_all(admin, names)
+        patience = (connection.timeout or TIMEOUT_MS) / _SHARE_FOR_LEADERS
+        by_group, failed, endless = await positions_of(admin, found.groups, patience)
+        for error in (*found.errors.values(), *failed.values()):
+            complain(error)
+            status = 1
+        _tell_of_unknown_ends(endless)
+        shown = {name: found.groups[name] for name in by_group}
+        if output == "json":
+            print_json([{**_summary(group), "partitions": _rows_json(by_group[name])} for name, group in shown.items()])
+            return status
+        for number, (name, group) in enumerate(shown.items()):
+            if number:
+                click.echo()
+            _remark(group)
+            if by_group[name]:
+                print_table(_position_columns(verbose), [_position_row(name, row, verbose) for row in by_group[name]])
+            else:
+                note(f"group {name} has neither committed offsets nor partitions.")
+        return status
+
+    return connection.run(work)
+
+
+def _position_columns(verbose: bool) -> list[Column]:
+    epoch = [Column("LEADER-EPOCH")] if verbose else []
+    titles = [Column(title) for title in ("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")]
+    who = [Column(title, may_be_cut=True) for title in ("CONSUMER-ID", "HOST", "CLIENT-ID")]
+    return [Column("GROUP"), Column("TOPIC"), Column("PARTITION"), *epoch, *titles, *who]
+
+
+def _position_row(name: str, row: Position, verbose: bool) -> Sequence[object]:
+    who = (None, None, None) if row.member is None else (row.member.member_id, row.member.client_host,
+                                                         row.member.client_id)  # fmt: skip
+    end = _UNKNOWN if row.log_end_offset is None else row.log_end_offset
+    lag = _UNKNOWN if row.committed is not None and row.lag is None else row.lag
+    offset = None if row.committed is None else row.committed.offset
+    return (name, *row.partition, *([_epoch(row)] if verbose else []), offset, end, lag, *who)
+
+
+def _rows_json(rows: Iterable[Position]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": row.partition.topic,
+            "partition": row.partition.partition,
+            "current_offset": None if row.committed is None else row.committed.offset,
+            "leader_epoch": _epoch(row),
+            "log_end_offset": row.log_end_offset,
+            "lag": row.lag,
+            "consumer_id": None if row.member is None else row.member.member_id,
+            "host": None if row.member is None else row.member.client_host,
+            "client_id": None if row.member is None else row.member.client_id,
+        }
+        for row in rows
+    ]
+
+
+def _epoch(row: Position) -> int | None:
+    return None if row.committed is None or row.committed.leader_epoch < 0 else row.committed.leader_epoch
+
+
+def _tell_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
+    by_reason: dict[str, list[str]] = {}
+    for partition, error in errors.items():
+        by_reason.setdefault(type(error).__name__, []).append(str(partition))
+    for reason, partitions in by_reason.items():
+        more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+        note(f"the end of the log is unknown for {', '.join(partitions[:5])}{more}: {reason}.")
+
+
+# Who is in them
+
+
+def _members(connection: Connection, chosen: Chosen, verbose: bool, output: str) -> int:
+    async def work(admin: AdminClient) -> int:
+        names, status = await chosen.resolve(admin)
+        found = await describe_all(admin, names)
+        for error in found.errors.values():
+            complain(error)
+            status = 1
+        if output == "json":
+            print_json(
+                [
+                    {**_summary(group), "members": [_member_json(member) for member in _in_order(group)]}
+                    for group in found.groups.values()
+                ]
+            )
+            return status
+        for number, group in enumerate(found.groups.values()):
+            if number:
+                click.echo()
+            _remark(group)
+            if group.members:
+                columns, rows = _member_table(group, verbose)
+                print_table(columns, rows)
+        return status
+
+    return connection.run(work)
+
+
+def _in_order(group: GroupDescription) -> list[MemberDescription]:
+    return sorted(group.members, key=lambda member: member.member_id)
+
+
+def _member_table(group: GroupDescription, verbose: bool) -> tuple[list[Column], list[list[object]]]:
+    has_static = any(member.group_instance_id is not None for member in group.members)
+    # Only a group with members that still speak the classic protocol needs the column (KIP-1099).
+    is_mixed = any(member.upgraded is False for member in group.members)
+    columns = [Column("GROUP"), Column("CONSUMER-ID", may_be_cut=True)]
+    columns += [Column("GROUP-INSTANCE-ID")] if has_static else []
+    columns += [Column("HOST", may_be_cut=True), Column("CLIENT-ID", may_be_cut=True), Column("#PARTITIONS")]
+    if verbose:
+        columns += [Column("CURRENT-EPOCH"), Column("CURRENT-ASSIGNMENT", may_be_cut=True)]
+        columns += [Column("TARGET-EPOCH"), Column("TARGET-ASSIGNMENT", may_be_cut=True)]
+        columns += [Column("UPGRADED")] if is_mixed else []
+    rows = []
+    for member in _in_order(group):
+        row: list[object] = [group.group_id, member.member_id]
+        row += [member.group_instance_id] if has_static else []
+        row += [member.client_host, member.client_id, len(member.assignment)]
+        if verbose:
+            row += [member.member_epoch, _assignment_text(member.assignment), group.target_assignment_epoch]
+            row += [_assignment_text(member.target_assignment or ())]
+            row += [None if member.upgraded is None else str(member.upgraded).lower()] if is_mixed else []
+        rows.append(row)
+    return columns, rows
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
+def _assignment_text(partitions: Iterable[TopicPartition]) -> str | None:
+    """``orders:0,1;payments:3``."""
+    topics = _by_topic(partitions)
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items()) or None
+
+
+def _member_json(member: MemberDescription) -> dict[str, Any]:
+    target = member.target_assignment
+    return {
+        "consumer_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "rack_id": member.rack_id,
+        "host": member.client_host,
+        "client_id": member.client_id,
+        "epoch": member.member_epoch,
+        "assignment": _by_topic(member.assignment),
+        "target_assignment": None if target is None else _by_topic(target),
+        "upgraded": member.upgraded,
+    }
+
+
+# Their state
+
+
+def _states(connection: Connection, chosen: Chosen, verbose: bool, output: str) -> int:
+    async def work(admin: AdminClient) -> int:
+        names, status = await chosen.resolve(admin)
+        found = await describe_all(admin, names)
+        for error in found.errors.values():
+            complain(error)
+            status = 1
+        if output == "json":
+            print_json([_summary(group) for group in found.groups.values()])
+            return status
+        titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
+        titles += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
+        rows: list[list[object]] = []
+        for group in found.groups.values():
+            _remark(group)
+            where = group.coordinator
+            row: list[object] = [group.group_id, f"{where.host}:{where.port} ({where.node_id})", group.assignor or None]
+            row += [group.state]
+            row += [group.group_epoch, group.target_assignment_epoch] if verbose else []
+            rows.append([*row, len(group.members)])
+        if rows:
+            print_table([*(Column(title) for title in titles), Column("#MEMBERS")], rows)
+        return status
+
+    return connection.run(work)
+
+
+def _summary(group: GroupDescription) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "type": group.group_type,
+        "state": group.state,
+        "coordinator": {
+            "id": group.coordinator.node_id,
+            "host": group.coordinator.host,
+            "port": group.coordinator.port,
+        },
+        "assignment_strategy": group.assignor or None,
+        "group_epoch": group.group_epoch,
+        "target_assignment_epoch": group.target_assignment_epoch,
+        "member_count": len(group.members),
+    }
+
+
+def _remark(group: GroupDescription) -> None:
+    text = remark(group)
+    if text is not None:
+        note(text)

@@ -1,0 +1,97 @@
+"""``triokafka groups list``: which groups there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from triokafka.cli.groups.chosen import Connection, connection_options, listings, output_options, print_json
+from triokafka.cli.groups.table import Column, print_table
+
+_STATES: Final = (
+    "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling", "NotReady",
+)  # fmt: skip
+_TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
+
+
+@click.command("list")
+@connection_options
+@click.option(
+    "--state", is_flag=False, flag_value="", metavar="[STATE,…]", help="Show states; or only groups in these."
+)
+@click.option(
+    "--type", "kind", is_flag=False, flag_value="", metavar="[TYPE,…]", help="Show types; or only groups of these."
+)
+@click.option("--all-protocols", is_flag=True, help="Groups of others than consumers, too, and their protocols.")
+@output_options
+def list_groups(
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    timeout: float | None,
+    state: str | None,
+    kind: str | None,
+    all_protocols: bool,
+    output: str,
+) -> int:
+    """Print the ids of all groups that consumers are members of, or have committed offsets in.
+
+    Every broker is asked for the groups that it coordinates. One that fails is told, and the others' are printed; the
+    exit status is 1 then.
+
+    \b
+    triokafka groups list
+    triokafka groups list --state --type
+    triokafka groups list --state empty --json
+    """
+    states = _wanted("--state", state, _STATES)
+    types = _wanted("--type", kind, _TYPES)
+
+    async def work(admin: Any) -> int:
+        found, status = await listings(admin, states, types)
+        shown = [one for one in found if all_protocols or one.is_consumer_group]
+        if output == "json":
+            print_json(
+                [
+                    {
+                        "group": one.group_id,
+                        "protocol": one.protocol_type,
+                        "type": one.group_type or None,
+                        "state": one.state or None,
+                    }
+                    for one in shown
+                ]
+            )
+        elif state is None and kind is None and not all_protocols:
+            for one in shown:
+                click.echo(one.group_id)
+        else:
+            columns, rows = [Column("GROUP")], [[one.group_id] for one in shown]
+            for wanted, title, values in (
+                (all_protocols, "PROTOCOL", [one.protocol_type for one in shown]),
+                (kind is not None, "TYPE", [one.group_type.capitalize() for one in shown]),
+                (state is not None, "STATE", [one.state for one in shown]),
+            ):
+                if wanted:
+                    columns.append(Column(title))
+                    for row, value in zip(rows, values, strict=True):
+                        row.append(value or "-")
+            print_table(columns, rows)
+        return status
+
+    return Connection(bootstrap, settings, timeout).run(work)
+
+
+def _wanted(option: str, text: str | None, known: tuple[str, ...]) -> list[str]:
+    """Names separated by commas, in the spelling that brokers know."""
+    names = {name.lower(): name for name in known}
+    found = []
+    for part in (text or "").split(","):
+        word = part.strip().lower()
+        if not word:
+            continue
+        if word not in names:
+            raise click.UsageError(f"{option}: {part.strip()!r} is none of {', '.join(known)}.")
+        found.append(names[word])
+    return found

@@ -1,0 +1,132 @@
+"""What a reset of offsets is to do, as text and as numbers: partitions, times, plans in files, limits. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+import click
+
+from triokafka.structs import TopicPartition
+
+_DURATION: Final = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d+)D)?"
+    r"(?:T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE,
+)
+_WITHOUT_GROUP: Final = 3
+_WITH_GROUP: Final = 4
+
+Plan = dict[str, dict[TopicPartition, int]]
+"""New offsets by group and partition."""
+
+
+class Scope(NamedTuple):
+    """Part of what is reset: some partitions of a topic, or all of them (None)."""
+
+    topic: str
+    partitions: tuple[int, ...] | None
+
+
+def parse_scope(text: str) -> Scope:
+    """``orders``, or ``orders:0,2``."""
+    topic, separator, numbers = text.partition(":")
+    if not separator:
+        return Scope(topic, None)
+    parts = [part.strip() for part in numbers.split(",")]
+    if not topic or not all(part.isascii() and part.isdigit() for part in parts):
+        raise click.UsageError(f"--topic takes a topic, or one with partitions as in orders:0,2, not {text!r}.")
+    return Scope(topic, tuple(dict.fromkeys(int(part) for part in parts)))
+
+
+def parse_datetime(text: str) -> int:
+    """``2026-11-21T10:00:00.000`` as milliseconds since 1970; without a zone it is UTC, as Kafka's tool takes it."""
+    try:
+        if "T" not in text:
+            raise ValueError
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"--to-datetime takes YYYY-MM-DDThh:mm:ss.sss, not {text!r}.") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def parse_duration(text: str) -> int:
+    """``P1DT2H30M`` (ISO 8601) as milliseconds."""
+    found = _DURATION.fullmatch(text.strip())
+    parts = {name: value for name, value in found.groupdict().items() if value} if found else {}
+    sign = parts.pop("sign", "")
+    if not parts or text.strip()[-1] in "Tt":
+        raise click.UsageError(f"--by-duration takes PnDTnHnMnS, as in PT12H or P7D, not {text!r}.")
+    try:
+        length = timedelta(**{name: float(value.replace(",", ".")) for name, value in parts.items()})
+    except OverflowError:
+        raise click.UsageError(f"--by-duration: {text!r} is too long.") from None
+    return length // timedelta(milliseconds=1) * (-1 if sign == "-" else 1)
+
+
+def parse_plan(text: str, source: str, groups: list[str] | None) -> Plan:
+    """Lines of topic, partition and offset (for one group), or with the group before them."""
+    plan: Plan = {}
+    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+        if not any(cell.strip() for cell in row):
+            continue
+        cells = [cell.strip() for cell in row]
+        where = f"{source}, line {number}"
+        if len(cells) == _WITHOUT_GROUP and groups is not None and len(groups) == 1:
+            cells = [groups[0], *cells]
+        elif len(cells) == _WITHOUT_GROUP:
+            raise click.UsageError(f"{where}: a plan for several groups names them: group,topic,partition,offset.")
+        if len(cells) != _WITH_GROUP:
+            raise click.UsageError(f"{where}: a line is topic,partition,offset or group,topic,partition,offset.")
+        group, topic, partition, offset = cells
+        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+            raise click.UsageError(f"{where}: partition and offset are numbers from 0 up.")
+        plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+    if not plan:
+        raise click.UsageError(f"{source} has no line of a plan.")
+    return plan
+
+
+def plan_text(plan: Mapping[str, Mapping[TopicPartition, int]], *, with_groups: bool) -> str:
+    """The lines that `parse_plan` reads."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for group, offsets in plan.items():
+        for partition, offset in sorted(offsets.items()):
+            writer.writerow([*([group] if with_groups else []), *partition, offset])
+    return out.getvalue()
+
+
+def within_limits(
+    wanted: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> tuple[dict[TopicPartition, int], list[str]]:
+    """Offsets moved to where the logs begin or end if they lie outside, and a sentence about each of those."""
+    taken: dict[TopicPartition, int] = {}
+    sentences: list[str] = []
+    for partition, offset in wanted.items():
+        taken[partition] = min(max(offset, starts[partition]), ends[partition])
+        if taken[partition] != offset:
+            side = "behind the end of" if offset > taken[partition] else "before the beginning of"
+            sentences.append(f"{offset} is {side} {partition}: it is set to {taken[partition]}.")
+    return taken, sentences
+
+
+def chosen_way(options: Mapping[str, object]) -> str:
+    """The one way to reset that was asked for; none or several are wrong use."""
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if len(given) != 1:
+        names = ", ".join(_flags(options))
+        raise click.UsageError(
+            f"Say where to, with one of {names}." if not given else f"{' and '.join(_flags(given))} exclude each other."
+        )
+    return given[0]
+
+
+def _flags(names: Iterable[str]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in names]

@@ -1,0 +1,258 @@
+"""``triokafka groups reset-offsets``: where groups go on reading when they come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from triokafka.cli.groups.chosen import (
+    Chosen,
+    Connection,
+    complain,
+    connection_options,
+    group_options,
+    note,
+    output_options,
+    print_json,
+)
+from triokafka.cli.groups.reset_plan import (
+    Plan,
+    Scope,
+    chosen_way,
+    parse_datetime,
+    parse_duration,
+    parse_plan,
+    parse_scope,
+    plan_text,
+    within_limits,
+)
+from triokafka.cli.groups.table import Column, print_table
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+
+_INACTIVE: Final = ("Empty", "Dead")
+
+
+class _NotResetError(Exception):
+    """Why a group cannot be reset as asked; nothing was changed."""
+
+
+class _Way(NamedTuple):
+    """Where to: one of the flags, with its value; times are milliseconds since 1970."""
+
+    name: str
+    value: int = 0
+    plan: Plan | None = None
+
+
+@click.command("reset-offsets")
+@group_options
+@connection_options
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]", help="A topic, or some of its partitions.")
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets for.")
+@click.option("--to-earliest", is_flag=True, help="To where the logs begin.")
+@click.option("--to-latest", is_flag=True, help="To where the logs end.")
+@click.option("--to-current", is_flag=True, help="To the committed offset; where there is none, to the end.")
+@click.option("--to-offset", type=int, metavar="OFFSET", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="By N records from the committed offset; -N goes back.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older than this.")
+@click.option("--to-datetime", metavar="TIME", help="To the first record since: YYYY-MM-DDThh:mm:ss.sss, in UTC.")
+@click.option("--from-file", metavar="FILE", help="To what a file says, as --export writes it.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done: the default.")
+@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--export", is_flag=True, help="Print CSV for --from-file.")
+@output_options
+def reset_offsets(
+    groups: tuple[str, ...],
+    more_groups: tuple[str, ...],
+    all_groups: bool,
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    timeout: float | None,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    dry_run: bool,
+    execute: bool,
+    export: bool,
+    output: str,
+    **ways: Any,
+) -> int:
+    """Move the committed offsets of GROUPS, which must have no members now.
+
+    Without --execute nothing is changed. Offsets outside a log are moved to where it begins or ends, and that is
+    told. A group that does not exist is made, so that its first members begin there.
+
+    \b
+    triokafka groups reset-offsets billing --topic orders --to-earliest
+    triokafka groups reset-offsets billing --topic orders:0,2 --shift-by -100 --execute
+    triokafka groups reset-offsets billing --all-topics --by-duration PT6H --execute
+    triokafka groups reset-offsets billing --all-topics --to-current --export > billing.csv
+    triokafka groups reset-offsets billing --from-file billing.csv --execute
+    """
+    chosen = Chosen.of(groups, more_groups, all_groups)
+    name = chosen_way(ways)
+    if execute and dry_run:
+        raise click.UsageError("--execute and --dry-run exclude each other.")
+    if export and output == "json":
+        raise click.UsageError("--export is CSV: leave --json out.")
+    if name == "from_file" and (topics or all_topics):
+        raise click.UsageError("--from-file says which partitions: leave --topic and --all-topics out.")
+    if name != "from_file" and bool(topics) is all_topics:
+        raise click.UsageError("Say which partitions: --topic or --all-topics.")
+    scopes = [parse_scope(text) for text in topics]
+    way = _way(name, ways[name], chosen)
+
+    async def work(admin: AdminClient) -> int:
+        names, status = await chosen.resolve(admin)
+        reset = _Reset(admin, way, scopes if topics else None)
+        plan, failed = await reset.plan_all(names)
+        if execute:
+            failed += await _commit(admin, plan)
+        _print(plan, output, export=export, with_groups=len(chosen.names or ()) != 1)
+        if not execute and not dry_run and plan:
+            note("nothing is changed without --execute.")
+        return 1 if failed else status
+
+    return Connection(bootstrap, settings, timeout).run(work)
+
+
+def _way(name: str, value: Any, chosen: Chosen) -> _Way:
+    from triokafka.world import RealWorld
+
+    world = RealWorld()
+    match name:
+        case "to_offset" | "shift_by":
+            return _Way(name, value)
+        case "to_datetime":
+            return _Way("to_time", parse_datetime(value))
+        case "by_duration":
+            return _Way("to_time", world.wall_ms() - parse_duration(value))
+        case "from_file":
+            try:
+                text = world.storage.read_file(value).decode("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise click.UsageError(f"--from-file: {value} cannot be read: {error}") from None
+            return _Way(name, plan=parse_plan(text, value, chosen.names))
+        case _:
+            return _Way(name)
+
+
+async def _commit(admin: AdminClient, plan: Plan) -> int:
+    """Set the offsets, group by group; a group that fails is told and taken from the plan. Returns how many did."""
+    from triokafka.errors import KafkaError
+
+    failed = 0
+    for name in list(plan):
+        try:
+            if plan[name]:
+                await admin.alter_group_offsets(name, plan[name])
+        except (KafkaError, ExceptionGroup) as error:
+            for one in error.exceptions if isinstance(error, ExceptionGroup) else [error]:
+                complain(one)
+            del plan[name]
+            failed += 1
+    return failed
+
+
+def _print(plan: Plan, output: str, *, export: bool, with_groups: bool) -> None:
+    rows = [(name, *partition, offset) for name in plan for partition, offset in sorted(plan[name].items())]
+    if export:
+        click.echo(plan_text(plan, with_groups=with_groups), nl=False)
+    elif output == "json":
+        keys = ("group", "topic", "partition", "new_offset")
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+    elif rows:
+        print_table([Column(title) for title in ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")], rows)
+
+
+class _Reset:
+    """Works the new offsets out. ``scopes`` is None for all partitions that a group has committed offsets for."""
+
+    def __init__(self, admin: AdminClient, way: _Way, scopes: list[Scope] | None) -> None:
+        self._admin = admin
+        self._way = way
+        self._scopes = scopes
+
+    async def plan_all(self, names: Iterable[str]) -> tuple[Plan, int]:
+        """The new offsets, and how many groups cannot be reset; those are told, and left out."""
+        from triokafka.errors import GroupIdNotFoundError, KafkaError
+
+        asked = list(names)
+        described = await self._admin.describe_groups(asked)
+        partitions = await self._partitions_in_scope() if self._scopes is not None else None
+        plan: Plan = {}
+        failed = 0
+        for name in asked:
+            try:
+                error = described.errors.get(name)
+                if error is not None and not isinstance(error, GroupIdNotFoundError):
+                    raise error
+                if error is None and described[name].state not in _INACTIVE:
+                    raise _NotResetError(
+                        f"group {name!r} is {described[name].state}: offsets are reset only while it has no members."
+                    )
+                plan[name] = await self._plan_one(name, partitions)
+            except (KafkaError, _NotResetError) as problem:
+                complain(problem)
+                failed += 1
+        return plan, failed
+
+    async def _partitions_in_scope(self) -> list[TopicPartition]:
+        whole = [scope.topic for scope in self._scopes or () if scope.partitions is None]
+        described = await self._admin.describe_topics(whole)
+        found: dict[TopicPartition, None] = {}
+        for topic, partitions in self._scopes or ():
+            numbers = [p.partition for p in described[topic].partitions] if partitions is None else partitions
+            found |= dict.fromkeys(TopicPartition(topic, number) for number in numbers)
+        return list(found)
+
+    async def _plan_one(self, name: str, partitions: list[TopicPartition] | None) -> dict[TopicPartition, int]:
+        way = self._way
+        if way.plan is not None:
+            if name not in way.plan:
+                raise _NotResetError(f"the file says nothing about group {name!r}.")
+            return await self._limited(way.plan[name])
+        needs_committed = partitions is None or way.name in ("to_current", "shift_by")
+        committed = await self._admin.list_group_offsets(name) if needs_committed else {}
+        scope = sorted(committed) if partitions is None else partitions
+        match way.name:
+            case "to_offset":
+                return await self._limited(dict.fromkeys(scope, way.value))
+            case "shift_by":
+                missing = [str(tp) for tp in scope if tp not in committed]
+                if missing:
+                    raise _NotResetError(
+                        f"group {name!r} has no committed offset in {', '.join(missing)}: there is nothing to shift."
+                    )
+                return await self._limited({tp: committed[tp].offset + way.value for tp in scope})
+            case "to_current":
+                without = [tp for tp in scope if tp not in committed]
+                ends = await self._look_up(without, "latest")
+                return {tp: ends[tp] if tp in ends else committed[tp].offset for tp in scope}
+            case "to_time":
+                return await self._at_time(scope)
+            case _:
+                return await self._look_up(scope, way.name.removeprefix("to_"))
+
+    async def _at_time(self, scope: list[TopicPartition]) -> dict[TopicPartition, int]:
+        found = await self._look_up(scope, self._way.value)
+        late = [tp for tp in scope if found[tp] < 0]
+        if late:
+            found |= await self._look_up(late, "latest")
+            note(f"no record is as late in {', '.join(map(str, late))}: the end of the log is taken.")
+        return found
+
+    async def _limited(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        starts, ends = await self._look_up(wanted, "earliest"), await self._look_up(wanted, "latest")
+        offsets, sentences = within_limits(wanted, starts, ends)
+        for sentence in sentences:
+            note(sentence)
+        return offsets
+
+    async def _look_up(self, partitions: Iterable[TopicPartition], spec: str | int) -> dict[TopicPartition, int]:
+        found = await self._admin.list_offsets(dict.fromkeys(partitions, spec))
+        return {partition: found[partition].offset for partition in found}
