@@ -1,25 +1,64 @@
 """Every request in every state of a classic group: the table of the specification, with its modern errata.
 
 Against the table of Kafka 0.10: groups start and end Empty; heartbeats succeed while the assignment is awaited and keep
-the session alive while members join (cluster section 19).
+the session alive while members join; new members first get an id; members can be static, and members can have only been
+promised an id (cluster section 19). What is answered where the group is not kept, or not yet, is in its own table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.unit.coordinator.rig import RANGE, ROUND_ROBIN, Rig, code, subscription
+from tests.unit.coordinator.rig import (
+    PARTITION,
+    RANGE,
+    ROUND_ROBIN,
+    Rig,
+    ScriptedLog,
+    StillWorld,
+    Topics,
+    code,
+    subscription,
+)
+from triokafka.coordinator import GroupCoordinator, GroupCoordinatorConfig
+from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
     IllegalGenerationError,
+    MemberIdRequiredError,
+    NonEmptyGroupError,
+    NotCoordinatorError,
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
+from triokafka.protocol.api.describe_groups import DescribeGroupsRequest
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
+from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
+from triokafka.protocol.api.list_groups import ListGroupsRequest
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from triokafka.protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from triokafka.protocol.api.sync_group import SyncGroupRequest
 
 EMPTY = GroupState.EMPTY
 PREPARING = GroupState.PREPARING_REBALANCE
@@ -32,33 +71,51 @@ PARKED = None
 UNKNOWN = UnknownMemberIdError.code
 REBALANCE = RebalanceInProgressError.code
 ILLEGAL = IllegalGenerationError.code
+FENCED = FencedInstanceIdError.code
+ID_REQUIRED = MemberIdRequiredError.code
+NON_EMPTY = NonEmptyGroupError.code
+SUBSCRIBED = GroupSubscribedToTopicError.code
+NO_GROUP = GroupIdNotFoundError.code
 
 CHANGED = ("range", subscription("orders", "bills"))
 
 
 class Scene:
-    """A group in some state, with a leader and a follower (their ids are stale where it has no members)."""
+    """A group in some state, with a leader and a follower (their ids are stale where it has no members).
 
-    def __init__(self, state: GroupState) -> None:
+    ``static``: they are the instances i-1 and i-2. ``promised``: a third one was given its id, and nothing else.
+    """
+
+    def __init__(self, state: GroupState, *, static: bool = False, promised: bool = False) -> None:
         self.rig = Rig()
-        if state is COMPLETING:
-            (self.leader, self.follower), self.generation = self.rig.joined_group()
-        else:
-            (self.leader, self.follower), self.generation = self.rig.stable_group()
+        instances = ("i-1", "i-2") if static else (None, None)
+        joins = [self.rig.join(instance_id=instance) for instance in instances]
+        self.rig.pass_time(9)
+        self.leader, self.follower = (join.value.member_id for join in joins)
+        self.generation = joins[0].value.generation_id
+        if state is not COMPLETING:
+            assert code(self.sync(self.leader, {self.leader: b"l", self.follower: b"f"})) == OK
+            assert code(self.sync(self.follower)) == OK
         if state is PREPARING:
-            self.rig.join()
+            assert code(self.rig.join()) is PARKED
         elif state is EMPTY:
-            self.rig.leave(self.leader, self.follower)
-        elif state is DEAD:
+            assert code(self.rig.leave(self.leader, self.follower)) == OK
+        self.promised = self.rig.join(version=4).value.member_id if promised else ""
+        if state is DEAD:
             self.rig.group().transition_to(DEAD, 0)
         self.group: ClassicGroup = self.rig.group()
         assert self.group.state is state
+
+    def sync(self, member_id: str, assignments: dict[str, bytes] | None = None) -> Reply[Any]:
+        return self.rig.sync(member_id, self.generation, assignments)
 
 
 Ask = Callable[[Scene], Reply[Any]]
 
 REQUESTS: dict[str, Ask] = {
     "join new": lambda s: s.rig.join(),
+    "join new, version 4": lambda s: s.rig.join(version=4),
+    "join of a stranger": lambda s: s.rig.join("stranger"),
     "join leader, same": lambda s: s.rig.join(s.leader),
     "join follower, same": lambda s: s.rig.join(s.follower),
     "join follower, changed": lambda s: s.rig.join(s.follower, protocols=[CHANGED]),
@@ -66,6 +123,7 @@ REQUESTS: dict[str, Ask] = {
     "sync leader": lambda s: s.rig.sync(s.leader, s.generation, {s.leader: b"l", s.follower: b"f"}),
     "heartbeat": lambda s: s.rig.heartbeat(s.follower, s.generation),
     "leave": lambda s: s.rig.leave(s.follower),
+    "leave of a stranger": lambda s: s.rig.leave("stranger"),
     "commit": lambda s: s.rig.commit(s.follower, s.generation),
     "commit of a simple consumer": lambda s: s.rig.commit(),
 }
@@ -79,6 +137,15 @@ MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
         STABLE: (PARKED, PREPARING),
         DEAD: (UNKNOWN, DEAD),
     },
+    "join new, version 4": {
+        EMPTY: (ID_REQUIRED, EMPTY),
+        PREPARING: (ID_REQUIRED, PREPARING),
+        COMPLETING: (ID_REQUIRED, COMPLETING),
+        STABLE: (ID_REQUIRED, STABLE),
+        DEAD: (UNKNOWN, DEAD),
+    },
+    "join of a stranger": {state: (UNKNOWN, state) for state in GroupState},
+    "leave of a stranger": {state: (UNKNOWN, state) for state in GroupState},
     "join leader, same": {
         EMPTY: (UNKNOWN, EMPTY),
         PREPARING: (PARKED, PREPARING),
@@ -202,3 +269,303 @@ def test_a_member_without_a_protocol_in_common_is_refused_in_every_state(state: 
     assert code(scene.rig.join(protocols=[RANGE], protocol_type="connect")) == 23
     assert code(scene.rig.join(scene.follower, protocols=[])) == 23
     assert scene.group.state is state
+
+
+# --- static members (KIP-345) ---
+
+STATIC_REQUESTS: dict[str, Ask] = {
+    "restart of the leader": lambda s: s.rig.join(instance_id="i-1", version=9),
+    "restart of the follower": lambda s: s.rig.join(instance_id="i-2", version=9),
+    "restart with another choice": lambda s: s.rig.join(instance_id="i-2", protocols=[CHANGED], version=9),
+    "join of a new instance": lambda s: s.rig.join(instance_id="i-9", version=9),
+    "join of the leader, same": lambda s: s.rig.join(s.leader, instance_id="i-1", version=9),
+    "join of the follower, same": lambda s: s.rig.join(s.follower, instance_id="i-2", version=9),
+    "join under another's instance": lambda s: s.rig.join(s.leader, instance_id="i-2", version=9),
+    "join of an id with an instance that nobody is": lambda s: s.rig.join(s.leader, instance_id="i-9", version=9),
+    "sync": lambda s: s.rig.sync(s.follower, s.generation, instance_id="i-2"),
+    "sync under another's instance": lambda s: s.rig.sync(s.leader, s.generation, instance_id="i-2"),
+    "heartbeat": lambda s: s.rig.heartbeat(s.follower, s.generation, instance_id="i-2"),
+    "heartbeat under another's instance": lambda s: s.rig.heartbeat(s.leader, s.generation, instance_id="i-2"),
+    "heartbeat of an instance that nobody is": lambda s: s.rig.heartbeat(s.leader, s.generation, instance_id="i-9"),
+    "commit": lambda s: s.rig.commit(s.follower, s.generation, instance_id="i-2"),
+    "commit under another's instance": lambda s: s.rig.commit(s.leader, s.generation, instance_id="i-2"),
+    "leave by instance alone": lambda s: s.rig.leave(("", "i-2")),
+    "leave by id and instance": lambda s: s.rig.leave((s.follower, "i-2")),
+    "leave under another's instance": lambda s: s.rig.leave((s.leader, "i-2")),
+    "leave by an instance that nobody is": lambda s: s.rig.leave(("", "i-9")),
+}
+
+
+def row(
+    empty: int | None,
+    preparing: tuple[int | None, GroupState],
+    completing: tuple[int | None, GroupState],
+    stable: tuple[int | None, GroupState],
+    *,
+    empty_after: GroupState = EMPTY,
+) -> dict[GroupState, tuple[int | None, GroupState]]:
+    """One row of a matrix; what is Dead knows nobody."""
+    return {
+        EMPTY: (empty, empty_after),
+        PREPARING: preparing,
+        COMPLETING: completing,
+        STABLE: stable,
+        DEAD: (UNKNOWN, DEAD),
+    }
+
+
+def everywhere(code: int) -> dict[GroupState, tuple[int | None, GroupState]]:
+    """A row with one answer to members, which changes nothing."""
+    return row(UNKNOWN, (code, PREPARING), (code, COMPLETING), (code, STABLE))
+
+
+STATIC_MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
+    # The instances of an empty group are forgotten, so a restart is a first start there.
+    "restart of the leader": row(PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING),
+    "restart of the follower": row(
+        PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING
+    ),
+    # Another metadata alone changes no choice of protocol: the new metadata counts in the next round.
+    "restart with another choice": row(
+        PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (OK, STABLE), empty_after=PREPARING
+    ),
+    "join of a new instance": row(
+        PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (PARKED, PREPARING), empty_after=PREPARING
+    ),
+    "join of the leader, same": row(UNKNOWN, (PARKED, PREPARING), (OK, COMPLETING), (PARKED, PREPARING)),
+    "join of the follower, same": row(UNKNOWN, (PARKED, PREPARING), (OK, COMPLETING), (OK, STABLE)),
+    "join under another's instance": everywhere(FENCED),
+    "join of an id with an instance that nobody is": everywhere(UNKNOWN),
+    "sync": row(UNKNOWN, (REBALANCE, PREPARING), (PARKED, COMPLETING), (OK, STABLE)),
+    "sync under another's instance": everywhere(FENCED),
+    "heartbeat": row(UNKNOWN, (REBALANCE, PREPARING), (OK, COMPLETING), (OK, STABLE)),
+    "heartbeat under another's instance": everywhere(FENCED),
+    "heartbeat of an instance that nobody is": everywhere(UNKNOWN),
+    "commit": row(UNKNOWN, (OK, PREPARING), (REBALANCE, COMPLETING), (OK, STABLE)),
+    "commit under another's instance": everywhere(FENCED),
+    "leave by instance alone": row(UNKNOWN, (OK, PREPARING), (OK, PREPARING), (OK, PREPARING)),
+    "leave by id and instance": row(UNKNOWN, (OK, PREPARING), (OK, PREPARING), (OK, PREPARING)),
+    "leave under another's instance": everywhere(FENCED),
+    "leave by an instance that nobody is": everywhere(UNKNOWN),
+}
+
+STATIC_CELLS = [(request, state) for request in STATIC_MATRIX for state in GroupState]
+
+
+@pytest.mark.parametrize(("request_name", "state"), STATIC_CELLS, ids=[f"{r}-{s.value}" for r, s in STATIC_CELLS])
+def test_static_members_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
+    """`cluster/GJN-05` to `GJN-08`, `GSY-01`, `GHB-01`, `GLV-01`, `GOC-03` with the static members of section 19."""
+    scene = Scene(state, static=True)
+    reply = STATIC_REQUESTS[request_name](scene)
+    assert (code(reply), scene.group.state) == STATIC_MATRIX[request_name][state]
+
+
+# --- members that were only promised an id (KIP-394) ---
+
+PROMISED_REQUESTS: dict[str, Ask] = {
+    "join": lambda s: s.rig.join(s.promised, version=4),
+    "sync": lambda s: s.rig.sync(s.promised, s.generation),
+    "heartbeat": lambda s: s.rig.heartbeat(s.promised, s.generation),
+    "commit": lambda s: s.rig.commit(s.promised, s.generation),
+    "leave": lambda s: s.rig.leave(s.promised),
+}
+PROMISED_MATRIX: dict[str, dict[GroupState, tuple[int | None, GroupState]]] = {
+    "join": row(PARKED, (PARKED, PREPARING), (PARKED, PREPARING), (PARKED, PREPARING), empty_after=PREPARING),
+    "sync": everywhere(UNKNOWN),
+    "heartbeat": everywhere(UNKNOWN),
+    "commit": everywhere(UNKNOWN),
+    # It was never part of a generation, so nobody need rebalance.
+    "leave": row(OK, (OK, PREPARING), (OK, COMPLETING), (OK, STABLE)),
+}
+PROMISED_CELLS = [(request, state) for request in PROMISED_MATRIX for state in GroupState]
+
+
+@pytest.mark.parametrize(("request_name", "state"), PROMISED_CELLS, ids=[f"{r}-{s.value}" for r, s in PROMISED_CELLS])
+def test_members_that_were_promised_an_id_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
+    """An id alone is no membership: only joining and leaving with it mean something."""
+    scene = Scene(state, promised=True)
+    reply = PROMISED_REQUESTS[request_name](scene)
+    assert (code(reply), scene.group.state) == PROMISED_MATRIX[request_name][state]
+    if request_name == "leave" and state is not DEAD:
+        assert scene.group.pending_members == {}
+
+
+@pytest.mark.parametrize("state", [EMPTY, COMPLETING, STABLE], ids=lambda s: s.value)
+def test_end_of_a_promise_disturbs_nobody(state: GroupState) -> None:
+    """The id is forgotten after the session timeout that its owner asked for."""
+    scene = Scene(state, promised=True)
+    before = scene.group.generation
+    for seconds in (0, 9.9, 0.2):
+        scene.rig.pass_time(seconds)
+        for member in scene.group.members:
+            assert code(scene.rig.heartbeat(member, scene.generation)) == OK
+    assert (scene.group.pending_members, scene.group.state, scene.group.generation) == ({}, state, before)
+
+
+# --- tools ---
+
+TOOLS: dict[str, Ask] = {
+    "delete": lambda s: s.rig.delete_group(),
+    "delete offsets of a wanted topic": lambda s: s.rig.delete_offsets(("orders", 0)),
+    "delete offsets of a topic that nobody wants": lambda s: s.rig.delete_offsets(("bills", 0)),
+}
+TOOL_MATRIX: dict[str, dict[GroupState, int]] = {
+    "delete": {EMPTY: OK, PREPARING: NON_EMPTY, COMPLETING: NON_EMPTY, STABLE: NON_EMPTY, DEAD: NO_GROUP},
+    "delete offsets of a wanted topic": {
+        EMPTY: OK,
+        PREPARING: SUBSCRIBED,
+        COMPLETING: SUBSCRIBED,
+        STABLE: SUBSCRIBED,
+        DEAD: NO_GROUP,
+    },
+    "delete offsets of a topic that nobody wants": {
+        EMPTY: OK,
+        PREPARING: OK,
+        COMPLETING: OK,
+        STABLE: OK,
+        DEAD: NO_GROUP,
+    },
+}
+TOOL_CELLS = [(request, state) for request in TOOL_MATRIX for state in GroupState]
+
+
+@pytest.mark.parametrize(("request_name", "state"), TOOL_CELLS, ids=[f"{r}-{s.value}" for r, s in TOOL_CELLS])
+def test_tools_are_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
+    """DeleteGroups and OffsetDelete (section 19)."""
+    scene = Scene(state)
+    reply = TOOLS[request_name](scene)
+    assert code(reply) == TOOL_MATRIX[request_name][state]
+
+
+@pytest.mark.parametrize("state", [EMPTY, PREPARING, COMPLETING, STABLE], ids=lambda s: s.value)
+def test_groups_are_listed_and_described_in_every_state(state: GroupState) -> None:
+    """`cluster/GMD-28`, `cluster/GMD-29`: what was assigned is shown of a stable group only."""
+    scene = Scene(state)
+    listed = scene.rig.runtime.read(PARTITION, lambda shard: admin.list_groups(shard, (), ()))
+    described = scene.rig.runtime.read(PARTITION, lambda shard: admin.describe(shard, "g", 6))
+    assert [(group.group_id, group.group_state, group.protocol_type) for group in listed] == [
+        ("g", state.value, "consumer")
+    ]
+    assert (described.group_state, described.protocol_type, described.error_code) == (state.value, "consumer", OK)
+    assert {member.member_id for member in described.members} == set(scene.group.members)
+    assignments = {member.member_assignment for member in described.members}
+    if state is STABLE:
+        assert (described.protocol_data, assignments) == ("range", {b"l", b"f"})
+    else:
+        assert (described.protocol_data, assignments - {b""}) == ("", set())
+
+
+# --- where the group is not kept, or not yet ---
+
+NOT_HERE = NotCoordinatorError.code
+LOADING = CoordinatorLoadInProgressError.code
+
+
+class Broker:
+    """A coordinator whose shard of the group is loading, was never here, or could not be read."""
+
+    def __init__(self, shard: str) -> None:
+        self.log = ScriptedLog()
+        self.coordinator = GroupCoordinator(StillWorld(), self.log, Topics(), GroupCoordinatorConfig())
+        partition = self.coordinator.partition_for("g")
+        if shard == "loading":
+            self.coordinator.load(partition, 1)
+        elif shard == "unreadable":
+            self.log.records[partition] = [CoordinatorRecord(None, None)]  # type: ignore[arg-type]  # what a key cannot be
+            self.coordinator.load(partition, 1)
+            self.coordinator.runtime.load_all()
+        elif shard == "moved away":
+            self.coordinator.load(partition, 1)
+            self.coordinator.runtime.load_all()
+            self.coordinator.unload(partition, 2)
+
+
+def _commit() -> OffsetCommitRequest:
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    return OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="orders", partitions=partitions)])
+
+
+def _delete() -> OffsetDeleteRequest:
+    partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+    return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
+
+
+ServiceAsk = Callable[[GroupCoordinator], Awaitable[int]]
+
+
+async def _join(coordinator: GroupCoordinator) -> int:
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range")],
+    )
+    return (await coordinator.join_group(request, version=9)).error_code
+
+
+async def _sync(coordinator: GroupCoordinator) -> int:
+    return (await coordinator.sync_group(SyncGroupRequest(group_id="g", member_id="m", generation_id=1))).error_code
+
+
+async def _heartbeat(coordinator: GroupCoordinator) -> int:
+    return (await coordinator.heartbeat(HeartbeatRequest(group_id="g", member_id="m", generation_id=1))).error_code
+
+
+async def _leave(coordinator: GroupCoordinator) -> int:
+    request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")])
+    return (await coordinator.leave_group(request, version=5)).error_code
+
+
+async def _commit_offsets(coordinator: GroupCoordinator) -> int:
+    return (await coordinator.commit_offsets(_commit(), version=9)).topics[0].partitions[0].error_code
+
+
+async def _fetch(coordinator: GroupCoordinator, *, stable: bool = False) -> int:
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)], require_stable=stable)
+    return (await coordinator.fetch_offsets(request, version=9)).groups[0].error_code
+
+
+async def _delete_offsets(coordinator: GroupCoordinator) -> int:
+    return (await coordinator.delete_offsets(_delete())).error_code
+
+
+async def _describe(coordinator: GroupCoordinator) -> int:
+    request = DescribeGroupsRequest(groups=["g"])
+    return (await coordinator.describe_groups(request, version=6)).groups[0].error_code
+
+
+async def _delete_groups(coordinator: GroupCoordinator) -> int:
+    return (await coordinator.delete_groups(DeleteGroupsRequest(groups_names=["g"]))).results[0].error_code
+
+
+async def _list(coordinator: GroupCoordinator) -> int:
+    response = await coordinator.list_groups(ListGroupsRequest())
+    assert response.groups == []
+    return response.error_code
+
+
+NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
+    # request: who asks, the answer while the shard loads, and the answer where it is not
+    "join": (_join, LOADING, NOT_HERE),
+    "sync": (_sync, REBALANCE, NOT_HERE),
+    "heartbeat": (_heartbeat, OK, NOT_HERE),
+    "leave": (_leave, LOADING, NOT_HERE),
+    "commit": (_commit_offsets, LOADING, NOT_HERE),
+    "fetch": (_fetch, LOADING, NOT_HERE),
+    "stable fetch": (partial(_fetch, stable=True), LOADING, NOT_HERE),
+    "delete offsets": (_delete_offsets, LOADING, NOT_HERE),
+    "describe": (_describe, LOADING, NOT_HERE),
+    "delete": (_delete_groups, LOADING, NOT_HERE),
+    "list": (_list, LOADING, OK),
+}
+
+
+@pytest.mark.parametrize("shard", ["loading", "unreadable", "moved away", "never here"])
+@pytest.mark.parametrize("request_name", NOT_SERVED)
+async def test_what_is_not_kept_here_is_answered_as_the_table_says(request_name: str, shard: str) -> None:
+    """`cluster/GMD-20`, `GMD-24`, `GMD-26`, `GMD-28`, `GJN-01`, `GSY-01`, `GHB-01`, `GLV-01`; erratum E19.
+
+    A shard that could not be read is not served, and not owned either (`cluster/GMD-22`).
+    """
+    ask, loading, not_here = NOT_SERVED[request_name]
+    assert await ask(Broker(shard).coordinator) == (loading if shard == "loading" else not_here)

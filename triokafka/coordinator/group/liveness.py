@@ -36,7 +36,9 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, turn: GroupTurn) -
 def session_over(group: ClassicGroup, member_id: str, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
     """A member's session ended without a sign of it. One that the coordinator keeps waiting is not dead."""
     if member_id in group.pending_members:
-        rounds.member_gone(group, member_id, f"{member_id} never joined with its id", config, turn)
+        # It was never part of a generation: a round may have waited for it, but nobody need rebalance.
+        rounds.drop_member(group, member_id, turn)
+        rounds.maybe_complete_join(group, turn)
         return
     member = group.members.get(member_id)
     if member is None:
@@ -51,9 +53,12 @@ def leave(
     group: ClassicGroup, leavers: list[MemberIdentity], config: GroupCoordinatorConfig, turn: GroupTurn
 ) -> list[MemberResponse]:
     """Members leave, or are removed by an administrator who names their instances; each has its own answer."""
+    before = len(group.members)
     responses = [_leave_one(group, leaver, turn) for leaver in leavers]
     gone = [response for response in responses if not response.error_code]
-    if gone:
+    if gone and len(group.members) == before:  # only such as were promised an id
+        rounds.maybe_complete_join(group, turn)
+    elif gone:
         reasons = [leaver.reason for leaver in leavers if leaver.reason]
         names = ", ".join(response.member_id or response.group_instance_id or "" for response in gone[:5])
         rounds.after_departure(group, f"{names} left" + (f"; it says: {reasons[0]}" if reasons else ""), config, turn)
