@@ -135,6 +135,8 @@ class GroupLife(CoordinatorLife):
                 self.carry_on(client)
         self.let_pass(seconds)
         self.listen()
+        for group in self.rig.shard.groups.values() if self.is_here else ():
+            self.note_sessions(group)
 
     def carry_on(self, client: Client) -> None:
         """What a proper client does next."""
@@ -146,6 +148,10 @@ class GroupLife(CoordinatorLife):
             self.send_heartbeat(client)
 
     def send_join(self, client: Client, protocols: list[tuple[str, bytes]] | None = None) -> None:
+        group = self.rig.shard.groups.get(client.group_id) if self.is_here else None
+        if group is not None and client.instance_id in group.static_members:
+            # Whom it could not replace, because that could not be written, has a session again.
+            self.maybe_heard_of[client.group_id, group.static_members[client.instance_id]] = self.now
         reply = self.rig.join(
             client.member_id,
             group_id=client.group_id,
@@ -425,7 +431,7 @@ class GroupLife(CoordinatorLife):
             if stored is not None:
                 self.check_stored(group, stored)
             self.check_group(group)
-            self.check_sessions(shard, group)
+            self.check_sessions(group)
         wanted = {rounds.session_timer(g, m) for g in shard.groups.values() for m in (*g.members, *g.pending_members)}
         there = {key for key in shard.timers._deadlines if key.kind == rounds.SESSION}
         assert there == wanted, f"sessions of nobody: {there - wanted}, members without: {wanted - there}"
@@ -468,18 +474,22 @@ class GroupLife(CoordinatorLife):
             if group.state is GroupState.COMPLETING_REBALANCE:
                 assert member.join_reply is None
 
-    def check_sessions(self, shard: GroupShard, group: ClassicGroup) -> None:
-        """Nobody stays who is not heard of. Sessions begin anew with each generation, and with each late answer."""
+    def check_sessions(self, group: ClassicGroup) -> None:
+        """Nobody stays who is not heard of."""
+        self.note_sessions(group)
+        for member_id, member in group.members.items():
+            silent = self.now - self.maybe_heard_of[group.group_id, member_id]
+            longest = NEW_MEMBER if member.is_new else member.session_timeout_ms / 1000
+            assert silent <= longest + TOLERANCE, f"{member_id} is silent for {silent:g} seconds and still a member"
+
+    def note_sessions(self, group: ClassicGroup) -> None:
+        """Sessions begin anew with each generation, and with each late answer."""
         for member_id, member in group.members.items():
             key = (group.group_id, member_id)
             owed = (group.generation, member.is_new, member.is_waiting)
-            before = self.owed.get(key)
-            if before != owed or member.is_waiting:
+            if self.owed.get(key) != owed or member.is_waiting:
                 self.maybe_heard_of[key] = self.now
             self.owed[key] = owed
-            silent = self.now - self.maybe_heard_of[key]
-            longest = NEW_MEMBER if member.is_new else member.session_timeout_ms / 1000
-            assert silent <= longest + TOLERANCE, f"{member_id} is silent for {silent:g} seconds and still a member"
 
     def loaded(self) -> None:
         self.seen.clear()

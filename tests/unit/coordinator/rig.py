@@ -27,6 +27,7 @@ from triokafka.coordinator.stored import Change, CommittedOffset, OffsetKey, dec
 from triokafka.coordinator.topics import TopicFilter, any_topic
 from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import BrokerResponseError, KafkaError
+from triokafka.protocol.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from triokafka.protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -349,6 +350,10 @@ class Rig:
             group_id=group_id, member_id=member_id, member_epoch=epoch, instance_id=instance_id
         )
         return self.ask(consumer_groups.leave, self.new_reply(), request=request)
+
+    def describe_consumer_group(self, group_id: str = "g") -> Reply[DescribedConsumerGroup]:
+        """ConsumerGroupDescribe, of one."""
+        return self.ask(consumer_groups.describe, self.new_reply(), group_id=group_id)
 
     def leave(self, *leavers: str | tuple[str, str], group_id: str = "g") -> Reply[list[MemberResponse]]:
         """LeaveGroup, of member ids or of pairs of member id and instance."""
