@@ -208,6 +208,26 @@ def test_a_sync_answer_after_the_membership_has_ended_leads_to_another_join() ->
     assert me.needs_rejoin is not None
 
 
+def test_a_member_that_is_put_out_while_it_waits_for_its_assignment_joins_again() -> None:
+    """The answer of the sync, whatever it is, is about a membership that is over."""
+    me = member()
+    me.join(["t"], [])
+    me.joined(accepted())
+    me.heartbeat_answered(25, me.identity)
+    assert me.synced(plan(T0)) is Step.JOIN_AGAIN
+    assert (me.member_id, me.state, me.needs_rejoin is not None) == ("", State.UNJOINED, True)
+
+
+def test_a_member_that_is_fenced_while_it_waits_for_its_assignment_does_not_join_again() -> None:
+    me = member(instance="a")
+    me.join(["t"], [])
+    me.joined(accepted())
+    with pytest.raises(FencedInstanceIdError):
+        me.heartbeat_answered(82, me.identity)
+    with pytest.raises(FencedInstanceIdError):
+        me.synced(SyncGroupResponse(error_code=82))
+
+
 def test_a_fenced_member_never_acts_for_its_instance_again() -> None:
     """(`client/MOD-18`)"""
     me = stable(instance="one")

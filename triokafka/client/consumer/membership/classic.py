@@ -106,6 +106,7 @@ class ClassicMember:
         self.assignment = Assignment()
         self._members: dict[str, MemberSubscription] = {}
         self._deals = False
+        self._is_fenced = False
         self._joined_topics: tuple[str, ...] = ()
         self._reason = "first join"
 
@@ -269,6 +270,8 @@ class ClassicMember:
         """
         if self.state is State.UNJOINED:
             # A heartbeat or a commit was told meanwhile that the group has gone on without this member.
+            if self._is_fenced:
+                raise FencedInstanceIdError(f"another member of group {self.config.group_id!r} has this instance id")
             return Step.JOIN_AGAIN
         if self.state is State.UNJOINED:
             # A commit or heartbeat, answered meanwhile, has ended the membership that this is about.
@@ -336,6 +339,7 @@ class ClassicMember:
 
     def _fenced(self) -> None:
         # Nobody may act for the instance id that another member has now, not even to leave.
+        self._is_fenced = True
         self.forget_membership("another member has this group_instance_id", keep_member_id=False)
 
     def forget_membership(self, reason: str, *, keep_member_id: bool) -> None:
