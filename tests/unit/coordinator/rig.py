@@ -200,7 +200,7 @@ ROUND_ROBIN = ("roundrobin", subscription("orders"))
 class Rig:
     """One loaded shard under a runtime, and what members and tools ask of it."""
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, **config: Any) -> None:
         self.world = StillWorld()
         self.log = ScriptedLog()
         self.topics = Topics()
