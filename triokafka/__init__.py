@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from triokafka.client.admin import AdminClient, ConfigResource, NewTopic
     from triokafka.client.consumer import Consumer
     from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
+    from triokafka.client.consumer.subscription import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
     from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
     from triokafka.client.producer.partitioner import Partitioner
@@ -96,6 +97,7 @@ _HOMES: Final[dict[str, str]] = {
     "ShortSerializer": "triokafka.client.serializers",
     "StringDeserializer": "triokafka.client.serializers",
     "StringSerializer": "triokafka.client.serializers",
+    "SubscriptionPattern": "triokafka.client.consumer.subscription",
     "TopicPartition": "triokafka.structs",
     "UUIDDeserializer": "triokafka.client.serializers",
     "UUIDSerializer": "triokafka.client.serializers",
@@ -149,6 +151,7 @@ __all__ = [
     "ShortSerializer",
     "StringDeserializer",
     "StringSerializer",
+    "SubscriptionPattern",
     "TopicPartition",
     "UUIDDeserializer",
     "UUIDSerializer",

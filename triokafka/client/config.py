@@ -276,6 +276,14 @@ class ProducerOptions(ClientOptions):
             )
 
 
+_DECIDED_BY_THE_BROKER = {
+    "session_timeout_ms": "set group.consumer.session.timeout.ms there, or consumer.session.timeout.ms of the group",
+    "heartbeat_interval_ms": "set group.consumer.heartbeat.interval.ms there, or consumer.heartbeat.interval.ms of the"
+    " group",
+    "partition_assignment_strategy": "name one of its assignors with group_remote_assignor",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConsumerOptions(ClientOptions):
     """What a consumer can be told."""
@@ -295,6 +303,12 @@ class ConsumerOptions(ClientOptions):
         None, text(optional=True), "Name that survives restarts: a static member (KIP-345)."
     )
     group_protocol: str = option("classic", choice("classic", "consumer"), "Group membership protocol (KIP-848).")
+    group_remote_assignor: str | None = option(
+        None,
+        text(optional=True),
+        "With group_protocol='consumer': the assignor that the group's coordinator shall use, 'uniform' or 'range' in"
+        " Kafka; None leaves the choice to it.",
+    )
     key_deserializer: Deserializer[Any] | Callable[..., Any] | str | None = option(
         None,
         serializer(Deserializer),
@@ -343,6 +357,19 @@ class ConsumerOptions(ClientOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.group_protocol == "consumer":
+            for name, instead in _DECIDED_BY_THE_BROKER.items():
+                if name in self.given:
+                    raise ConfigurationError(
+                        f"{name} cannot be set with group_protocol='consumer', where the broker decides it: leave it"
+                        f" out, and {instead}"
+                    )
+            return
+        if self.group_remote_assignor is not None:
+            raise ConfigurationError(
+                f"group_remote_assignor={self.group_remote_assignor!r} needs group_protocol='consumer'; with 'classic'"
+                " members assign partitions themselves, see partition_assignment_strategy"
+            )
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigurationError(
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be less than"

@@ -76,6 +76,7 @@ class ConsumerKeywords(ClientKeywords, total=False):
     group_id: str | None
     group_instance_id: str | None
     group_protocol: str
+    group_remote_assignor: str | None
     defaults: str
     key_deserializer: Deserializer[Any] | type[Deserializer[Any]] | Callable[[bytes], Any] | str | None
     value_deserializer: Deserializer[Any] | type[Deserializer[Any]] | Callable[[bytes], Any] | str | None

@@ -6,6 +6,7 @@ from triokafka.client.consumer.batches import FetchedBatch
 from triokafka.client.consumer.consumer import Batches, Consumer
 from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
 from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
+from triokafka.client.consumer.subscription import SubscriptionPattern
 
 __all__ = [
     "Batches",
@@ -15,4 +16,5 @@ __all__ = [
     "ConsumerRebalanceListener",
     "FetchedBatch",
     "PartitionHealth",
+    "SubscriptionPattern",
 ]

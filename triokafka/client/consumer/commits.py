@@ -15,7 +15,7 @@ from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.listener import intercept_commit
 from triokafka.client.consumer.membership.group import GroupMembership
 from triokafka.client.consumer.trouble import Troubles
-from triokafka.errors import CommitFailedError, KafkaError
+from triokafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError, StaleMemberEpochError
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.world import World
@@ -72,21 +72,44 @@ class Committer:
 
     async def _send(self, offsets: Offsets, deadline: float) -> None:
         membership = self.membership
-        identity = GroupIdentity() if membership is None else membership.identity
-        if membership is not None and identity.generation < 0:
-            raise CommitFailedError(
-                f"the offsets were not committed: this consumer is not a member of group {membership.group_id!r} now"
-                " (it has not joined yet, or was put out); records since the last commit will be read again"
-            )
-        try:
-            await self._offsets.commit(offsets, identity, deadline=deadline)
-        except CommitFailedError as error:
-            if membership is not None:
-                membership.commit_failed(error)
-            raise
+        if membership is None:
+            await self._offsets.commit(offsets, GroupIdentity(), deadline=deadline)
+        else:
+            await self._send_as_member(offsets, membership, deadline)
         self.last_commit_at = self._world.now()
         self._committed.update((partition, offset.offset) for partition, offset in offsets.items())
         intercept_commit(self._options.interceptors, offsets)
+
+    async def _send_as_member(self, offsets: Offsets, membership: GroupMembership, deadline: float) -> None:
+        group_id = membership.group_id
+        while True:
+            identity = membership.identity
+            if identity.generation < 0:
+                raise CommitFailedError(
+                    f"the offsets were not committed: this consumer is not a member of group {group_id!r} now"
+                    " (it has not joined yet, or was put out); records since the last commit will be read again"
+                )
+            try:
+                await self._offsets.commit(offsets, identity, deadline=deadline)
+                return
+            except CommitFailedError as error:
+                # By the time that the answer came, the member may be in a later generation, of which it says nothing.
+                if membership.identity == identity:
+                    membership.commit_failed(error)
+                raise
+            except StaleMemberEpochError as error:
+                # The member has entered another epoch meanwhile, and the next heartbeat tells which.
+                renewed = False
+                with trio.move_on_after(max(0.0, deadline - self._world.now())):
+                    renewed = await membership.renew(identity, offsets)
+                if self._world.now() >= deadline:
+                    raise KafkaTimeoutError(f"the commit to group {group_id!r} did not succeed in time") from error
+                if not renewed:
+                    raise CommitFailedError(
+                        f"the offsets were not committed: some of the partitions do not belong to this member of group"
+                        f" {group_id!r} any more; what was read of them since the last commit will be read again"
+                    ) from error
+                await trio.sleep(self._options.retry_backoff_ms / 1000 if identity == membership.identity else 0)
 
     async def commit_as(self, offsets: Offsets, identity: GroupIdentity) -> None:
         """Commit once as a member that is about to leave; failures are logged."""

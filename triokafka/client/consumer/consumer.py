@@ -20,7 +20,7 @@ from triokafka.client.consumer.batches import FetchedBatch
 from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
 from triokafka.client.consumer.listener import Records
-from triokafka.client.consumer.subscription import EARLIEST, LATEST
+from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionPattern
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer
@@ -90,7 +90,7 @@ class Consumer:
         self,
         topics: Iterable[str] | str = (),
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: object = None,
     ) -> None:
         """Subscribe to topics by name, or to all whose whole name matches a pattern, replacing what was before.
@@ -100,7 +100,8 @@ class Consumer:
 
         Args:
             topics: names of topics.
-            pattern: a regular expression instead.
+            pattern: a regular expression instead. A `str` or `re.Pattern` is applied by this consumer to the names of
+                all topics; a `SubscriptionPattern` by the coordinator, with ``group_protocol="consumer"``.
             listener: told when partitions come and go; see `ConsumerRebalanceListener`.
 
         Raises:
@@ -109,7 +110,9 @@ class Consumer:
         names = [topics] if isinstance(topics, str) else list(topics)
         if names and pattern is not None:
             raise IllegalStateError("subscribe() takes topics or a pattern, not both")
-        if pattern is not None:
+        if isinstance(pattern, SubscriptionPattern):
+            self._engine.subscribe_remote_pattern(pattern, listener)
+        elif pattern is not None:
             self._engine.subscribe_pattern(pattern, listener)
         elif names:
             self._engine.subscribe(names, listener)
@@ -131,7 +134,8 @@ class Consumer:
         self._engine.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; with a pattern those that match so far."""
+        """The topics subscribed to; with a pattern those that match so far, with one that the coordinator applies those
+        of which this consumer was assigned partitions."""
         return frozenset(self._engine.subscription.topics)
 
     def assignment(self) -> frozenset[TopicPartition]:

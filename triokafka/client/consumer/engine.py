@@ -10,22 +10,18 @@ from typing import Final, TypeVar
 
 import trio
 
-from triokafka.assignors import resolve_assignors
 from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.assigner import Assigner, make_assigner
 from triokafka.client.consumer.commits import Committer
 from triokafka.client.consumer.delivery import Delivery
 from triokafka.client.consumer.fetcher import Fetcher
-from triokafka.client.consumer.group_offsets import GroupOffsets
+from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.membership.classic import ClassicMember, GroupConfig
-from triokafka.client.consumer.membership.classic_tasks import ClassicMembership
 from triokafka.client.consumer.membership.group import GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
-from triokafka.client.consumer.rebalance import Rebalancer
-from triokafka.client.consumer.solo import SoloAssigner
-from triokafka.client.consumer.subscription import Mode, SubscriptionState
+from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
-from triokafka.errors import ClosedError, ConfigurationError, IllegalStateError, KafkaError, for_code
+from triokafka.errors import ClosedError, IllegalStateError, KafkaError, for_code
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
@@ -48,8 +44,6 @@ class Engine:
     """
 
     def __init__(self, options: ConsumerOptions, world: World, *, client_id: str) -> None:
-        if options.group_protocol != "classic":
-            raise ConfigurationError(f"group_protocol={options.group_protocol!r} is not available yet: use 'classic'")
         self.options = options
         self.world = world
         self.network = NetworkClient(
@@ -79,30 +73,20 @@ class Engine:
             finished=self.delivery.finished,
             on_done=self.notify,
         )
-        self._membership: GroupMembership | None = None
-        self._assigner: Rebalancer | SoloAssigner
-        if options.group_id is None:
-            self._assigner = SoloAssigner(self.network, self.subscription, self.wake)
-        else:
-            group = GroupConfig(
-                group_id=options.group_id,
-                session_timeout_ms=options.session_timeout_ms,
-                rebalance_timeout_ms=options.max_poll_interval_ms,
-                group_instance_id=options.group_instance_id,
-                rack_id=options.client_rack or None,
-            )
-            membership = ClassicMembership(
-                options,
-                self.network,
-                self.subscription,
-                ClassicMember(group, resolve_assignors(options.partition_assignment_strategy)),
-                self._tasks,
-                self.troubles,
-                progress=lambda: self.delivery.progress,
-                on_change=self.notify,
-            )
-            self._membership = membership
-            self._assigner = Rebalancer(self.network, self.subscription, membership, self.committer, self.wake)
+        self._assigner: Assigner
+        self._membership, self._assigner = make_assigner(
+            options,
+            self.network,
+            self.subscription,
+            self.committer,
+            self._tasks,
+            self.troubles,
+            progress=lambda: self.delivery.progress,
+            on_change=self.notify,
+            on_assignment=self.wake,
+        )
+        if options.group_protocol == "consumer":
+            self.group_offsets.asks_as = self._positions.group_offsets.asks_as = self._member
         self.network.metadata.add_listener(self._metadata_changed)
         self._state = "new"
         self._failure: Exception | None = None
@@ -165,6 +149,10 @@ class Engine:
         """The membership of the group that decides the assignment, if one does."""
         return self._membership if self.subscription.uses_group else None
 
+    def _member(self) -> GroupIdentity | None:
+        membership = self.membership
+        return None if membership is None else membership.identity
+
     def _fail(self, error: Exception) -> None:
         logger.error("a background task of the consumer failed", exc_info=error)
         if self._failure is None:
@@ -199,6 +187,18 @@ class Engine:
         self.network.metadata.set_all_topics(True)
         self._assigner.fresh_after = self.network.metadata.request_update()
         self._subscribed(())
+
+    def subscribe_remote_pattern(self, pattern: SubscriptionPattern, listener: object) -> None:
+        """Subscribe by a pattern that the group's coordinator applies."""
+        self._check_can_change()
+        if self._membership is None or self.options.group_protocol != "consumer":
+            raise IllegalStateError(
+                "a SubscriptionPattern is applied by the coordinator of a group under group_protocol='consumer', which"
+                " this consumer does not use; a str or re.Pattern is applied by the consumer itself"
+            )
+        self.subscription.subscribe_remote_pattern(pattern)
+        self._assigner.listener = listener
+        self._subscribed(self.subscription.topics)
 
     def _subscribed(self, topics: Iterable[str]) -> None:
         self.committer.membership = self._membership

@@ -23,6 +23,7 @@ from triokafka.errors import (
     NotCoordinatorError,
     RebalanceInProgressError,
     RequestTimedOutError,
+    StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
     for_code,
@@ -52,18 +53,27 @@ COORDINATOR: Final = "coordinator"
 _LAST_WITH_TOPIC_NAMES: Final = 9
 _FIRST_OF_MANY_GROUPS: Final = 8
 _FIRST_WITH_STABLE: Final = 7
+_MEMBER_HAS_CHANGED: Final = (StaleMemberEpochError, UnknownMemberIdError)
 
 
 class GroupIdentity(NamedTuple):
-    """As whom offsets are committed; the defaults are for assignment by hand (`client/OFF-14`)."""
+    """As whom offsets are committed; the defaults are for assignment by hand (`client/OFF-14`).
+
+    ``generation`` is the member epoch under the consumer protocol.
+    """
 
     generation: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    membership: int = 0
+    """Tells memberships of one member id apart, under the consumer protocol."""
 
 
 class GroupOffsets:
-    """Committed offsets of one group. ``on_retry`` is told of every failure after which a call tries again."""
+    """Committed offsets of one group. ``on_retry`` is told of every failure after which a call tries again.
+
+    ``asks_as`` says which member of the consumer protocol asks for offsets, if one does.
+    """
 
     def __init__(
         self,
@@ -71,6 +81,7 @@ class GroupOffsets:
         network: NetworkClient,
         on_retry: Callable[[KafkaError], None] = lambda error: None,
     ) -> None:
+        self.asks_as: Callable[[], GroupIdentity | None] = lambda: None
         self._on_retry = on_retry
         self._options = options
         self._network = network
@@ -110,8 +121,15 @@ class GroupOffsets:
             raise CommitFailedError("this consumer has no group_id, so there are no committed offsets")
         return self._options.group_id
 
-    async def _at_coordinator(self, call: Callable[[int], Awaitable[T]], deadline: float, what: str) -> T:
-        """Run a call against the coordinator, again after a back-off while its error is retriable."""
+    async def _at_coordinator(
+        self,
+        call: Callable[[int], Awaitable[T]],
+        deadline: float,
+        what: str,
+        *,
+        again: tuple[type[KafkaError], ...] = (),
+    ) -> T:
+        """Run a call against the coordinator, again after a back-off while its error is retriable, or in ``again``."""
         failures = 0
         while True:
             node = await self.coordinator(deadline=deadline)
@@ -123,7 +141,7 @@ class GroupOffsets:
                     f"{what}: the coordinator {node.host}:{node.port} did not answer in time"
                 ) from None
             except KafkaError as error:
-                if not error.retriable:
+                if not (error.retriable or isinstance(error, again)):
                     raise
                 if error.invalid_metadata or isinstance(
                     error, (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
@@ -154,9 +172,11 @@ class GroupOffsets:
             stable = version >= _FIRST_WITH_STABLE  # open transactions hold the answer back (KIP-447)
             if version >= _FIRST_OF_MANY_GROUPS:
                 asked = [OffsetFetchRequestTopics(name=t, partition_indexes=numbers) for t, numbers in topics.items()]
-                return OffsetFetchRequest(
-                    groups=[OffsetFetchRequestGroup(group_id=group_id, topics=asked)], require_stable=stable
-                )
+                group = OffsetFetchRequestGroup(group_id=group_id, topics=asked)
+                member = self.asks_as()
+                if member is not None and member.generation >= 0:
+                    group.member_id, group.member_epoch = member.member_id, member.generation
+                return OffsetFetchRequest(groups=[group], require_stable=stable)
             named = [OffsetFetchRequestTopic(name=t, partition_indexes=numbers) for t, numbers in topics.items()]
             return OffsetFetchRequest(group_id=group_id, topics=named, require_stable=stable)
 
@@ -168,7 +188,10 @@ class GroupOffsets:
 
         if not wanted:
             return {}
-        found = await self._at_coordinator(call, deadline, f"looking up committed offsets of group {group_id!r}")
+        # A member may have asked with the epoch before the present one, or be about to hear that it is out.
+        found = await self._at_coordinator(
+            call, deadline, f"looking up committed offsets of group {group_id!r}", again=_MEMBER_HAS_CHANGED
+        )
         return {partition: found.get(partition) for partition in wanted}
 
     async def commit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,30 @@ async def tell_listener(listener: object, method: str, partitions: Sequence[Topi
             await result
     except Exception:
         logger.exception("%s of the rebalance listener failed for %s", method, [str(one) for one in partitions])
+
+
+class PendingCallbacks:
+    """What a listener has still to hear, in order."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[str, tuple[TopicPartition, ...]]] = deque()
+
+    def add(self, method: str, partitions: tuple[TopicPartition, ...]) -> None:
+        """Have the listener told by the next `drain`."""
+        self._waiting.append((method, partitions))
+
+    def clear(self) -> None:
+        """Tell nothing of what waits."""
+        self._waiting.clear()
+
+    async def drain(self, listener: object) -> None:
+        """Tell the listener what it has not heard yet."""
+        while self._waiting:
+            callback = self._waiting[0]
+            await tell_listener(listener, *callback)
+            # Only now: a listener that was cancelled may have done half of its work.
+            if self._waiting and self._waiting[0] is callback:
+                self._waiting.popleft()
 
 
 class ConsumerInterceptor:

@@ -52,7 +52,7 @@ class PositionFinder:
         self._world = network.world
         self._subscription = subscription
         self._log_offsets = LogOffsets(options, network, self._note)
-        self._group_offsets = GroupOffsets(options, network, self._note)
+        self.group_offsets = GroupOffsets(options, network, self._note)
         self._troubles = troubles
         self._on_progress = on_progress
         self._error: KafkaError | None = None
@@ -116,7 +116,7 @@ class PositionFinder:
             await self._validate(suspects, deadline)
 
     async def _from_committed(self, versions: dict[TopicPartition, int], deadline: float) -> None:
-        committed = await self._group_offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
+        committed = await self.group_offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
         lost: list[TopicPartition] = []
         for partition, version in versions.items():
             found = committed.get(partition)

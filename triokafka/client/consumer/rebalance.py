@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections import deque
 from collections.abc import Callable
 
 from triokafka.assignors import Assignment
 from triokafka.client.consumer.commits import Committer
-from triokafka.client.consumer.listener import tell_listener
+from triokafka.client.consumer.listener import PendingCallbacks
 from triokafka.client.consumer.membership.classic import NO_GENERATION
 from triokafka.client.consumer.membership.classic_tasks import ClassicMembership
 from triokafka.client.consumer.subscription import SubscriptionState
@@ -55,7 +54,7 @@ class Rebalancer:
         self._phase = _Phase.IDLE
         self._going: tuple[TopicPartition, ...] = ()
         self._incoming: tuple[int, Assignment] | None = None
-        self._callbacks: deque[tuple[str, tuple[TopicPartition, ...]]] = deque()
+        self._callbacks = PendingCallbacks()
 
     @property
     def settling(self) -> bool:
@@ -90,9 +89,7 @@ class Rebalancer:
                     return
                 self._phase = _Phase.REVOKING
                 if self._going or not member.cooperative:
-                    self._callbacks.append(
-                        ("on_partitions_lost" if member.lost else "on_partitions_revoked", self._going)
-                    )
+                    self._callbacks.add("on_partitions_lost" if member.lost else "on_partitions_revoked", self._going)
                 continue
             assignment = membership.take_assignment()
             if assignment is not None:
@@ -163,7 +160,7 @@ class Rebalancer:
         held = self._subscription.assignment
         added = tuple(p for p in wanted if p not in held) if member.cooperative else wanted
         self._subscription.assign_from_group(wanted, keep=member.cooperative)
-        self._callbacks.append(("on_partitions_assigned", added))
+        self._callbacks.add("on_partitions_assigned", added)
         self._phase = _Phase.IDLE
         self.assigned_at = membership.joined_at
         logger.info(
@@ -182,13 +179,8 @@ class Rebalancer:
         self._phase = _Phase.IDLE
         if held:
             lost = self._membership.member.generation == NO_GENERATION
-            self._callbacks.append(("on_partitions_lost" if lost else "on_partitions_revoked", held))
+            self._callbacks.add("on_partitions_lost" if lost else "on_partitions_revoked", held)
 
     async def drain(self) -> None:
         """Tell the listener what it has not heard yet."""
-        while self._callbacks:
-            callback = self._callbacks[0]
-            await tell_listener(self.listener, *callback)
-            # Only now: a listener that was cancelled may have done half of its work.
-            if self._callbacks and self._callbacks[0] is callback:
-                self._callbacks.popleft()
+        await self._callbacks.drain(self.listener)

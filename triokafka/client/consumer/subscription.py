@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from triokafka.errors import IllegalStateError
@@ -21,12 +22,24 @@ LATEST: Final = -1
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A regular expression that the group's coordinator applies, in RE2 syntax, to whole names of topics (KIP-848).
+
+    Only for ``group_protocol="consumer"``. The consumer need not know all topics of the cluster, and new ones are taken
+    in without its doing. A `str` or `re.Pattern` is applied by the consumer itself, under both protocols.
+    """
+
+    pattern: str
+
+
 class Mode(enum.Enum):
     """How the assignment comes about; one excludes the others until `SubscriptionState.unsubscribe` (SUB-2)."""
 
     NONE = "nothing subscribed"
     TOPICS = "subscribed by name"
     PATTERN = "subscribed by pattern"
+    REMOTE_PATTERN = "subscribed by a pattern that the coordinator applies"
     ASSIGNED = "assigned by hand"
 
 
@@ -36,11 +49,13 @@ class PartitionState:
     ``position`` is the next offset to hand out, ``finished`` the offset up to which the user is done (what auto-commit
     may commit); both are None until resolved. ``version`` changes with every jump of the position, so that data asked
     for before the jump is known to be stale. ``reset_to`` is set while the position must be looked up by timestamp.
+    ``going`` says that it is about to be given up.
     ``stop_at`` ends a bounded read: nothing is fetched from there on.
     """
 
     __slots__ = (
         "finished",
+        "going",
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
@@ -59,6 +74,7 @@ class PartitionState:
         self.position_epoch = -1
         self.finished: int | None = None
         self.paused = False
+        self.going = False
         self.reset_to: int | None = None
         self.stop_at: int | None = None
         self.version = version
@@ -71,7 +87,7 @@ class PartitionState:
     @property
     def fetchable(self) -> bool:
         """Whether records may be asked for (`client/SUB-9`)."""
-        return self.position is not None and not self.paused and not self.validating
+        return self.position is not None and not self.paused and not self.validating and not self.going
 
 
 class SubscriptionState:
@@ -90,6 +106,7 @@ class SubscriptionState:
         self._exclude_internal = exclude_internal_topics
         self._topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
+        self._remote_pattern: SubscriptionPattern | None = None
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._versions = 0
 
@@ -124,6 +141,15 @@ class SubscriptionState:
             self._pattern, self._topics = compiled, ()
         return changed
 
+    def subscribe_remote_pattern(self, pattern: SubscriptionPattern) -> None:
+        """Subscribe to what matches on the coordinator; `matched` fills in the names."""
+        self._enter(Mode.REMOTE_PATTERN)
+        self._remote_pattern = pattern
+
+    def matched(self, topics: Iterable[str]) -> None:
+        """The coordinator assigned partitions of these topics, so they match."""
+        self._topics = tuple(sorted(topics))
+
     def match(self, all_topics: Iterable[str]) -> bool:
         """Apply the pattern to the names of all topics; returns whether the subscription changed (`client/SUB-5`)."""
         pattern = self._pattern
@@ -143,7 +169,7 @@ class SubscriptionState:
     def unsubscribe(self) -> None:
         """Back to the start: no topics, no pattern, no partitions."""
         self.mode = Mode.NONE
-        self._topics, self._pattern = (), None
+        self._topics, self._pattern, self._remote_pattern = (), None, None
         self._replace((), keep=False)
 
     @property
@@ -157,9 +183,14 @@ class SubscriptionState:
         return self._pattern
 
     @property
+    def remote_pattern(self) -> str | None:
+        """The pattern that the coordinator applies, if any."""
+        return None if self._remote_pattern is None else self._remote_pattern.pattern
+
+    @property
     def uses_group(self) -> bool:
         """Whether the group decides the assignment."""
-        return self.mode in (Mode.TOPICS, Mode.PATTERN)
+        return self.mode in (Mode.TOPICS, Mode.PATTERN, Mode.REMOTE_PATTERN)
 
     # What is assigned
 
@@ -179,6 +210,11 @@ class SubscriptionState:
         """Take partitions away and keep the others."""
         gone = set(partitions)
         self._replace([partition for partition in self._partitions if partition not in gone], keep=True)
+
+    def mark_going(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch and hand out nothing more of exactly these, which are about to be given up."""
+        for partition, state in self._partitions.items():
+            state.going = partition in partitions
 
     def _replace(self, partitions: Iterable[TopicPartition], *, keep: bool) -> None:
         old = self._partitions
