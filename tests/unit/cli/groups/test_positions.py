@@ -1,0 +1,148 @@
+"""What is put together about groups, against scripted brokers of which some fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scripted_broker import SILENCE
+from tests.simulated import simulated
+from tests.unit.client.admin.test_admin import admin_of
+from tests.unit.client.admin.test_groups import OFFSET_FETCH, classic, coordinated_by, offsets_of
+from triokafka.cli.groups.chosen import listings
+from triokafka.cli.groups.describing import _position_row
+from triokafka.cli.groups.positions import Position, describe_all, positions_of, remark
+from triokafka.client.admin import GroupDescription
+from triokafka.errors import GroupIdNotFoundError
+from triokafka.protocol.api.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
+from triokafka.protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from triokafka.protocol.api.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from triokafka.protocol.api.offset_fetch import OffsetFetchRequest
+from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment
+from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
+
+
+def assigned(**topics: list[int]) -> bytes:
+    return ConsumerProtocolAssignment(
+        assigned_partitions=[AssignedTopic(topic=name, partitions=p) for name, p in topics.items()]
+    ).encode_versioned(3)
+
+
+def group_in(state: str) -> GroupDescription:
+    return GroupDescription("g", state, "consumer", "range", (), Node(1, "h", 9092))
+
+
+@simulated
+async def test_end_of_a_log_without_a_leader_is_unknown_and_the_others_are_shown() -> None:
+    """(`security-metrics-tools/CG-03`) Partitions come by member, then those that nobody reads."""
+    async with admin_of(nodes=2) as (cluster, admin):
+        one, two = cluster.brokers[1], cluster.brokers[2]
+        for broker in (one, two):
+            broker.api_versions[OFFSET_FETCH] = (1, 9)
+            broker.script(FindCoordinatorRequest, coordinated_by(g=one))
+        cluster.move("orders", 1, 2)
+        member = DescribedGroupMember(
+            member_id="m", client_id="c", client_host="/h", member_assignment=assigned(orders=[1])
+        )
+        one.script(DescribeGroupsRequest, classic("g", members=[member]))
+        one.script(OffsetFetchRequest, offsets_of(g=4))
+        end = ListOffsetsPartitionResponse(partition_index=0, offset=9)
+        one.script(
+            ListOffsetsRequest,
+            ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[end])]),
+        )
+        two.script(ListOffsetsRequest, *[SILENCE] * 20)
+        found = await describe_all(admin, ["g"])
+        by_group, failed, endless = await positions_of(admin, found.groups, 2000)
+        assert failed == {}
+        assert list(endless) == [TopicPartition("orders", 1)]
+        assert [_position_row("g", row, verbose=False) for row in by_group["g"]] == [
+            ("g", "orders", 1, None, "unknown", None, "m", "/h", "c"),
+            ("g", "orders", 0, 4, 9, 5, None, None, None),
+        ]
+
+
+@simulated
+async def test_groups_that_are_dead_or_not_of_consumers_are_errors_and_the_others_are_found() -> None:
+    """(`security-metrics-tools/CG-03`) Brokers before 4.0 call a group that does not exist dead."""
+    async with admin_of() as (cluster, admin):
+        groups = [
+            DescribedGroup(group_id="gone", group_state="Dead"),
+            DescribedGroup(group_id="connect", group_state="Stable", protocol_type="connect"),
+            DescribedGroup(group_id="simple", group_state="Empty"),
+            DescribedGroup(group_id="lost", error_code=69),
+        ]
+        cluster.brokers[1].script(DescribeGroupsRequest, DescribeGroupsResponse(groups=groups))
+        found = await describe_all(admin, ["gone", "connect", "simple", "lost"])
+        assert list(found.groups) == ["simple"]
+        assert isinstance(found.errors["gone"], GroupIdNotFoundError)
+        assert isinstance(found.errors["lost"], GroupIdNotFoundError)
+        assert "not one of consumers but of 'connect'" in str(found.errors["connect"])
+
+
+@simulated
+async def test_group_whose_offsets_cannot_be_had_does_not_hide_the_others() -> None:
+    async with admin_of() as (cluster, admin):
+        broker = cluster.brokers[1]
+        broker.api_versions[OFFSET_FETCH] = (1, 9)
+        broker.script(DescribeGroupsRequest, classic("a", "b"))
+        answer = offsets_of(a=-1, b=-1)
+        answer.groups[0].error_code = 30
+        broker.script(OffsetFetchRequest, answer)
+        by_group, failed, endless = await positions_of(admin, (await describe_all(admin, ["a", "b"])).groups, 1000)
+        assert (by_group, list(failed), endless) == ({"b": []}, ["a"], {})
+
+
+@simulated
+async def test_broker_that_fails_is_told_and_the_groups_of_the_others_are_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """(`security-metrics-tools/CG-02`)"""
+    async with admin_of(nodes=2) as (cluster, admin):
+        group = ListedGroup(group_id="g", protocol_type="consumer")
+        cluster.brokers[1].script(ListGroupsRequest, ListGroupsResponse(groups=[group]))
+        cluster.brokers[2].script(ListGroupsRequest, ListGroupsResponse(error_code=31))
+        found, status = await listings(admin)
+        assert ([listing.group_id for listing in found], status) == (["g"], 1)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("triokafka: The groups of broker 2 at 127.0.0.1:")
+        assert "are missing: groups of broker 2: " in line
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("Empty", "has no members now"),
+        ("PreparingRebalance", "is rebalancing (PreparingRebalance)"),
+        ("CompletingRebalance", "is rebalancing"),
+        ("Assigning", "is rebalancing"),
+        ("Reconciling", "is rebalancing"),
+    ],
+)
+def test_state_that_explains_what_is_missing_is_told(state: str, words: str) -> None:
+    """(`security-metrics-tools/CG-03`)"""
+    assert words in (remark(group_in(state)) or "")
+
+
+def test_nothing_is_said_about_a_stable_group() -> None:
+    assert remark(group_in("Stable")) is None
+
+
+def test_lag_needs_both_ends() -> None:
+    """(`security-metrics-tools/CG-03`)"""
+    tp = TopicPartition("orders", 0)
+    assert Position(tp, OffsetAndMetadata(4), 9, None).lag == 5
+    assert Position(tp, None, 9, None).lag is None
+    assert Position(tp, OffsetAndMetadata(4), None, None).lag is None
+    row = _position_row("g", Position(tp, OffsetAndMetadata(4, leader_epoch=2), None, None), verbose=True)
+    assert row == ("g", "orders", 0, 2, 4, "unknown", "unknown", None, None, None)
