@@ -390,9 +390,9 @@ class CoordinatorRuntime(Generic[S, C]):
         for note in turn.notes:
             logger.info("%s", note)
         if turn.records:
-            records = [context.shard.encode(change) for change in turn.records]
             context.appending = True
             try:
+                records = [context.shard.encode(change) for change in turn.records]
                 end = self._log.append(context.partition, records, turn.at.wall_ms)
             except (KafkaError, OSError) as error:
                 self._append_failed(context, turn, error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from triokafka.coordinator.config import GroupCoordinatorConfig
 from triokafka.coordinator.group import rounds
@@ -28,6 +29,9 @@ from triokafka.errors import (
     UnknownMemberIdError,
 )
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
+
+_MAX_STRING: Final = 32_767
+"""Bytes of a string on the wire and in records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,15 @@ def join(
         _join_known(group, joiner, reply, config, turn)
     else:
         prefix = request.group_instance_id if request.group_instance_id is not None else joiner.client_id
-        _join_unknown(group, joiner, f"{prefix}-{new_id()}", reply, config, turn)
+        _join_unknown(group, joiner, _member_id(prefix, new_id()), reply, config, turn)
+
+
+def _member_id(prefix: str, suffix: str) -> str:
+    """A member id that a record and an answer of any version can hold, however long the client's name is."""
+    room = _MAX_STRING - len(suffix) - 1
+    if len(prefix) * 4 > room:  # no character takes more bytes; most names are far from that long
+        prefix = prefix.encode()[:room].decode(errors="ignore")
+    return f"{prefix}-{suffix}"
 
 
 def _has_room(group: ClassicGroup, request: JoinGroupRequest, config: GroupCoordinatorConfig) -> bool:

@@ -31,6 +31,7 @@ from triokafka.protocol.api.offset_commit import (
 
 FIRST_WITH_TOPIC_IDS: Final = 10
 _FIRST_WITHOUT_LEGACY_ERROR: Final = 9
+_LAST_MOMENT: Final = (1 << 63) - 1
 
 
 def resolve_topics(
@@ -101,7 +102,9 @@ def commit(
     elif generation >= 0:
         error = GroupIdNotFoundError if version >= _FIRST_WITHOUT_LEGACY_ERROR else IllegalGenerationError
         raise error(f"there is no group {request.group_id!r}")
-    expire_timestamp = turn.at.wall_ms + request.retention_time_ms if request.retention_time_ms >= 0 else -1
+    expire_timestamp = -1
+    if request.retention_time_ms >= 0:
+        expire_timestamp = min(turn.at.wall_ms + request.retention_time_ms, _LAST_MOMENT)
     limit = shard.config.offset_metadata_max_bytes
     for topic, answered in known:
         for partition in topic.partitions:
