@@ -1,0 +1,444 @@
+"""A member under the consumer protocol (KIP-848) as a state machine: every answer of the coordinator, without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from triokafka.client.consumer.membership.consumer_protocol import (
+    NO_EPOCH,
+    ConsumerGroupConfig,
+    ConsumerProtocolMember,
+    Partitions,
+    State,
+    Wants,
+)
+from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    IllegalStateError,
+    InvalidRegularExpressionError,
+    InvalidRequestError,
+    KafkaError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+)
+from triokafka.network.backoff import Backoff
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+X, Y = UUID(int=1), UUID(int=2)
+INTERVAL = 5.0
+BACKOFF = Backoff(1.0, 8.0)
+NO_JITTER = 0.5
+
+
+class Rig:
+    """A member and its clock; each method is one event at `now`."""
+
+    def __init__(self, **config: Any) -> None:
+        self.now = 100.0
+        clock = HeartbeatClock(interval=9.0, session_timeout=float("inf"), max_poll_interval=300.0, now=self.now)
+        settings = ConsumerGroupConfig(group_id="g", rebalance_timeout_ms=300_000, **config)
+        self.member = ConsumerProtocolMember(settings, "me", clock, BACKOFF)
+        self.member.subscribe(Wants(("t",)))
+        self.sent_as = 0
+
+    def beat(self) -> ConsumerGroupHeartbeatRequest:
+        heartbeat = self.member.heartbeat(self.now)
+        self.sent_as = heartbeat.sent_as
+        return heartbeat.request
+
+    def answer(self, epoch: int = 1, target: Partitions | None = None, **more: Any) -> KafkaError | None:
+        assignment = None
+        if target is not None:
+            topics = [TopicPartitions(topic_id=topic, partitions=list(numbers)) for topic, numbers in target.items()]
+            assignment = Assignment(topic_partitions=topics)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id="me",
+            member_epoch=epoch,
+            heartbeat_interval_ms=int(INTERVAL * 1000),
+            assignment=assignment,
+            **more,
+        )
+        return self.member.answered(response, self.sent_as, now=self.now, chance=NO_JITTER)
+
+    def refuse(self, error: type[KafkaError], message: str | None = None) -> KafkaError | None:
+        assert error.code is not None
+        response = ConsumerGroupHeartbeatResponse(
+            error_code=error.code, error_message=message, member_epoch=0, heartbeat_interval_ms=0
+        )
+        return self.member.answered(response, self.sent_as, now=self.now, chance=NO_JITTER)
+
+    def join(self) -> None:
+        self.member.join()
+        self.beat()
+
+    def stable(self, owned: Partitions | None = None) -> Rig:
+        self.join()
+        owned = {X: frozenset({0, 1})} if owned is None else owned
+        self.answer(1, owned)
+        self.member.settle(owned, complete=True)
+        self.beat()
+        self.answer(1)
+        assert (self.member.state, self.waits) == (State.STABLE, INTERVAL)
+        return self
+
+    @property
+    def waits(self) -> float:
+        """Seconds until the next heartbeat; 0 when it is due now."""
+        return max(0.0, self.member.due_at - self.now)
+
+
+def owned_in(request: ConsumerGroupHeartbeatRequest) -> dict[UUID, list[int]] | None:
+    if request.topic_partitions is None:
+        return None
+    return {topic.topic_id: list(topic.partitions) for topic in request.topic_partitions}
+
+
+# ---------------------------------------------------------------- joining
+
+
+def test_the_first_heartbeat_says_everything() -> None:
+    """(`client/MOD-20`)"""
+    rig = Rig(group_instance_id="i", rack_id="r", server_assignor="range")
+    rig.member.join()
+    assert (rig.member.state, rig.waits) == (State.JOINING, 0)
+    request = rig.beat()
+    assert (request.group_id, request.member_id, request.member_epoch) == ("g", "me", 0)
+    assert (request.instance_id, request.rack_id, request.server_assignor) == ("i", "r", "range")
+    assert (request.rebalance_timeout_ms, list(request.subscribed_topic_names or ())) == (300_000, ["t"])
+    assert owned_in(request) == {}
+    assert request.subscribed_topic_regex is None
+
+
+def test_the_coordinator_says_epoch_and_interval_and_what_to_own() -> None:
+    rig = Rig()
+    rig.join()
+    assert rig.answer(3, {X: frozenset({0, 1})}) is None
+    assert (rig.member.state, rig.member.epoch, rig.member.clock.interval) == (State.RECONCILING, 3, INTERVAL)
+    assert rig.member.target == {X: frozenset({0, 1})}
+    assert rig.waits == INTERVAL
+
+
+def test_what_is_owned_is_said_at_once_and_only_once() -> None:
+    rig = Rig()
+    rig.join()
+    rig.answer(3, {X: frozenset({0, 1})})
+    rig.member.settle({X: frozenset({0, 1})}, complete=True)
+    assert (rig.member.state, rig.waits) == (State.STABLE, 0)
+    assert owned_in(rig.beat()) == {X: [0, 1]}
+    rig.answer(3)
+    assert rig.waits == INTERVAL
+    rig.now += INTERVAL
+    assert rig.waits == 0
+    request = rig.beat()
+    assert (request.member_epoch, request.rebalance_timeout_ms) == (3, -1)
+    assert (owned_in(request), request.subscribed_topic_names, request.server_assignor) == (None, None, None)
+
+
+def test_no_partitions_are_acknowledged_too() -> None:
+    """The group may have more members than partitions."""
+    rig = Rig()
+    rig.join()
+    rig.answer(1, {})
+    assert rig.member.state is State.RECONCILING
+    rig.member.settle({}, complete=True)
+    assert owned_in(rig.beat()) == {}
+
+
+def test_a_lost_answer_to_the_first_heartbeat_makes_no_second_member() -> None:
+    """The id is the member's own (KIP-1082)."""
+    rig = Rig()
+    rig.join()
+    rig.member.unanswered(rig.now, NO_JITTER)
+    assert (rig.member.state, rig.waits) == (State.JOINING, 1.0)
+    request = rig.beat()
+    assert (request.member_id, request.member_epoch, owned_in(request)) == ("me", 0, {})
+
+
+def test_an_id_that_an_older_coordinator_made_is_kept() -> None:
+    rig = Rig()
+    rig.join()
+    response = ConsumerGroupHeartbeatResponse(member_id="theirs", member_epoch=1, heartbeat_interval_ms=1)
+    rig.member.answered(response, rig.sent_as, now=rig.now, chance=NO_JITTER)
+    assert rig.member.member_id == "theirs"
+
+
+# ---------------------------------------------------------------- reconciling
+
+
+def test_a_new_target_is_acknowledged_when_it_has_been_reached() -> None:
+    rig = Rig().stable()
+    rig.now += INTERVAL
+    rig.beat()
+    rig.answer(1, {X: frozenset({0})})
+    assert (rig.member.state, rig.waits) == (State.RECONCILING, INTERVAL)
+    rig.now += INTERVAL
+    assert owned_in(rig.beat()) is None  # it goes on while it gives up
+    rig.answer(1)
+    rig.member.settle({X: frozenset({0})}, complete=True)
+    request = rig.beat()
+    assert owned_in(request) == {X: [0]}
+    rig.answer(2, {X: frozenset({0}), Y: frozenset({5})})
+    assert (rig.member.state, rig.member.epoch) == (State.RECONCILING, 2)
+
+
+def test_a_target_of_which_not_all_names_are_known_is_taken_over_in_parts() -> None:
+    rig = Rig()
+    rig.join()
+    rig.answer(1, {X: frozenset({0}), Y: frozenset({1})})
+    rig.member.settle({X: frozenset({0})}, complete=False)
+    assert (rig.member.state, owned_in(rig.beat())) == (State.RECONCILING, {X: [0]})
+    rig.answer(1)
+    rig.member.settle({X: frozenset({0}), Y: frozenset({1})}, complete=True)
+    assert (rig.member.state, owned_in(rig.beat())) == (State.STABLE, {X: [0], Y: [1]})
+
+
+def test_what_was_wanted_back_and_then_given_back_is_acknowledged_again() -> None:
+    """The coordinator waits to hear what the member owns before it goes on."""
+    rig = Rig().stable()
+    rig.beat()
+    rig.answer(1, {X: frozenset({0})})
+    rig.beat()
+    rig.answer(1, {X: frozenset({0, 1})})
+    assert (rig.member.state, rig.waits) == (State.STABLE, 0)
+    assert owned_in(rig.beat()) == {X: [0, 1]}
+
+
+def test_the_same_target_again_is_no_news() -> None:
+    rig = Rig().stable()
+    rig.beat()
+    rig.answer(1, {X: frozenset({1, 0})})
+    assert (rig.member.state, rig.waits) == (State.STABLE, INTERVAL)
+
+
+# ---------------------------------------------------------------- what it wants
+
+
+def test_another_subscription_is_said_at_once() -> None:
+    rig = Rig().stable()
+    assert rig.member.subscribe(Wants(("t", "u")))
+    assert rig.waits == 0
+    request = rig.beat()
+    assert (list(request.subscribed_topic_names or ()), owned_in(request)) == (["t", "u"], None)
+    rig.answer(1)
+    assert not rig.member.subscribe(Wants(("t", "u")))
+    assert rig.beat().subscribed_topic_names is None
+
+
+def test_a_pattern_needs_version_1_and_is_taken_back_by_an_empty_one() -> None:
+    rig = Rig()
+    rig.member.subscribe(Wants((), "t.*"))
+    rig.member.join()
+    heartbeat = rig.member.heartbeat(rig.now)
+    assert (heartbeat.min_version, heartbeat.request.subscribed_topic_regex) == (1, "t.*")
+    assert list(heartbeat.request.subscribed_topic_names or ()) == []
+    rig.sent_as = heartbeat.sent_as
+    rig.answer(1, {})
+    assert rig.member.heartbeat(rig.now).min_version == 0
+    rig.member.subscribe(Wants(("t",)))
+    rig.member.unanswered(rig.now, NO_JITTER)
+    request = rig.beat()
+    assert (request.subscribed_topic_regex, list(request.subscribed_topic_names or ())) == ("", ["t"])
+
+
+def test_partitions_that_were_passed_over_are_looked_at_again_with_another_subscription() -> None:
+    rig = Rig().stable()
+    rig.member.subscribe(Wants(("t", "u")))
+    assert rig.member.state is State.RECONCILING
+
+
+# ---------------------------------------------------------------- errors
+
+FATAL = [
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    InvalidRequestError,
+    UnsupportedAssignorError,
+    InvalidRegularExpressionError,
+    GroupMaxSizeReachedError,
+    UnsupportedVersionError,
+]
+PASSING = [
+    NotCoordinatorError,
+    CoordinatorNotAvailableError,
+    CoordinatorLoadInProgressError,
+    RequestTimedOutError,
+    UnreleasedInstanceIdError,
+]
+
+
+@pytest.mark.parametrize("error", FATAL)
+def test_what_the_user_must_mend_is_raised_and_a_member_that_joins_is_out(error: type[KafkaError]) -> None:
+    rig = Rig()
+    rig.join()
+    with pytest.raises(error, match="because"):
+        rig.refuse(error, "because")
+    assert (rig.member.state, rig.member.epoch, rig.member.heartbeats) == (State.OUTSIDE, NO_EPOCH, False)
+    rig.now += 10
+    rig.member.join()  # when the user tries again
+    assert rig.beat().member_epoch == 0
+
+
+@pytest.mark.parametrize("error", FATAL)
+def test_what_the_user_must_mend_puts_no_member_out_that_is_in(error: type[KafkaError]) -> None:
+    """The coordinator says if it is out; until then its partitions are its own."""
+    rig = Rig().stable()
+    rig.beat()
+    with pytest.raises(error, match="because"):
+        rig.refuse(error, "because")
+    assert (rig.member.state, rig.waits) == (State.STABLE, 1.0)
+    request = rig.beat()
+    assert (owned_in(request), list(request.subscribed_topic_names or ())) == ({X: [0, 1]}, ["t"])
+
+
+@pytest.mark.parametrize("make", [Rig.join, Rig.stable], ids=["joining", "in the group"])
+@pytest.mark.parametrize("error", PASSING)
+def test_what_passes_is_tried_again_with_growing_patience_and_says_everything(
+    error: type[KafkaError], make: Callable[[Rig], object]
+) -> None:
+    rig = Rig()
+    make(rig)
+    state, epoch = rig.member.state, rig.member.epoch
+    waits = []
+    for _ in range(5):
+        rig.beat()
+        assert isinstance(rig.refuse(error), error)
+        waits.append(rig.waits)
+    assert waits == [1, 2, 4, 8, 8]
+    assert (rig.member.state, rig.member.epoch) == (state, epoch)
+    request = rig.beat()
+    assert (request.rebalance_timeout_ms, list(request.subscribed_topic_names or ())) == (300_000, ["t"])
+    rig.answer(1)
+    assert rig.waits == INTERVAL
+
+
+@pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
+def test_a_member_that_was_put_out_gives_up_everything_and_joins_anew(error: type[KafkaError]) -> None:
+    rig = Rig().stable()
+    rig.beat()
+    assert isinstance(rig.refuse(error), error)
+    member = rig.member
+    assert (member.state, member.epoch, member.owned, member.heartbeats) == (State.LOST, NO_EPOCH, {}, False)
+    with pytest.raises(IllegalStateError):
+        member.join()
+    member.released()
+    member.join()
+    assert rig.waits == 0
+    request = rig.beat()
+    assert (request.member_id, request.member_epoch, owned_in(request)) == ("me", 0, {})
+
+
+def test_a_member_that_is_put_out_over_and_over_goes_slower() -> None:
+    rig = Rig().stable()
+    waits = []
+    for _ in range(4):
+        rig.beat()
+        rig.refuse(FencedMemberEpochError)
+        rig.member.released()
+        rig.member.join()
+        waits.append(rig.waits)
+        rig.beat()
+        rig.answer(1, {})
+    assert waits == [0, 2, 4, 8]
+    rig.beat()
+    rig.answer(1)
+    rig.beat()
+    rig.refuse(FencedMemberEpochError)
+    rig.member.released()
+    rig.member.join()
+    assert rig.waits == 0
+
+
+def test_a_fenced_instance_stays_out() -> None:
+    """Nobody may act for a name that another member has now, not even to leave."""
+    rig = Rig(group_instance_id="i").stable()
+    rig.beat()
+    with pytest.raises(FencedInstanceIdError, match="another member of group 'g' has this group_instance_id"):
+        rig.refuse(FencedInstanceIdError)
+    assert (rig.member.state, rig.member.leave()) == (State.LOST, None)
+
+
+def test_an_instance_that_is_not_free_yet_is_waited_for() -> None:
+    rig = Rig(group_instance_id="i")
+    rig.join()
+    trouble = rig.refuse(UnreleasedInstanceIdError)
+    assert "group_instance_id='i' still belongs to another member" in str(trouble)
+    assert rig.member.state is State.JOINING
+
+
+def test_a_cluster_without_the_protocol_is_told_with_what_to_do() -> None:
+    rig = Rig()
+    rig.join()
+    with pytest.raises(UnsupportedVersionError, match="group_protocol='classic'.*group.version"):
+        rig.refuse(UnsupportedVersionError)
+
+
+def test_an_answer_to_an_earlier_membership_is_not_about_this_one() -> None:
+    """(`client/CO-2`)"""
+    rig = Rig().stable()
+    rig.beat()
+    before = rig.sent_as
+    rig.member.left()
+    rig.join()
+    rig.sent_as = before
+    for error in (UnknownMemberIdError, GroupAuthorizationFailedError):
+        assert rig.refuse(error) is None
+    assert rig.answer(7, {X: frozenset({0})}) is None
+    assert (rig.member.state, rig.member.epoch, rig.member.target) == (State.JOINING, 0, None)
+
+
+# ---------------------------------------------------------------- leaving
+
+
+@pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
+def test_a_static_member_leaves_only_for_now(instance: str | None, epoch: int) -> None:
+    """(`client/MOD-18`)"""
+    rig = Rig(group_instance_id=instance).stable()
+    request = rig.member.leave()
+    assert request is not None
+    assert (request.member_id, request.member_epoch, request.instance_id) == ("me", epoch, instance)
+    rig.member.left()
+    assert (rig.member.state, rig.member.epoch, rig.member.heartbeats) == (State.OUTSIDE, NO_EPOCH, False)
+
+
+def test_who_may_have_joined_leaves_too() -> None:
+    rig = Rig()
+    assert rig.member.leave() is None
+    rig.join()
+    assert rig.member.leave() is not None
+
+
+def test_a_member_that_is_not_in_the_group_owns_nothing_and_sends_nothing() -> None:
+    member = Rig().member
+    with pytest.raises(IllegalStateError):
+        member.settle({}, complete=True)
+    with pytest.raises(IllegalStateError):
+        member.heartbeat(0.0)
+
+
+def test_who_needs_the_epoch_hurries_the_heartbeat() -> None:
+    rig = Rig().stable()
+    rig.member.hurry()
+    assert rig.waits == 0
+    rig.beat()
+    rig.answer(2)
+    assert rig.waits == INTERVAL
