@@ -388,7 +388,7 @@ def test_an_instance_that_is_not_free_yet_is_waited_for() -> None:
 def test_a_cluster_without_the_protocol_is_told_with_what_to_do() -> None:
     rig = Rig()
     rig.join()
-    with pytest.raises(UnsupportedVersionError, match="group_protocol='classic'.*group.version"):
+    with pytest.raises(UnsupportedVersionError, match=r"group_protocol='classic'.*group\.version"):
         rig.refuse(UnsupportedVersionError)
 
 
