@@ -19,7 +19,9 @@ RECORDS = 600
 TIMEOUT = 60.0
 QUICK = {
     "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "3000",
     "offsets.topic.num.partitions": "4",
 }
 

@@ -27,7 +27,11 @@ Node = Callable[[Path], AbstractContextManager[str]]
 def ours(directory: Path) -> Iterator[str]:
     broker = BrokerProcess(
         directory / "data",
-        settings={"group.consumer.heartbeat.interval.ms": "200", "offsets.topic.num.partitions": "4"},
+        settings={
+            "group.consumer.heartbeat.interval.ms": "200",
+            "group.consumer.min.heartbeat.interval.ms": "200",
+            "offsets.topic.num.partitions": "4",
+        },
     )
     try:
         yield broker.start()

@@ -19,6 +19,7 @@ import trio
 from triokafka.broker_stub.api import load_handlers
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
+from triokafka.broker_stub.config.options import ASSIGNORS
 from triokafka.broker_stub.controller import (
     Controller,
     EndpointImage,
@@ -437,6 +438,9 @@ def _group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
         group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         group_consumer_max_size=config.group_consumer_max_size,
+        group_consumer_assignors=tuple(ASSIGNORS[name] for name in config.group_consumer_assignors),
+        group_consumer_migration_policy=config.group_consumer_migration_policy.lower(),
+        group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_minutes=config.offsets_retention_minutes,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code
+from triokafka.coordinator.config import GroupCoordinatorConfig
 from triokafka.coordinator.consumer_group.changes import (
     EpochChange,
     PatternChange,
@@ -19,6 +20,7 @@ from triokafka.coordinator.consumer_group.changes import (
     decode,
     encode,
 )
+from triokafka.coordinator.consumer_group.describe import describe
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.consumer_group.heartbeat import Beat, check
 from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberState, Progress
@@ -27,6 +29,7 @@ from triokafka.coordinator.group import admin
 from triokafka.coordinator.stored import OffsetKey
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import (
+    ConfigurationError,
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupIdNotFoundError,
@@ -606,3 +609,48 @@ def test_an_assignor_that_only_another_coordinator_has_gets_no_votes() -> None:
     )
     assert rig.beat(beat("b")).value.member_epoch == 2
     assert rig.shard.consumer_groups["g"].targets["b"] == {ORDERS: frozenset({2, 3})}
+
+
+def test_rights_that_change_are_noticed_when_a_pattern_is_refreshed() -> None:
+    rig = Rig(group_consumer_regex_refresh_interval_ms=60_000)
+    said = {"topic_names": frozenset(), "pattern": "orders|bills"}
+    rig.beat(beat("a", **said), may_describe=lambda name: name == "bills")
+    rig.pass_time(40)
+    rig.beat(beat("a", 1))
+    rig.pass_time(19)
+    assert rig.beat(beat("a", 1)).value.member_epoch == 1, "it was looked up a minute ago at most"
+    rig.pass_time(1)
+    told = rig.beat(beat("a", 1)).value
+    assert (told.member_epoch, assigned(told)) == (2, [0, 1, 2, 3, 0, 1, 2, 3])
+
+
+def test_a_pattern_that_is_refreshed_and_matches_the_same_writes_nothing() -> None:
+    rig = Rig(group_consumer_regex_refresh_interval_ms=20_000)
+    rig.beat(beat("a", topic_names=frozenset(), pattern="orders"))
+    records = len(rig.log.records[PARTITION])
+    for _ in range(5):
+        rig.pass_time(10)
+        rig.beat(beat("a", 1))
+    assert len(rig.log.records[PARTITION]) == records
+
+
+def test_the_first_assignor_that_is_offered_is_the_default_and_no_other_is_taken() -> None:
+    rig = Rig(group_consumer_assignors=("range",))
+    rig.beat(beat("a"))
+    assert describe(rig.shard.consumer_groups["g"], rig.topics, ("range",)).assignor_name == "range"
+    with pytest.raises(UnsupportedAssignorError, match="there are range"):
+        check(request(server_assignor="uniform"), 1, ("range",))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"group_consumer_assignors": ()},
+        {"group_consumer_assignors": ("mine",)},
+        {"group_consumer_migration_policy": "never"},
+        {"group_consumer_regex_refresh_interval_ms": 0},
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        GroupCoordinatorConfig(**wrong)

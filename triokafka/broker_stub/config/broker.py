@@ -161,6 +161,17 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         _ = self.connections_per_ip
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigurationError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
+        for what in ("session_timeout_ms", "heartbeat_interval_ms"):
+            least, most = (getattr(self, f"group_consumer_{bound}_{what}") for bound in ("min", "max"))
+            value = getattr(self, f"group_consumer_{what}")
+            name = f"group.consumer.{what.replace('_', '.')}"
+            if not least <= value <= most:
+                limits = ", ".join(name.replace("consumer.", f"consumer.{bound}.") for bound in ("min", "max"))
+                raise ConfigurationError(f"{name}={value} is not within {least} to {most} ({limits})")
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ConfigurationError(
+                "group.consumer.heartbeat.interval.ms must be below group.consumer.session.timeout.ms"
+            )
         if self.broker_heartbeat_interval_ms * 2 > self.broker_session_timeout_ms:
             raise ConfigurationError("broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms")
         if "broker" not in self.process_roles or "controller" not in self.process_roles:

@@ -246,6 +246,34 @@ class LogOptions:
     log_cleaner_max_compaction_lag_ms: int = _for_topics("max.compaction.lag.ms")
 
 
+ASSIGNORS: Final = {
+    "uniform": "uniform",
+    "range": "range",
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""The assignors of the consumer protocol, by the names that ``group.consumer.assignors`` may give them."""
+
+_POLICIES: Final = ("bidirectional", "disabled", "downgrade", "upgrade")
+
+
+def _check_assignors(names: tuple[str, ...]) -> None:
+    if not names:
+        raise ValueError("must not be empty")
+    for name in names:
+        if name not in ASSIGNORS:
+            raise ValueError(
+                f"there is no assignor {name}; there are uniform and range, and no others can be plugged in"
+            )
+    if len({ASSIGNORS[name] for name in names}) < len(names):
+        raise ValueError("an assignor is there twice")
+
+
+def _check_policy(policy: str) -> None:
+    if policy.lower() not in _POLICIES:
+        raise ValueError(f"must be one of {', '.join(_POLICIES)}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions:
     """Consumer groups and committed offsets."""
@@ -265,6 +293,25 @@ class GroupOptions:
     group_consumer_min_heartbeat_interval_ms: int = _int(5_000, "The least that a group's configuration may say.", 1)
     group_consumer_max_heartbeat_interval_ms: int = _int(15_000, "The most that a group's configuration may say.", 1)
     group_consumer_max_size: int = _int(INT_MAX, "Members in a group under the consumer protocol.", 1)
+    group_consumer_assignors: tuple[str, ...] = _list(
+        ("uniform", "range"),
+        "What members under the consumer protocol may ask for; the first is for groups of which none does. Kafka's"
+        " class names of the two are taken as well.",
+        check=_check_assignors,
+    )
+    group_consumer_migration_policy: str = _text(
+        "bidirectional",
+        "Whether groups may change between the classic and the consumer protocol while they have members: upgrade to"
+        " consumer, downgrade to classic, bidirectional or disabled.",
+        check=_check_policy,
+    )
+    group_consumer_regex_refresh_interval_ms: int = _int(
+        600_000,
+        "How often at least the topics of a group's regular expressions are looked up: the rights of members may have"
+        " changed. When topics change, they are anyway.",
+        10_000,
+        internal=True,
+    )
     offset_metadata_max_bytes: int = _int(4096, "The longest text beside a committed offset.")
     offsets_retention_minutes: int = _int(10_080, "How long the offsets of an empty group are kept.", 1)
     offsets_retention_check_interval_ms: int = _long(600_000, "How often old offsets are looked for.", 1)
