@@ -8,7 +8,7 @@ import platform
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -51,6 +51,13 @@ class _Commands(click.Group):
             hint = f" Did you mean {near[0]}?" if near else " See triokafka --help."
             ctx.fail(f"There is no command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # One with a number would be taken by click, which ends with 1.
+            raise BrokenPipeError from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # Listing must not import every command.

@@ -9,9 +9,9 @@ from tests.simulated import simulated
 from tests.unit.client.admin.test_admin import admin_of
 from tests.unit.client.admin.test_groups import OFFSET_FETCH, classic, coordinated_by, offsets_of
 from triokafka.cli.groups.chosen import listings
-from triokafka.cli.groups.describing import _position_row
+from triokafka.cli.groups.describing import _member_table, _position_row
 from triokafka.cli.groups.positions import Position, describe_all, positions_of, remark
-from triokafka.client.admin import GroupDescription
+from triokafka.client.admin import GroupDescription, MemberDescription
 from triokafka.errors import GroupIdNotFoundError
 from triokafka.protocol.api.describe_groups import (
     DescribedGroup,
@@ -146,3 +146,26 @@ def test_lag_needs_both_ends() -> None:
     assert Position(tp, OffsetAndMetadata(4), None, None).lag is None
     row = _position_row("g", Position(tp, OffsetAndMetadata(4, leader_epoch=2), None, None), verbose=True)
     assert row == ("g", "orders", 0, 2, 4, "unknown", "unknown", None, None, None)
+
+
+def test_member_that_still_speaks_the_classic_protocol_is_told() -> None:
+    """(KIP-1099) The column is there only while a group has such members."""
+
+    def member_of(name: str, upgraded: bool | None) -> MemberDescription:
+        return MemberDescription(
+            name, None, "c", "/h", (), member_epoch=2, target_assignment=(TopicPartition("orders", 0),),
+            upgraded=upgraded,
+        )  # fmt: skip
+
+    def rows_of(*members: MemberDescription) -> list[dict[str, object]]:
+        group = GroupDescription("g", "Stable", "consumer", "uniform", members, Node(1, "h", 9092), "consumer", 3, 2)
+        columns, rows = _member_table(group, verbose=True)
+        return [dict(zip([column.title for column in columns], row, strict=True)) for row in rows]
+
+    old, new = rows_of(member_of("a", upgraded=False), member_of("b", upgraded=True))
+    assert (old["UPGRADED"], new["UPGRADED"]) == ("false", "true")
+    assert (old["CURRENT-EPOCH"], old["CURRENT-ASSIGNMENT"], old["TARGET-EPOCH"], old["TARGET-ASSIGNMENT"]) == (
+        2, None, 2, "orders:0",
+    )  # fmt: skip
+    assert "UPGRADED" not in rows_of(member_of("b", upgraded=True))[0]
+    assert "UPGRADED" not in rows_of(member_of("b", upgraded=None))[0]

@@ -1,0 +1,506 @@
+"""``triokafka groups`` against a broker in a process of its own, with members of both protocols.
+
+Rows are those of `security-metrics-tools`, sections 17 and 20.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+
+from tests.broker_process import BrokerProcess
+from tests.integration.test_cli import Tool
+from triokafka.cli.app import run
+
+RESET = ("groups", "reset-offsets")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    process = BrokerProcess(
+        None, settings={"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+    )
+    yield process.start()
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
+    return Tool(broker, capfdbinary, monkeypatch)
+
+
+def filled(tool: Tool, topic: str, *, records: int = 10, partitions: int = 1) -> None:
+    """A topic with records, all in partition 0."""
+    tool.ok("topics", "create", topic, "--partitions", "1")
+    tool("produce", topic, stdin="".join(f"{number}\n" for number in range(records)))
+    if partitions > 1:
+        tool.ok("topics", "alter", topic, "--partitions", str(partitions))
+
+
+def consumed(tool: Tool, topic: str, group: str, records: int) -> None:
+    """A group that has read and committed so many records, and left."""
+    read = tool.ok("consume", topic, "--group", group, "--from-beginning", "--max-messages", str(records))
+    assert len(read.splitlines()) == records
+
+
+@contextmanager
+def member(tool: Tool, topic: str, group: str, *more: str) -> Iterator[None]:
+    """A classic member in a process of its own, from its first record on."""
+    process = tool.start("consume", topic, "--group", group, "--from-beginning", *more)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline()
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+
+
+@contextmanager
+def new_member(tool: Tool, topic: str, group: str) -> Iterator[None]:
+    """A member under the new protocol, from its first record on (KIP-848)."""
+    consumer = ConfluentConsumer(
+        {
+            "bootstrap.servers": tool.bootstrap,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "client.id": "new-one",
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        assert consumer.poll(30) is not None
+        yield
+    finally:
+        consumer.close()
+
+
+def table(text: str) -> list[dict[str, str]]:
+    """The rows of a table without empty cells, by title."""
+    lines = [line.split() for line in text.splitlines() if line]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
+
+
+def offsets(tool: Tool, group: str) -> dict[tuple[str, int], int]:
+    rows = json.loads(tool.ok("groups", "offsets", group, "--json"))
+    return {(row["topic"], row["partition"]): row["offset"] for row in rows}
+
+
+class TestLooking:
+    def test_groups_are_listed_with_states_and_types_or_only_those_wanted(self, tool: Tool) -> None:
+        """(CG-02, MD-22)"""
+        filled(tool, "ls")
+        consumed(tool, "ls", "ls-empty", 3)
+        with member(tool, "ls", "ls-live"), new_member(tool, "ls", "ls-new"):
+            assert {"ls-empty", "ls-live", "ls-new"} <= set(tool.ok("groups", "list").splitlines())
+            rows = {row["GROUP"]: row for row in table(tool.ok("groups", "list", "--state", "--type"))}
+            assert rows["ls-empty"] == {"GROUP": "ls-empty", "TYPE": "Classic", "STATE": "Empty"}
+            assert rows["ls-live"] == {"GROUP": "ls-live", "TYPE": "Classic", "STATE": "Stable"}
+            assert rows["ls-new"] == {"GROUP": "ls-new", "TYPE": "Consumer", "STATE": "Stable"}
+            stable = {row["GROUP"] for row in table(tool.ok("groups", "list", "--state", "stable,Dead"))}
+            assert {"ls-live", "ls-new"} <= stable and "ls-empty" not in stable
+            assert [row["GROUP"] for row in table(tool.ok("groups", "list", "--type", "consumer"))] == ["ls-new"]
+            (found,) = [row for row in json.loads(tool.ok("groups", "list", "--json")) if row["group"] == "ls-new"]
+            assert found == {"group": "ls-new", "protocol": "consumer", "type": "consumer", "state": "Stable"}
+            with_protocol = table(tool.ok("groups", "list", "--all-protocols"))
+            assert {"GROUP": "ls-live", "PROTOCOL": "consumer"} in with_protocol
+        assert "'bogus' is none of" in tool.fails("groups", "list", "--state", "bogus", status=2)
+        assert "is none of Consumer, Classic" in tool.fails("groups", "list", "--type", "new", status=2)
+
+    def test_lag_is_shown_by_partition_with_who_reads_it(self, tool: Tool) -> None:
+        """(CG-03, MD-13)"""
+        filled(tool, "lag", partitions=2)
+        consumed(tool, "lag", "lag-g", 4)
+        done = tool("groups", "describe", "lag-g")
+        assert (done.status, done.err) == (0, "Note: group lag-g has no members now.\n")
+        rows = table(done.out)
+        assert [tuple(row.values()) for row in rows] == [
+            ("lag-g", "lag", "0", "4", "10", "6", "-", "-", "-"),
+            ("lag-g", "lag", "1", "0", "0", "0", "-", "-", "-"),
+        ]
+        with member(tool, "lag", "lag-g"):
+            done = tool("groups", "describe", "lag-g", "--verbose")
+            assert (done.status, done.err) == (0, "")
+            zero, one = table(done.out)
+            assert zero["CONSUMER-ID"].startswith("console-consumer-")
+            assert (zero["LOG-END-OFFSET"], zero["HOST"], zero["CLIENT-ID"], zero["LEADER-EPOCH"]) == (
+                "10", "/127.0.0.1", "console-consumer", "0",
+            )  # fmt: skip
+            assert one["LEADER-EPOCH"] == "-"
+
+    def test_partition_without_a_commit_is_a_hyphen_and_one_without_a_reader_is_there(self, tool: Tool) -> None:
+        """(CG-03)"""
+        filled(tool, "part", partitions=3)
+        tool.ok(*RESET, "part-g", "--topic", "part:2", "--to-latest", "--execute")
+        filled(tool, "other")
+        with new_member(tool, "part", "part-new"):
+            first, *rest = table(tool.ok("groups", "describe", "part-new"))
+            assert (first["CURRENT-OFFSET"], first["LAG"]) == ("-", "-")
+            assert [row["CONSUMER-ID"] for row in rest] == [first["CONSUMER-ID"]] * 2
+        (row,) = table(tool.ok("groups", "describe", "part-g"))
+        assert (row["PARTITION"], row["CURRENT-OFFSET"], row["CONSUMER-ID"]) == ("2", "0", "-")
+
+    def test_members_and_state_of_both_protocols(self, tool: Tool) -> None:
+        """(CG-03, MD-13, MD-22)"""
+        filled(tool, "mem", partitions=2)
+        static = ("-X", "group.instance.id=desk-7")
+        with member(tool, "mem", "mem-old", *static), new_member(tool, "mem", "mem-new"):
+            (old,) = table(tool.ok("groups", "members", "mem-old", "--verbose"))
+            assert (old["GROUP-INSTANCE-ID"], old["#PARTITIONS"], old["CURRENT-ASSIGNMENT"]) == (
+                "desk-7", "2", "mem:0,1",
+            )  # fmt: skip
+            assert (old["CURRENT-EPOCH"], old["TARGET-EPOCH"], old["TARGET-ASSIGNMENT"]) == ("-", "-", "-")
+            (new,) = table(tool.ok("groups", "describe", "mem-new", "--members", "--verbose"))
+            assert (new["CURRENT-EPOCH"], new["TARGET-EPOCH"]) == ("1", "1")
+            assert new["CURRENT-ASSIGNMENT"] == new["TARGET-ASSIGNMENT"] == "mem:0,1"
+            assert "UPGRADED" not in new and "GROUP-INSTANCE-ID" not in new
+            (row,) = json.loads(tool.ok("groups", "members", "mem-new", "--json"))
+            (found,) = row["members"]
+            assert (found["client_id"], found["assignment"], found["upgraded"]) == ("new-one", {"mem": [0, 1]}, True)
+            states = tool.ok("groups", "describe", "mem-old", "mem-new", "--state", "--verbose").splitlines()
+            port = tool.bootstrap.rpartition(":")[2]
+            assert [line.split() for line in states[1:]] == [
+                ["mem-old", f"127.0.0.1:{port}", "(1)", "range", "Stable", "-", "-", "1"],
+                ["mem-new", f"127.0.0.1:{port}", "(1)", "uniform", "Stable", "1", "1", "1"],
+            ]
+            (state,) = json.loads(tool.ok("groups", "describe", "mem-new", "--state", "--json"))
+            assert (state["type"], state["group_epoch"], state["member_count"]) == ("consumer", 1, 1)
+        done = tool("groups", "members", "mem-new")
+        assert (done.status, done.err) == (0, "Note: group mem-new has no members now.\n")
+
+    def test_committed_offsets_are_shown_as_they_are(self, tool: Tool) -> None:
+        """(MD-13)"""
+        filled(tool, "pos-a")
+        filled(tool, "pos-b")
+        for topic in ("pos-a", "pos-b"):
+            tool.ok(*RESET, "pos-g", "--topic", topic, "--to-offset", "3", "--execute")
+        rows = json.loads(tool.ok("groups", "offsets", "pos-g", "--json"))
+        assert [(row["topic"], row["offset"], row["metadata"]) for row in rows] == [("pos-a", 3, ""), ("pos-b", 3, "")]
+        only = tool.ok("groups", "offsets", "pos-g", "--topic", "pos-b").splitlines()
+        assert [line.split() for line in only[1:]] == [["pos-g", "pos-b", "0", "3", "-"]]
+        done = tool("groups", "offsets", "pos-g", "--topic", "nothing")
+        assert (done.status, done.out, done.err) == (0, "", "Note: nothing is committed.\n")
+
+    def test_looking_at_a_group_disturbs_nobody(self, tool: Tool) -> None:
+        """(CG-04) No member comes or goes, and nothing is committed: the group stays in its first generation."""
+        filled(tool, "calm", partitions=2)
+        with member(tool, "calm", "calm-g", "-X", "enable.auto.commit=false"):
+            before = table(tool.ok("groups", "members", "calm-g"))
+            for flags in ([], ["--members", "--verbose"], ["--state"], ["--all-groups"]):
+                groups = [] if flags == ["--all-groups"] else ["calm-g"]
+                tool.ok("groups", "describe", *groups, *flags)
+            tool.ok("groups", "offsets", "calm-g")
+            tool.fails(*RESET, "calm-g", "--topic", "calm", "--to-earliest")
+            assert table(tool.ok("groups", "members", "calm-g")) == before
+            assert offsets(tool, "calm-g") == {}
+            told = tool.ok(
+                "consume", "__consumer_offsets", "--from-beginning", "--timeout-ms", "300",
+                "--formatter", "group-metadata",
+            )  # fmt: skip
+            generations = {line.partition("generation=")[2].partition(",")[0]
+                           for line in told.splitlines() if line.startswith("calm-g::GroupMetadata")}  # fmt: skip
+            assert generations == {"0", "1"}  # when it was made, and when its member had joined
+
+    def test_group_that_does_not_exist_is_one_sentence_and_the_others_are_shown(self, tool: Tool) -> None:
+        """(CG-03, CL-04)"""
+        filled(tool, "some")
+        consumed(tool, "some", "some-g", 1)
+        for what in ([], ["--members"], ["--state"]):
+            assert "there is no consumer group 'nobody'" in tool.fails("groups", "describe", "nobody", *what)
+        done = tool("groups", "describe", "nobody", "some-g")
+        assert done.status == 1 and "some-g" in done.out
+        assert tool("groups", "describe", "nobody", "--json").out == "[]\n"
+        assert "there is no consumer group 'nobody'" in tool.fails("groups", "offsets", "nobody")
+
+    def test_topic_that_was_deleted_has_no_known_end(self, tool: Tool) -> None:
+        """(CG-03)"""
+        filled(tool, "brief")
+        filled(tool, "stays")
+        for topic in ("brief", "stays"):
+            tool.ok(*RESET, "brief-g", "--topic", topic, "--to-latest", "--execute")
+        tool.ok("topics", "delete", "brief")
+        rows = {row["TOPIC"]: row for row in table(tool.ok("groups", "describe", "brief-g"))}
+        assert (rows["stays"]["LOG-END-OFFSET"], rows["stays"]["LAG"]) == ("10", "0")
+        assert "brief" not in rows or rows["brief"]["LOG-END-OFFSET"] == rows["brief"]["LAG"] == "unknown"
+
+    def test_wrong_use_is_one_sentence(self, tool: Tool) -> None:
+        """(CL-02)"""
+        for flags, words in (
+            (["describe"], "Say which: names of groups, or --all-groups."),
+            (["describe", "g", "--all-groups"], "Say which"),
+            (["describe", ""], "not empty"),
+            (["describe", "g", "--members", "--state"], "exclude each other"),
+            (["describe", "g", "--timeout", "0"], "--timeout"),
+            (["descibe", "g"], "Did you mean 'describe'"),
+            (["members"], "Say which"),
+            (["offsets"], "Say which"),
+            (["delete"], "Say which"),
+            (["delete-offsets", "g"], "--topic"),
+            (["delete-offsets", "g", "--topic", "t:x"], "--topic takes a topic"),
+            (["list", "--no-such-flag"], "--no-such-flag"),
+        ):
+            assert words in tool.fails("groups", *flags, status=2), flags
+
+
+class TestResetting:
+    def test_every_way_leads_where_it_says(self, tool: Tool) -> None:
+        """(MD-13)"""
+        filled(tool, "ways")
+        times = tool.ok(
+            "consume", "ways", "--from-beginning", "--max-messages", "10",
+            "--property", "print.timestamp=true", "--property", "print.value=false",
+        )  # fmt: skip
+        assert times.startswith("CreateTime:")
+        reset = (*RESET, "ways-g", "--topic", "ways", "--execute")
+        for way, offset in (
+            (["--to-latest"], 10),
+            (["--to-earliest"], 0),
+            (["--to-offset", "7"], 7),
+            (["--shift-by", "-3"], 4),
+            (["--shift-by", "2"], 6),
+            (["--to-current"], 6),
+            (["--by-duration", "PT1H"], 0),
+            (["--to-datetime", "2020-01-01T00:00:00.000"], 0),
+        ):
+            done = tool(*reset, *way)
+            assert (done.status, done.err) == (0, ""), (way, done)
+            (row,) = table(done.out)
+            assert row == {"GROUP": "ways-g", "TOPIC": "ways", "PARTITION": "0", "NEW-OFFSET": str(offset)}
+            assert offsets(tool, "ways-g") == {("ways", 0): offset}, way
+        assert tool.ok("consume", "ways", "--group", "ways-g", "--max-messages", "10").splitlines()[0] == "0"
+
+    def test_time_that_no_record_reaches_is_the_end_and_told(self, tool: Tool) -> None:
+        """(MD-13)"""
+        filled(tool, "late")
+        for way in (["--to-datetime", "2100-01-01T00:00:00.000"], ["--by-duration", "PT-1H"]):
+            done = tool(*RESET, "late-g", "--topic", "late", *way, "--dry-run")
+            assert table(done.out)[0]["NEW-OFFSET"] == "10"
+            assert "no record is as late in late-0: the end of the log is taken" in done.err
+
+    def test_offset_outside_the_log_is_moved_into_it_and_told(self, tool: Tool) -> None:
+        """(MD-13)"""
+        filled(tool, "clamp")
+        reset = (*RESET, "clamp-g", "--topic", "clamp", "--execute")
+        done = tool(*reset, "--to-offset", "1000")
+        assert done.err == "Note: 1000 is behind the end of clamp-0: it is set to 10.\n"
+        assert offsets(tool, "clamp-g") == {("clamp", 0): 10}
+        done = tool(*reset, "--shift-by", "-500")
+        assert "-490 is before the beginning of clamp-0: it is set to 0." in done.err
+        assert "-5 is before" in tool(*reset, "--to-offset", "-5").err
+
+    def test_nothing_changes_without_execute(self, tool: Tool) -> None:
+        """(MD-13, PY-04)"""
+        filled(tool, "dry")
+        tool.ok(*RESET, "dry-g", "--topic", "dry", "--to-offset", "5", "--execute")
+        done = tool(*RESET, "dry-g", "--topic", "dry", "--to-earliest")
+        assert done.status == 0 and done.err == "Note: nothing is changed without --execute.\n"
+        assert table(done.out)[0]["NEW-OFFSET"] == "0"
+        assert tool(*RESET, "dry-g", "--topic", "dry", "--to-earliest", "--dry-run").err == ""
+        assert offsets(tool, "dry-g") == {("dry", 0): 5}
+
+    def test_partitions_and_topics_are_chosen(self, tool: Tool) -> None:
+        """(MD-13)"""
+        for topic in ("pick-a", "pick-b"):
+            filled(tool, topic, partitions=3)
+        some = ("--topic", "pick-a:0,2", "--topic", "pick-b")
+        tool.ok(*RESET, "pick-g", *some, "--to-latest", "--execute")
+        assert offsets(tool, "pick-g") == {
+            ("pick-a", 0): 10, ("pick-a", 2): 0, ("pick-b", 0): 10, ("pick-b", 1): 0, ("pick-b", 2): 0,
+        }  # fmt: skip
+        rows = json.loads(tool.ok(*RESET, "pick-g", "--all-topics", "--to-earliest", "--json"))
+        assert {(row["topic"], row["partition"], row["new_offset"]) for row in rows} == {
+            ("pick-a", 0, 0), ("pick-a", 2, 0), ("pick-b", 0, 0), ("pick-b", 1, 0), ("pick-b", 2, 0),
+        }  # fmt: skip
+
+    def test_what_was_exported_is_read_from_a_file(self, tool: Tool, tmp_path: Path) -> None:
+        """(MD-13)"""
+        filled(tool, "file", partitions=2)
+        tool.ok(*RESET, "file-g", "--topic", "file", "--to-latest", "--execute")
+        tool.ok(*RESET, "file-h", "--topic", "file:0", "--to-offset", "4", "--execute")
+        current = ("--all-topics", "--to-current", "--export", "--dry-run")
+        one = tmp_path / "one.csv"
+        one.write_text(tool.ok(*RESET, "file-g", *current))
+        assert list(csv.reader(one.open())) == [["file", "0", "10"], ["file", "1", "0"]]
+        two = tmp_path / "two.csv"
+        two.write_text(tool.ok(*RESET, "file-g", "file-h", *current))
+        assert "file-h,file,0,4\n" in two.read_text()
+        tool.ok(*RESET, "file-g", "file-h", "--topic", "file", "--to-earliest", "--execute")
+        tool.ok(*RESET, "file-g", "file-h", "--from-file", str(two), "--execute")
+        assert (offsets(tool, "file-g")["file", 0], offsets(tool, "file-h")["file", 0]) == (10, 4)
+        tool.ok(*RESET, "file-h", "--from-file", str(one), "--execute")
+        assert offsets(tool, "file-h")["file", 0] == 10
+        assert "says nothing about group 'file-i'" in tool.fails(*RESET, "file-i", "--from-file", str(two))
+        one.write_text("file,0\n")
+        assert "one.csv, line 1" in tool.fails(*RESET, "file-g", "--from-file", str(one), status=2)
+
+    def test_group_with_members_is_refused_and_the_others_are_reset(self, tool: Tool) -> None:
+        """(MD-13)"""
+        filled(tool, "busy")
+        with member(tool, "busy", "busy-g"), new_member(tool, "busy", "busy-new"):
+            done = tool(*RESET, "busy-g", "busy-new", "busy-free", "--topic", "busy", "--to-offset", "5", "--execute")
+            assert done.status == 1
+            assert [row["GROUP"] for row in table(done.out)] == ["busy-free"]
+            assert done.err.splitlines() == [
+                f"triokafka: group '{name}' is Stable: offsets are reset only while it has no members."
+                for name in ("busy-g", "busy-new")
+            ]
+
+    def test_wrong_reset_is_one_sentence_and_changes_nothing(self, tool: Tool) -> None:
+        """(CL-02, CL-04, MD-13)"""
+        filled(tool, "bad")
+        reset = (*RESET, "bad-g")
+        for flags, words in (
+            (["--to-earliest"], "--topic or --all-topics"),
+            (["--topic", "bad"], "Say where to, with one of"),
+            (["--topic", "bad", "--to-earliest", "--to-offset", "1"], "exclude each other"),
+            (["--topic", "bad", "--all-topics", "--to-earliest"], "--topic or --all-topics"),
+            (["--topic", "bad", "--to-earliest", "--execute", "--dry-run"], "exclude each other"),
+            (["--topic", "bad", "--to-offset", "soon"], "--to-offset"),
+            (["--topic", "bad", "--to-datetime", "soon"], "--to-datetime takes"),
+            (["--topic", "bad", "--by-duration", "1h"], "--by-duration takes"),
+            (["--topic", "bad:x", "--to-earliest"], "--topic takes"),
+            (["--from-file", "/no/such/file"], "cannot be read"),
+            (["--from-file", "/no/such/file", "--all-topics"], "leave --topic and --all-topics out"),
+            (["--topic", "bad", "--to-earliest", "--export", "--json"], "leave --json out"),
+        ):
+            assert words in tool.fails(*reset, *flags, status=2), flags
+        execute = (*reset, "--execute")
+        assert "does not have this topic" in tool.fails(*execute, "--topic", "nowhere", "--to-earliest")
+        assert "no such partition" in tool.fails(*execute, "--topic", "bad:0,9", "--to-earliest")
+        assert "no committed offset in bad-0" in tool.fails(*execute, "--topic", "bad", "--shift-by", "1")
+        assert "bad-g" not in tool.ok("groups", "list").splitlines()
+
+
+class TestDeleting:
+    def test_each_group_is_deleted_or_not_by_itself(self, tool: Tool) -> None:
+        """(CG-05, MD-13, CL-04)"""
+        filled(tool, "del")
+        for group in ("del-a", "del-b"):
+            consumed(tool, "del", group, 1)
+        assert tool.ok("groups", "delete", "del-a", "--dry-run") == "Would delete group del-a.\n"
+        with member(tool, "del", "del-live"):
+            done = tool("groups", "delete", "del-a", "del-live", "nobody", "del-b")
+            assert (done.status, done.out) == (1, "Deleted group del-a.\nDeleted group del-b.\n")
+            assert done.err.splitlines() == [
+                "triokafka: group 'del-live': the group still has members. Stop its consumers first.",
+                "triokafka: group 'nobody': no such group. Check the group id.",
+            ]
+            assert "is Stable and has 1 members" in tool.fails("groups", "delete", "del-live", "--dry-run")
+        assert not {"del-a", "del-b"} & set(tool.ok("groups", "list").splitlines())
+
+    def test_deleting_all_groups_wants_to_be_sure(self, tool: Tool) -> None:
+        """(PY-04)"""
+        filled(tool, "sure")
+        consumed(tool, "sure", "sure-g", 1)
+        done = tool("groups", "delete", "--all-groups")
+        assert done.status == 2 and "say --yes" in done.err and "sure-g" in done.err
+        assert "sure-g" in tool.ok("groups", "list").splitlines()
+        assert "Would delete group sure-g." in tool("groups", "delete", "--all-groups", "--dry-run").out
+        assert "Deleted group sure-g." in tool("groups", "delete", "--all-groups", "--yes").out.splitlines()
+
+    def test_offsets_are_forgotten_by_topic_and_partition(self, tool: Tool) -> None:
+        """(MD-13)"""
+        for topic in ("fgt-a", "fgt-b"):
+            filled(tool, topic, partitions=2)
+            tool.ok(*RESET, "fgt-g", "--topic", topic, "--to-latest", "--execute")
+        rows = table(tool.ok("groups", "delete-offsets", "fgt-g", "--topic", "fgt-a:1", "--topic", "fgt-b"))
+        assert [tuple(row.values()) for row in rows] == [
+            ("fgt-a", "1", "deleted"), ("fgt-b", "0", "deleted"), ("fgt-b", "1", "deleted"),
+        ]  # fmt: skip
+        assert offsets(tool, "fgt-g") == {("fgt-a", 0): 10}
+        done = tool("groups", "delete-offsets", "fgt-g", "--topic", "nowhere", "--topic", "fgt-a:0", "--json")
+        assert done.status == 1
+        gone, kept = json.loads(done.out)
+        assert (gone["topic"], gone["partition"]) == ("nowhere", None) and "does not have this topic" in gone["error"]
+        assert kept == {"topic": "fgt-a", "partition": 0, "error": None}
+        assert "there is no consumer group 'nobody'" in tool.fails(
+            "groups", "delete-offsets", "nobody", "--topic", "fgt-a"
+        )
+
+    def test_offsets_that_a_member_subscribes_to_are_kept(self, tool: Tool) -> None:
+        """(MD-13)"""
+        filled(tool, "kept")
+        with member(tool, "kept", "kept-g"):
+            done = tool("groups", "delete-offsets", "kept-g", "--topic", "kept")
+            assert done.status == 1 and "subscribed to the topic" in done.out
+
+
+class TestSurroundings:
+    def test_unreachable_broker_is_one_sentence_in_the_time_that_is_given(
+        self, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """(CL-02, CL-04)"""
+        commands: list[list[str]] = [
+            ["list"], ["describe", "g"], ["describe", "--all-groups"], ["members", "g"], ["offsets", "g"],
+            ["reset-offsets", "g", "--topic", "t", "--to-earliest"], ["delete", "g"],
+            ["delete-offsets", "g", "--topic", "t"],
+        ]  # fmt: skip
+        for command in commands:
+            status = run(["groups", *command, "--bootstrap-server", "127.0.0.1:1", "--timeout", "200"])
+            assert status == 1, command
+            (line,) = capfd.readouterr().err.splitlines()
+            assert "127.0.0.1:1" in line, command
+
+    def test_options_of_the_client_come_from_a_file(self, tool: Tool, tmp_path: Path) -> None:
+        """(AD-02)"""
+        config = tmp_path / "client.properties"
+        config.write_text("request.timeout.ms=20000\n")
+        tool.ok("groups", "list", "--command-config", str(config))
+        config.write_text("request.timeot.ms=20000\n")
+        assert "did you mean 'request_timeout_ms'" in tool.fails("groups", "list", "--command-config", str(config))
+
+    def test_reader_that_goes_away_ends_the_run_without_a_word(self, tool: Tool) -> None:
+        """(CL-05) ``triokafka groups list | head -1``."""
+        process = tool.start("groups", "list", "--state")
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=20) == 128 + signal.SIGPIPE
+
+    def test_interrupt_while_waiting_is_one_word(self) -> None:
+        """(PY-02)"""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "triokafka", "groups", "list",
+                 "--bootstrap-server", f"127.0.0.1:{silent.getsockname()[1]}"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+            connection, _ = silent.accept()
+            with connection:
+                assert connection.recv(1)  # it has asked, and waits for the answer
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=20)
+                assert (out, err.strip()) == (b"", b"stopped")
+        assert process.returncode == 130
+
+    def test_table_fits_the_terminal(self, tool: Tool) -> None:
+        """(PY-04)"""
+        filled(tool, "tty")
+        with member(tool, "tty", "tty-g"):
+            theirs, ours = pty.openpty()
+            environment: dict[str, Any] = {**os.environ, "COLUMNS": "110"}
+            process = subprocess.Popen(
+                [sys.executable, "-m", "triokafka", "groups", "describe", "tty-g",
+                 "--bootstrap-server", tool.bootstrap],
+                stdout=ours, env=environment,
+            )  # fmt: skip
+            assert process.wait(timeout=20) == 0
+            os.close(ours)
+            lines = os.read(theirs, 65_536).decode().splitlines()
+            os.close(theirs)
+        assert len(lines) == 2 and max(map(len, lines)) <= 110
+        assert "…" in lines[1]
