@@ -119,7 +119,7 @@ async def _stepped(
 ) -> list[Any]:
     """KiB a member after the first step, and what each step cost."""
     before, kib = private_mib(job.pid), 0.0
-    costs = []
+    costs: list[list[float]] = []
     for step in steps:
         with _spending(job, wires) as spent:
             await step()

@@ -156,8 +156,8 @@ def show(found: Findings) -> None:
         for m in found.many:
             print(
                 f"  {m.broker:14} {m.protocol:>9} {m.groups:7,} {m.each:4} {m.kib_per_member:12.1f}"
-                f" {m.form_seconds:7.2f} {m.form_cpu:7.2f} {m.form_worst_ms:9.0f} {m.beats_per_second:9,.0f} {m.beat_cpu_micros:7.1f}"
-                f" {m.beat_worst_ms:9.0f}"
+                f" {m.form_seconds:7.2f} {m.form_cpu:7.2f} {m.form_worst_ms:9.0f} {m.beats_per_second:9,.0f}"
+                f" {m.beat_cpu_micros:7.1f} {m.beat_worst_ms:9.0f}"
             )
     if found.offsets:
         print("\nOffsets")

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from construct import Construct, Container, Renamed, StreamError, stream_read
 
 from triokafka.errors import UnsupportedVersionError
-from triokafka.protocol.primitives import Int8, UVarInt, encode_uvarint, remaining
+from triokafka.protocol.primitives import Int8, Number, UuidType, UVarInt, encode_uvarint, remaining
 
 
 class NullableStructure(Construct):  # type: ignore[misc]
@@ -78,6 +78,18 @@ class TaggedFields(Construct):  # type: ignore[misc]
     def __init__(self, fields: Iterable[TaggedField] = ()) -> None:
         super().__init__()
         self.fields = {f.tag: f for f in fields}
+
+    def lone_fixed(self) -> tuple[TaggedField, bytes, int] | None:
+        """When there is one field, of a fixed size: the field, with what is before its data when it stands alone (the
+        count, its tag and its size), and that size."""
+        if len(self.fields) != 1:
+            return None
+        (only,) = self.fields.values()
+        wire = only.subcon.subcon if isinstance(only.subcon, Renamed) else only.subcon
+        if not isinstance(wire, (Number, UuidType)):
+            return None
+        size = wire.min_size
+        return only, b"".join(map(encode_uvarint, (1, only.tag, size))), size
 
     def _parse(self, stream: BinaryIO, context: Any, path: str) -> tuple[dict[str, Any], dict[int, bytes]]:
         known: dict[str, Any] = {}

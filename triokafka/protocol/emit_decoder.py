@@ -244,6 +244,7 @@ class DecoderWriter(SourceWriter):
         assert tagged is not None
         self.line(f"def {section}(d, p, end, o):", path)
         with self.indented():
+            self.lone_tag(tagged, path)
             self.tagged_defaults(structure, tagged, "o", path)
             self.line("count, p = read_uvarint(d, p)", path)
             self.line("if count * 2 > end - p: raise bad_length(count, end - p)", path)
@@ -265,4 +266,18 @@ class DecoderWriter(SourceWriter):
                         self.line("check_size(p, stop)", f"{path}.{f.name}")
                 self.line("else: unknown += d[start:stop]; p = stop", path)
             self.line("o._unknown_tags = bytes(unknown) or None", path)
+            self.line("return p", path)
+
+    def lone_tag(self, tagged: TaggedFields, path: str) -> None:
+        """A short cut for the section that is nearly always there: the only known field, of fixed size, alone."""
+        found = tagged.lone_fixed()
+        if found is None:
+            return
+        f, start, size = found
+        self.line(f"if d[p:p + {len(start)}] == {start!r} and p + {len(start) + size} <= end:", path)
+        with self.indented():
+            self.line(f"p += {len(start)}", path)
+            self.value(f.subcon, f"o.{f.name}", f"{path}.{f.name}")
+            self.flush()
+            self.line("o._unknown_tags = None", path)
             self.line("return p", path)

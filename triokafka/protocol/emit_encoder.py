@@ -12,7 +12,7 @@ from uuid import UUID
 
 from construct import Renamed
 
-from triokafka.protocol.composites import Absent, NullableStructure, Structure, TaggedField
+from triokafka.protocol.composites import Absent, NullableStructure, Structure, TaggedFields
 from triokafka.protocol.primitives import (
     NIL_UUID,
     ArrayType,
@@ -39,7 +39,7 @@ class EncoderWriter(SourceWriter):
     def __init__(self) -> None:
         super().__init__()
         self.run: list[_Fixed] = []
-        self.sections: list[tuple[str, Structure, list[TaggedField], str]] = []
+        self.sections: list[tuple[str, Structure, TaggedFields, str]] = []
 
     def message(self, structure: Structure, name: str) -> None:
         """The whole module: ``encode(o, out, marks)``, and a function for each tagged section with known fields."""
@@ -184,7 +184,7 @@ class EncoderWriter(SourceWriter):
             self.flush(keep=True)
             if conditions:
                 section = self.name("tags_")
-                self.sections.append((section, structure, list(structure.tagged.fields.values()), path))
+                self.sections.append((section, structure, structure.tagged, path))
                 self.line(f"w({section}({o}))", path)
             else:
                 self.line(f"w(tag_section({o}.unknown_tags, {{}}))", path)
@@ -193,12 +193,13 @@ class EncoderWriter(SourceWriter):
             self.flush(_Fixed("x", "", path), keep=True)
         self.run = []
 
-    def tag_section(self, section: str, structure: Structure, fields: list[TaggedField], path: str) -> None:
+    def tag_section(self, section: str, structure: Structure, tagged: TaggedFields, path: str) -> None:
         """The function that makes a section with known fields: those that differ from their default."""
         self.line(f"def {section}(o):", path)
         with self.indented():
+            self.lone_tag(tagged, path)
             self.line("marks = []; known = {}", path)
-            for f in fields:
+            for f in tagged.fields.values():
                 inner = f"{path}.{f.name}"
                 self.line(f"if {self.differs(structure.factory, f.name, f.default, 'o')}:", inner)
                 with self.indented():
@@ -207,6 +208,22 @@ class EncoderWriter(SourceWriter):
                     self.flush()
                     self.line(f"known[{f.tag}] = b''.join(out)", inner)
             self.line("return tag_section(o.unknown_tags, known)", path)
+
+    def lone_tag(self, tagged: TaggedFields, path: str) -> None:
+        """A short cut for a section of which the only known field has a fixed size: it is why there is a section."""
+        found = tagged.lone_fixed()
+        if found is None:
+            return
+        f, start, _ = found
+        self.line("if not o._unknown_tags:", path)
+        with self.indented():
+            self.fixed(f"{len(start)}s", repr(start), path)
+            self.value(f.subcon, f"o.{f.name}", f"{path}.{f.name}")
+            run, self.run = self.run, []
+            codes = "".join(entry.code for entry in run)
+            parts = [(entry.path, (entry.code, entry.expression)) for entry in run]
+            arguments = ", ".join(entry.expression for entry in run)
+            self.line(f"return {self.struct(codes)}_pack({arguments})", f"{path}.{f.name}", parts)
 
     def differs(self, factory: Any, name: str, default: Any, o: str) -> str:
         """The condition under which a field of a declared class is not its default."""

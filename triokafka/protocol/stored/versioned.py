@@ -18,7 +18,9 @@ class VersionedMessage(Message):
 
     def encode_versioned(self, version: int) -> bytes:
         """Two bytes of version, then the message. Raises the same as ``encode``."""
-        return _VERSION.pack(version) + self.encode(version)
+        out: list[Buffer] = [_VERSION.pack(version)]
+        self.encode_into(out, [], version)
+        return b"".join(out)
 
     @classmethod
     def decode_versioned(cls, data: Buffer) -> Self:
@@ -28,6 +30,8 @@ class VersionedMessage(Message):
             ProtocolError: the bytes are no such message.
             UnsupportedVersionError: it was written in a version that this class does not have.
         """
+        if type(data) is bytes and len(data) >= _VERSION.size:
+            return cls.decode(data, _VERSION.unpack_from(data)[0], _VERSION.size)
         return cls.decode(data, stored_version(data, cls.__name__), _VERSION.size)
 
 
