@@ -30,6 +30,7 @@ from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
+    InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaError,
@@ -64,6 +65,7 @@ from triokafka.world import World
 T = TypeVar("T")
 
 _FIRST_BATCHED_LEAVE: Final = 3
+_FIRST_SYNC_WITH_PROTOCOL: Final = 5
 
 
 class Operation(Protocol):
@@ -156,10 +158,14 @@ class GroupCoordinator:
         except KafkaError as error:
             return JoinGroupResponse(error_code=group_append_error(error), member_id=request.member_id)
 
-    async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
+    async def sync_group(
+        self, request: SyncGroupRequest, *, version: int = _FIRST_SYNC_WITH_PROTOCOL - 1
+    ) -> SyncGroupResponse:
         """SyncGroup. Waits for the leader's assignment to be stored: at most the rebalance timeout."""
         try:
             _check_group_id(request.group_id)
+            if version >= _FIRST_SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+                raise InconsistentGroupProtocolError("since version 5 a member says which protocol it is to sync")
             reply: Reply[SyncGroupResponse] = Reply()
             return await self._write(request.group_id, partial(operations.sync, request=request, reply=reply), reply)
         except CoordinatorLoadInProgressError:

@@ -117,7 +117,7 @@ class ScriptedLog:
         self.appends = 0
 
     def append(self, partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
-        if self.fails_with is not None and self.failures_left != 0:
+        if self.fails_with is not None and self.will_fail:
             if self.failures_left is not None:
                 self.failures_left -= 1
             raise self.fails_with
@@ -128,6 +128,11 @@ class ScriptedLog:
         if self.commits_at_once:
             self.high_watermarks[partition] = len(kept)
         return len(kept)
+
+    @property
+    def will_fail(self) -> bool:
+        """Whether the next append raises."""
+        return self.fails_with is not None and self.failures_left != 0
 
     def lose_uncommitted(self, partition: int) -> None:
         """Another leader has never seen what is beyond the high watermark."""
@@ -185,6 +190,19 @@ class Topics:
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+
+class LargeTopics:
+    """The same topics, with as many partitions as anybody commits to."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._topics, name)
+
+    def partition_count(self, name: str) -> int:
+        return 100_000 if self._topics.topic_id(name) else 0
 
 
 def subscription(*topics: str, version: int = 0) -> bytes:
@@ -401,7 +419,7 @@ class Rig:
                 for (topic, partition), offset in (offsets if offsets is not None else {("orders", 0): 5}).items()
             ],
         )
-        known, response = commits.resolve_topics(request, version, self.topics)
+        known, response = commits.resolve_topics(request, version, LargeTopics(self.topics))
         return self.ask(
             commits.commit, self.new_reply(), request=request, known=known, response=response, version=version
         )

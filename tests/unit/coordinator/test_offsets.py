@@ -119,6 +119,26 @@ def test_topics_that_do_not_exist_are_answered_without_asking_the_group() -> Non
     assert response.topics[1].partitions == []
 
 
+@pytest.mark.parametrize("version", [8, 10])
+def test_partitions_that_do_not_exist_are_answered_without_asking_the_group(version: int) -> None:
+    """`cluster/GOC-01`: those beside them are committed."""
+    rig = Rig()
+    many = [OffsetCommitRequestPartition(partition_index=i) for i in (-1, 0, 3, 4, 2**31 - 1)]
+    request = OffsetCommitRequest(
+        topics=[OffsetCommitRequestTopic(name="orders", topic_id=TOPIC_IDS["orders"], partitions=many)]
+    )
+    known, response = resolve_topics(request, version, rig.topics)
+    assert [p.partition_index for topic, _ in known for p in topic.partitions] == [0, 3]
+    unknown = UnknownTopicOrPartitionError.code
+    assert [(p.partition_index, p.error_code) for p in response.topics[0].partitions] == [
+        (-1, unknown),
+        (4, unknown),
+        (2**31 - 1, unknown),
+    ]
+    request.topics[0].partitions = many[3:]
+    assert resolve_topics(request, version, rig.topics)[0] == []
+
+
 def test_commit_by_topic_id() -> None:
     """Version 10: ids instead of names; one that nobody knows is refused by id."""
     rig = Rig()

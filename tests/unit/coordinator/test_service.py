@@ -17,6 +17,7 @@ from triokafka.errors import (
     CoordinatorLoadInProgressError,
     FencedInstanceIdError,
     GroupIdNotFoundError,
+    InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     NonEmptyGroupError,
@@ -60,7 +61,9 @@ class Desk:
     def __init__(self, world: StillWorld | None = None, **config: int) -> None:
         self.world = world if world is not None else StillWorld()
         self.log = ScriptedLog()
-        self.coordinator = GroupCoordinator(self.world, self.log, Topics(), GroupCoordinatorConfig(**config))
+        topics = Topics()
+        topics.set("orders", 5_000)
+        self.coordinator = GroupCoordinator(self.world, self.log, topics, GroupCoordinatorConfig(**config))
         for partition in range(50):
             self.coordinator.load(partition, 0)
         self.coordinator.runtime.load_all()
@@ -339,6 +342,25 @@ async def test_since_version_3_every_member_has_its_error() -> None:
 
 
 # --- tools ---
+
+
+@pytest.mark.parametrize(("protocol_type", "protocol_name"), [(None, None), ("consumer", None), (None, "range")])
+async def test_since_version_5_a_sync_without_its_protocol_is_refused(
+    protocol_type: str | None, protocol_name: str | None
+) -> None:
+    """KIP-559."""
+    desk = Desk()
+    joined = await desk.stable()
+    request = SyncGroupRequest(
+        group_id="g",
+        member_id=joined.member_id,
+        generation_id=joined.generation_id,
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+    )
+    answer = await desk.coordinator.sync_group(request, version=5)
+    assert answer.error_code == InconsistentGroupProtocolError.code
+    assert (await desk.coordinator.sync_group(request, version=4)).error_code == 0
 
 
 async def test_describe_shows_members_and_what_they_were_assigned() -> None:

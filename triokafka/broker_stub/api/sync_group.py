@@ -1,7 +1,7 @@
 """SyncGroup (API key 14): the leader brings the assignment, every member gets its part.
 
-Versions 0-5. v1: throttle time. v3: static members (KIP-345). v4: flexible. v5: protocol type and name, checked against
-the group's (KIP-559).
+Versions 0-5. v1: throttle time. v3: static members (KIP-345). v4: flexible. v5: protocol type and name, which must be
+there and be the group's (KIP-559).
 """
 
 from __future__ import annotations
@@ -19,4 +19,4 @@ from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRespons
 )
 async def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     """Wait for the leader's assignment to be stored, and answer with the member's part of it."""
-    return await context.broker.group_coordinator.sync_group(request)
+    return await context.broker.group_coordinator.sync_group(request, version=context.version)

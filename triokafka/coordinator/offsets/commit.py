@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
@@ -39,8 +40,8 @@ def resolve_topics(
 ) -> tuple[list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]], OffsetCommitResponse]:
     """Look the topics up: those that exist, with names and ids both filled in, and the response with places for all.
 
-    Partitions of topics that do not exist, or that the client may not read, are answered already. Order is that of the
-    request.
+    Partitions that do not exist, and those of topics that the client may not read, are answered already. Order is that
+    of the request.
     """
     response = OffsetCommitResponse()
     known = []
@@ -55,14 +56,21 @@ def resolve_topics(
         if name and not may_read(name):
             error, name = TopicAuthorizationFailedError, None  # nor is it told whether there is such a topic
         if name is None or topic_id is None:
-            partitions = _all_failed(asked, error.code)
+            failed = _failed(asked.partitions, error.code)
             response.topics.append(
-                OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
+                OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=failed)
             )
             continue
         answered = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
         response.topics.append(answered)
-        known.append((OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=asked.partitions), answered))
+        partitions, count = asked.partitions, topics.partition_count(name)
+        if not all(0 <= partition.partition_index < count for partition in partitions):
+            there = [partition for partition in partitions if 0 <= partition.partition_index < count]
+            missing = [partition for partition in partitions if not 0 <= partition.partition_index < count]
+            answered.partitions.extend(_failed(missing, UnknownTopicOrPartitionError.code))
+            partitions = there
+        if partitions:
+            known.append((OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=partitions), answered))
     return known, response
 
 
@@ -125,7 +133,7 @@ def commit_failed(request: OffsetCommitRequest, error_code: int) -> OffsetCommit
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                name=topic.name, topic_id=topic.topic_id, partitions=_all_failed(topic, error_code)
+                name=topic.name, topic_id=topic.topic_id, partitions=_failed(topic.partitions, error_code)
             )
             for topic in request.topics
         ]
@@ -145,10 +153,10 @@ def _committed(
     )
 
 
-def _all_failed(topic: OffsetCommitRequestTopic, error_code: int) -> list[OffsetCommitResponsePartition]:
+def _failed(partitions: Iterable[OffsetCommitRequestPartition], error_code: int) -> list[OffsetCommitResponsePartition]:
     return [
         OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error_code)
-        for partition in topic.partitions
+        for partition in partitions
     ]
 
 

@@ -11,6 +11,7 @@ from triokafka.broker_stub.authorizer import NOT_ASKED, Authorizer, Operation, R
 from triokafka.errors import (
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
+    InconsistentGroupProtocolError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
 )
@@ -109,6 +110,9 @@ async def test_join_sync_heartbeat_and_leave_in_every_version(version: int) -> N
             assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")],
         )
         sync_version = min(version, 5)
+        if sync_version >= 5:
+            assert (await node.call(sync, sync_version)).error_code == InconsistentGroupProtocolError.code
+            sync.protocol_type, sync.protocol_name = "consumer", "range"
         synced = await node.call(sync, sync_version)
         assert (synced.error_code, synced.assignment) == (0, b"all")
         assert synced.protocol_name == ("range" if sync_version >= 5 else None)
