@@ -213,7 +213,7 @@ def test_an_assignment_that_is_committed_after_the_conversion_is_ignored() -> No
         ({}, {"protocol_type": "connect"}, assignment(0), "of type 'connect'"),
         ({}, {"protocols": [("range", b"\0")]}, assignment(0), "cannot be read"),
         ({}, {}, b"\0\1\0", "cannot be read"),
-        ({}, {}, assignment(0, user_data=b"mine"), "assignor"),
+        ({}, {"protocols": [("mine", metadata())]}, assignment(0, user_data=b"mine"), "assignor"),
     ],
     ids=["disabled", "downgrade only", "too large", "no consumers", "metadata", "assignment", "custom assignor"],
 )
@@ -231,6 +231,14 @@ def test_a_group_that_cannot_be_upgraded_stays_as_it_is(
     assert rig.state() is GroupState.STABLE
     assert code(rig.heartbeat(members[0], generation)) == 0
     assert len(rig.log.records[PARTITION]) == records
+
+
+def test_what_known_assignors_say_besides_is_nothing_to_lose() -> None:
+    rig = Rig()
+    (member_id,), generation = rig.joined_group(1, protocols=[("cooperative-sticky", metadata())])
+    rig.sync(member_id, generation, {member_id: assignment(0, 1, user_data=b"what it has said itself")})
+    assert rig.beat(beat("n")).value.error_code == 0
+    assert owned(rig, member_id) == [0, 1]
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade", "bidirectional"])

@@ -43,6 +43,10 @@ OWES_A_ROUND: Final = 0
 """In the place of the time at which a classic group became stable: it has yet to rebalance, and begins with that when
 it is loaded."""
 
+_WITHOUT_SECRETS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""Assignors that tell members nothing that they need. What librdkafka's sticky ones send back to each member is what it
+has said itself; Kafka takes that for something to lose, and refuses such groups."""
+
 
 # --- from classic to consumer ---
 
@@ -115,7 +119,7 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
             assigned, besides = read_assignment(member.assignment, topics)
         except ProtocolError as error:
             raise _cannot_upgrade(classic, f"what member {member.member_id} says cannot be read: {error}") from None
-        if besides:
+        if besides and classic.protocol not in _WITHOUT_SECRETS:
             raise _cannot_upgrade(
                 classic,
                 f"its assignor tells members more than their partitions, and {member.member_id} would lose that; change"

@@ -1,0 +1,199 @@
+"""One group whose members change from the classic to the new protocol one by one, and back, while they read (KIP-848).
+
+The members are librdkafka's; the broker is a process of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker_process import BrokerProcess
+
+PARTITIONS = 6
+TIMEOUT = 60.0
+QUICK = {
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+}
+CLASSIC = {"group.protocol": "classic", "heartbeat.interval.ms": 100, "session.timeout.ms": 6_000}
+CONSUMER = {"group.protocol": "consumer"}
+
+
+class Member(threading.Thread):
+    """A consumer that reads until it is told to stop, and commits what it has read."""
+
+    def __init__(self, bootstrap: str, protocol: dict[str, object], instance: str | None = None) -> None:
+        super().__init__(daemon=True)
+        self.records: list[tuple[int, int]] = []
+        self.errors: list[KafkaError] = []
+        self._stopping = threading.Event()
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 100,
+                **({"group.instance.id": instance} if instance is not None else {}),
+                **protocol,
+            }
+        )
+        self.consumer.subscribe(["t"])
+        self.start()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            message: Message | None = self.consumer.poll(0.05)
+            if message is None:
+                continue
+            if message.error():
+                self.errors.append(message.error())
+            else:
+                self.records.append((message.partition(), message.offset()))
+        self.consumer.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(TIMEOUT)
+        assert not self.is_alive()
+
+
+class Feed(threading.Thread):
+    """Writes a record to every partition in turn until it is told to stop."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.written = 0
+        self._stopping = threading.Event()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        self.start()
+
+    def run(self) -> None:
+        while not self._stopping.wait(0.01):
+            for partition in range(PARTITIONS):
+                self._producer.produce("t", b"x", partition=partition)
+            self.written += 1
+        assert self._producer.flush(TIMEOUT) == 0
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(TIMEOUT)
+        assert not self.is_alive()
+
+
+class Group:
+    """The group as tools see it, and its members one after the other."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(TIMEOUT)
+        self.members: list[Member] = []
+        self.gone: list[Member] = []
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Type and state; empty while there is no group."""
+        for found in self.admin.list_consumer_groups().result(TIMEOUT).valid:
+            return found.type.name, found.state.name
+        return "", ""
+
+    def shares(self) -> list[int]:
+        """How many partitions each member owns."""
+        try:
+            found = self.admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT).members
+        except KafkaException:  # it changed its kind in the middle of the question
+            return []
+        return sorted(len(member.assignment.topic_partitions) for member in found)
+
+    def await_kind(self, kind: str, shares: list[int]) -> None:
+        """Wait until the group is stable and this is what its members have."""
+        self.until(lambda: self.kind == (kind, "STABLE") and self.shares() == shares, f"a stable {kind} group")
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """librdkafka tells of no event for what others do: ask again until it holds."""
+        give_up_at = time.monotonic() + TIMEOUT
+        while not holds():
+            assert time.monotonic() < give_up_at, (what, self.kind, self.shares())
+            time.sleep(0.05)
+
+    def start(self, protocol: dict[str, object], instance: str | None = None) -> None:
+        self.members.append(Member(self.bootstrap, protocol, instance))
+
+    def stop_oldest(self) -> None:
+        member = self.members.pop(0)
+        member.stop()
+        self.gone.append(member)
+
+    def committed(self) -> dict[int, int]:
+        found = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result(TIMEOUT)
+        return {position.partition: position.offset for position in found.topic_partitions}
+
+    def close(self) -> None:
+        while self.members:
+            self.stop_oldest()
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    process = BrokerProcess(tmp_path / "data", settings=QUICK)
+    try:
+        found = Group(process.start())
+        try:
+            yield found
+        finally:
+            found.close()
+    finally:
+        process.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_members_change_their_protocol_one_by_one_and_back_and_miss_nothing(group: Group, strategy: str) -> None:
+    classic = {**CLASSIC, "partition.assignment.strategy": strategy}
+    group.start(classic)
+    group.start(classic)
+    group.await_kind("CLASSIC", [3, 3])
+    feed = Feed(group.bootstrap)
+    try:
+        for expected in ("CONSUMER", "CONSUMER"):
+            group.start(CONSUMER)
+            group.await_kind(expected, [2, 2, 2])
+            group.stop_oldest()
+            group.await_kind(expected, [3, 3])
+        for expected in ("CONSUMER", "CLASSIC"):
+            group.start(classic)
+            group.await_kind("CONSUMER", [2, 2, 2])
+            group.stop_oldest()
+            group.await_kind(expected, [3, 3])
+    finally:
+        feed.stop()
+    wanted = {(partition, offset) for partition in range(PARTITIONS) for offset in range(feed.written)}
+    everybody = [*group.members, *group.gone]
+    group.until(lambda: {record for member in everybody for record in member.records} == wanted, "all is read")
+    group.until(lambda: group.committed() == dict.fromkeys(range(PARTITIONS), feed.written), "all is committed")
+    assert not any(member.errors for member in everybody)
+
+
+def test_static_members_keep_their_part_as_they_change_their_protocol(group: Group) -> None:
+    for instance in ("a", "b"):
+        group.start(CLASSIC, instance)
+    group.await_kind("CLASSIC", [3, 3])
+    feed = Feed(group.bootstrap)
+    try:
+        for kinds, protocol in ((("CONSUMER", "CONSUMER"), CONSUMER), (("CONSUMER", "CLASSIC"), CLASSIC)):
+            for instance, kind in zip(("a", "b"), kinds, strict=True):
+                group.stop_oldest()
+                group.start(protocol, instance)
+                group.await_kind(kind, [3, 3])
+    finally:
+        feed.stop()
+    group.until(lambda: group.committed() == dict.fromkeys(range(PARTITIONS), feed.written), "all is committed")
+    assert not any(member.errors for member in [*group.members, *group.gone])
