@@ -1,0 +1,123 @@
+"""The records of groups and positions, in every version that Kafka ever wrote (`cluster/GMD-06`, `cluster/GMD-07`)."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+
+import pytest
+
+from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig
+from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.runtime import ShardState
+from triokafka.coordinator.stored import CommittedOffset, GroupChange, OffsetChange, OffsetKey, decode, encode
+from triokafka.coordinator.turn import CoordinatorRecord
+from triokafka.errors import UnsupportedVersionError
+from triokafka.protocol.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+KEY = OffsetKey("g", "orders", 3)
+NOW = 1_700_000_000_000
+
+
+def version_of(data: bytes | None) -> int:
+    assert data is not None
+    return int(struct.unpack_from(">h", data)[0])
+
+
+@pytest.mark.parametrize("key_version", [0, 1])
+@pytest.mark.parametrize("version", range(5))
+def test_positions_of_every_version_are_read(version: int, key_version: int) -> None:
+    """`cluster/GMD-18`: those that say when they expire keep that; leader epochs and topic ids came later."""
+    value = OffsetCommitValue(offset=42, metadata="mine", commit_timestamp=NOW)
+    if version == 1:
+        value.expire_timestamp = NOW + 5
+    if version >= 3:
+        value.leader_epoch = 7
+    if version >= 4:
+        value.topic_id = TOPIC_IDS["orders"]
+    key = OffsetCommitKey(group="g", topic="orders", partition=3).encode_versioned(key_version)
+    change = decode(key, value.encode_versioned(version))
+    assert change == OffsetChange(
+        KEY,
+        CommittedOffset(
+            42,
+            7 if version >= 3 else -1,
+            "mine",
+            NOW,
+            NOW + 5 if version == 1 else -1,
+            TOPIC_IDS["orders"] if version >= 4 else uuid.UUID(int=0),
+        ),
+    )
+    assert decode(key, None) == OffsetChange(KEY, None)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_groups_of_every_version_are_read(version: int) -> None:
+    """Rebalance timeouts came with version 1, the time of the state with 2, instances with 3."""
+    member = MemberMetadata(
+        member_id="m", client_id="c", client_host="/h", session_timeout=7_000, subscription=b"s", assignment=b"a"
+    )
+    if version >= 1:
+        member.rebalance_timeout = 9_000
+    if version >= 3:
+        member.group_instance_id = "i"
+    value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", leader="m", members=[member])
+    if version >= 2:
+        value.current_state_timestamp = NOW
+    rig = Rig()
+    key = GroupMetadataKey(group="old").encode_versioned(2)
+    rig.log.append(PARTITION, [CoordinatorRecord(key, value.encode_versioned(version))], 0)
+    rig.restart()
+    group = rig.group("old")
+    (kept,) = group.members.values()
+    assert (group.state, group.generation, group.leader_id) == (GroupState.STABLE, 4, "m")
+    assert group.state_timestamp_ms == (NOW if version >= 2 else -1)
+    assert kept.rebalance_timeout_ms == (9_000 if version >= 1 else 7_000)
+    assert kept.instance_id == ("i" if version >= 3 else None)
+    assert (kept.metadata("range"), kept.assignment) == (b"s", b"a")
+
+
+def test_versions_that_are_written_are_those_of_kafka_4() -> None:
+    """A group is version 3; a position version 4, or 1 when it says when it expires, which only that version can."""
+    group = encode(GroupChange("g", GroupMetadataValue(protocol_type="consumer", generation=1, protocol="range")))
+    assert (version_of(group.key), version_of(group.value)) == (2, 3)
+    position = encode(OffsetChange(KEY, CommittedOffset(1, -1, "", NOW, topic_id=TOPIC_IDS["orders"])))
+    assert (version_of(position.key), version_of(position.value)) == (1, 4)
+    expiring = encode(OffsetChange(KEY, CommittedOffset(1, -1, "", NOW, NOW + 1, TOPIC_IDS["orders"])))
+    assert version_of(expiring.value) == 1
+    assert encode(GroupChange("g", None)).value is None
+    assert encode(OffsetChange(KEY, None)).value is None
+
+
+@pytest.mark.parametrize("key_version", [99, 32_767, -1])
+def test_kinds_that_nobody_here_knows_are_skipped(key_version: int) -> None:
+    """`cluster/GMD-06`: a newer broker may have written them."""
+    assert decode(struct.pack(">h", key_version) + b"whatever", b"x") is None
+
+
+@pytest.mark.parametrize("kind", ["group", "position"])
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_value_of_a_version_that_nobody_here_knows_is_no_ownership(kind: str, version: int) -> None:
+    """`cluster/GMD-06`: it fails explicitly. What it says would otherwise be lost when the key is written anew."""
+    if kind == "group":
+        key = GroupMetadataKey(group="g").encode_versioned(2)
+    else:
+        key = OffsetCommitKey(group="g", topic="orders", partition=3).encode_versioned(1)
+    record = CoordinatorRecord(key, struct.pack(">h", version) + bytes(40))
+    with pytest.raises(UnsupportedVersionError):
+        decode(*record)
+    rig = Rig()
+    rig.log.append(PARTITION, [record], 0)
+    rig.restart()
+    assert rig.runtime.state(PARTITION) is ShardState.FAILED
+
+
+def test_group_whose_leader_is_gone_is_led_by_somebody_who_is_there() -> None:
+    """`cluster/GMD-11`."""
+    members = [MemberMetadata(member_id=name, session_timeout=7_000) for name in ("x", "y")]
+    value = GroupMetadataValue(protocol_type="t", generation=1, protocol="p", leader="gone", members=members)
+    rig = Rig()
+    rig.log.append(PARTITION, [encode(GroupChange("g", value))], 0)
+    rig.restart()
+    assert rig.group().leader_id == "x"
