@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from triokafka.coordinator.runtime import ShardState
 from triokafka.errors import ERRORS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def broker_metrics(broker: Broker) -> Iterator[Sample]:
     yield from _waiting(broker)
     yield from _traffic(broker)
     yield from _cleaner(broker)
+    yield from _groups(broker)
 
 
 def _requests(broker: Broker) -> Iterator[Sample]:
@@ -116,6 +118,38 @@ def _traffic(broker: Broker) -> Iterator[Sample]:
         ("FailedFetchRequestsPerSec", traffic.failed_fetches),
     ):
         yield Sample(f"kafka.server:type=BrokerTopicMetrics,name={name}", {}, count, "Count")
+
+
+def _groups(broker: Broker) -> Iterator[Sample]:
+    coordinator, manager = broker.group_coordinator, "kafka.coordinator.group:type=GroupMetadataManager,name="
+    found = coordinator.count_groups()
+    yield Sample(f"{manager}NumOffsets", {}, found.offsets)
+    yield Sample(f"{manager}NumGroups", {}, sum(found.classic.values()))
+    for state, count in found.classic.items():
+        yield Sample(f"{manager}NumGroups{state.value}", {}, count)
+
+    prefix = "kafka.server:type=group-coordinator-metrics,name="
+    for protocol, total in (("classic", sum(found.classic.values())), ("consumer", sum(found.consumer.values()))):
+        yield Sample(f"{prefix}group-count", {"protocol": protocol}, total)
+    for consumer_state, count in found.consumer.items():
+        yield Sample(f"{prefix}consumer-group-count", {"state": consumer_state.value.lower()}, count)
+    counters = coordinator.counters
+    for name, counted in (
+        ("offset-commit", counters.offset_commits),
+        ("offset-expiration", counters.offset_expirations),
+        ("offset-deletion", counters.offset_deletions),
+        ("group-completed-rebalance", counters.completed_rebalances),
+        ("consumer-group-rebalance", counters.consumer_group_rebalances),
+    ):
+        yield Sample(f"{prefix}{name}-count", {}, counted)
+
+    runtime = coordinator.runtime
+    for shard_state in ShardState:
+        yield Sample(f"{prefix}num-partitions", {"state": shard_state.value}, runtime.count(shard_state))
+    loads = runtime.load_times.lately(broker.world.now()) or [0.0]
+    yield Sample(f"{prefix}partition-load-time-max", {}, max(loads) * 1000)
+    yield Sample(f"{prefix}partition-load-time-avg", {}, sum(loads) / len(loads) * 1000)
+    yield Sample("triokafka:type=GroupCoordinator,name=HeldOperations", {}, runtime.held_turns())
 
 
 def _error_name(code: int) -> str:

@@ -46,7 +46,7 @@ def sync(shard: GroupShard, request: SyncGroupRequest, reply: Reply[SyncGroupRes
     if consumer_group is not None:
         classic_members.sync(shard, consumer_group, request, reply, turn)
         return
-    syncs.sync(_group(shard, request.group_id), request, reply, config=shard.config, turn=turn)
+    syncs.sync(_group(shard, request.group_id), request, reply, config=shard.config, counters=shard.counters, turn=turn)
 
 
 def heartbeat(shard: GroupShard, request: HeartbeatRequest, reply: Reply[HeartbeatResponse], turn: GroupTurn) -> None:

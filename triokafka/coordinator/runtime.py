@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import trio
 
+from triokafka.coordinator.load_times import LoadTimes
 from triokafka.coordinator.timers import Moment, TimerKey, TimerQueue
 from triokafka.coordinator.turn import CoordinatorRecord, Reply, Turn
 from triokafka.errors import (
@@ -140,6 +141,7 @@ class _Context(Generic[S, C]):
     leader_epoch: int
     shard: S
     state: ShardState = ShardState.LOADING
+    wanted_at: float = 0.0
     end: int = 0
     held: deque[_Held[C]] = field(default_factory=deque)
     appending: bool = False
@@ -162,6 +164,8 @@ class CoordinatorRuntime(Generic[S, C]):
         self._log = log
         self._new_shard = new_shard
         self._commit_timeout = commit_timeout_ms / 1000
+        self.load_times = LoadTimes()
+        """From being told to load until serving, of the shards that loaded lately."""
         self._contexts: dict[int, _Context[S, C]] = {}
         self._loads: deque[tuple[_Context[S, C], Iterator[None]]] = deque()
         self._wake = trio.Event()
@@ -180,7 +184,8 @@ class CoordinatorRuntime(Generic[S, C]):
             if known.leader_epoch >= leader_epoch:
                 return
             self._drop(known)
-        context: _Context[S, C] = _Context(partition, leader_epoch, self._new_shard(partition))
+        shard = self._new_shard(partition)
+        context: _Context[S, C] = _Context(partition, leader_epoch, shard, wanted_at=self._world.now())
         self._contexts[partition] = context
         self._loads.append((context, self._load_steps(context)))
         self._wake.set()
@@ -247,6 +252,14 @@ class CoordinatorRuntime(Generic[S, C]):
     def active_partitions(self) -> list[int]:
         """Partitions whose shards serve requests, in order."""
         return sorted(p for p, context in self._contexts.items() if context.state is ShardState.ACTIVE)
+
+    def count(self, state: ShardState) -> int:
+        """How many shards are in ``state``."""
+        return sum(context.state is state for context in self._contexts.values())
+
+    def held_turns(self) -> int:
+        """How many operations wait for what they rest on to be committed."""
+        return sum(len(context.held) for context in self._contexts.values())
 
     @property
     def is_loading(self) -> bool:
@@ -367,6 +380,8 @@ class CoordinatorRuntime(Generic[S, C]):
         for operation in context.once_loaded:
             self._run(context, operation)
         context.once_loaded.clear()
+        now = self._world.now()
+        self.load_times.record(now, now - context.wanted_at)
         logger.info("partition %d (leader epoch %d): %d records read", partition, context.leader_epoch, count)
 
     def _drop(self, context: _Context[S, C]) -> None:

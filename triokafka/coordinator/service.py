@@ -18,6 +18,7 @@ from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error, offsets_append_error
 from triokafka.coordinator.group.join import Joiner
+from triokafka.coordinator.metrics import GroupCounters, GroupCounts, count_groups
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import deleted_topics
@@ -101,12 +102,14 @@ class GroupCoordinator:
         self.config = config if config is not None else GroupCoordinatorConfig()
         self.partitions = self.config.offsets_topic_num_partitions
         """How many partitions ``__consumer_offsets`` has; the broker corrects it where the topic was made otherwise."""
+        self.counters = GroupCounters()
+        """What has happened since the coordinator was made."""
         self._world = world
         self._topics = topics
         self.runtime: CoordinatorRuntime[GroupShard, Change] = CoordinatorRuntime(
             world,
             log,
-            lambda partition: GroupShard(self.config, lambda: str(world.uuid()), topics, own_settings),
+            lambda partition: GroupShard(self.config, lambda: str(world.uuid()), topics, own_settings, self.counters),
             commit_timeout_ms=self.config.offset_commit_timeout_ms,
         )
 
@@ -138,6 +141,11 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Mapping[UUID, str]) -> None:
         """Topics are gone, by id and name: remove all positions on them; of shards that load, once they have."""
         self.runtime.write_everywhere(lambda shard, turn: deleted_topics.topics_deleted(shard, topics, turn))
+
+    def count_groups(self) -> GroupCounts:
+        """Groups by state, and positions, in the shards here. Takes as long as there are groups."""
+        partitions = self.runtime.active_partitions()
+        return count_groups([self.runtime.read(partition, lambda shard: shard) for partition in partitions])
 
     # --- membership ---
 

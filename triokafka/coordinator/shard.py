@@ -23,6 +23,7 @@ from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_change, restore_group
 from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.journal import Journal
+from triokafka.coordinator.metrics import GroupCounters
 from triokafka.coordinator.offsets import deleted_topics, expiry
 from triokafka.coordinator.offsets.store import OffsetStore
 from triokafka.coordinator.stored import Change, GroupChange, GroupTurn, OffsetChange, decode, encode
@@ -40,6 +41,7 @@ class GroupShard:
         new_id: the random part of a new member id.
         topics: names, ids and sizes of topics, as of now.
         own_settings: what is configured for a group alone, by Kafka's names.
+        counters: what happens is counted there; the coordinator's shards share them.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class GroupShard:
         new_id: Callable[[], str],
         topics: TopicsView,
         own_settings: GroupSettings = no_settings,
+        counters: GroupCounters | None = None,
     ) -> None:
         self.config = config
+        self.counters = counters if counters is not None else GroupCounters()
         self.topics = topics
         self._own_settings = own_settings
         self.new_id = new_id
@@ -123,6 +127,8 @@ class GroupShard:
         if isinstance(change, EpochChange):
             protocol_type = None if change.value is None else CONSUMER_PROTOCOL_TYPE
             self._note_stored(group_id, protocol_type, offset, committed=committed)
+            if change.value is not None and self._loading is None:
+                self.counters.consumer_group_rebalances += 1
         if group.is_gone:
             self.consumer_groups.pop(group_id, None)
             if self._loading is None and self.offsets.has(group_id):

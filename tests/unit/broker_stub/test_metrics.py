@@ -5,8 +5,15 @@ from __future__ import annotations
 import trio
 
 from tests.unit.broker_stub.api.node import batch, running_node
+from tests.unit.broker_stub.api.test_group_handlers import commit_request, join, stable
 from triokafka.broker_stub.metrics import as_prometheus_text
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 
 
 async def test_requests_are_counted_by_api_version_and_error() -> None:
@@ -66,6 +73,44 @@ async def test_traffic_is_counted_where_records_are_taken_and_given() -> None:
             ("failedfetchrequestspersec", 1),
         ):
             assert f"{prefix}{name}_count {count}" in text
+
+
+async def test_groups_and_positions_are_counted() -> None:
+    """(`security-metrics-tools/KM-13`, cluster section 19: group state counts)"""
+    async with running_node(group_initial_rebalance_delay_ms=0) as node:
+        await node.create("t", partitions=3)
+        await stable(node, "steady")
+        await join(node, 4, "joined")
+        await node.call(FindCoordinatorRequest(key="g"), 1)
+        await node.call(commit_request(node, 8), 8)
+        await node.call(commit_request(node, 8), 8)
+        topics = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+        before = as_prometheus_text(node.broker.metrics()).splitlines()
+        await node.call(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+        after = as_prometheus_text(node.broker.metrics()).splitlines()
+    manager, server = "kafka_coordinator_group_groupmetadatamanager_num", "kafka_server_group_coordinator_metrics_"
+    for line in (
+        f"{manager}groups 3",
+        f"{manager}groupsstable 1",
+        f"{manager}groupscompletingrebalance 1",
+        f"{manager}groupsempty 1",
+        f"{manager}groupspreparingrebalance 0",
+        f"{manager}groupsdead 0",
+        f"{manager}offsets 1",
+        f'{server}group_count{{protocol="classic"}} 3',
+        f'{server}group_count{{protocol="consumer"}} 0',
+        f'{server}consumer_group_count{{state="stable"}} 0',
+        f"{server}offset_commit_count 2",
+        f"{server}offset_deletion_count 0",
+        f"{server}group_completed_rebalance_count 1",
+        f"{server}consumer_group_rebalance_count 0",
+        f'{server}num_partitions{{state="active"}} 4',
+        f'{server}num_partitions{{state="loading"}} 0',
+        "triokafka_groupcoordinator_heldoperations 0",
+    ):
+        assert line in before, line
+    assert f"{server}offset_deletion_count 1" in after
+    assert f"{manager}offsets 0" in after
 
 
 async def test_waiting_requests_time_outs_and_sessions_are_told(autojump_clock: object) -> None:

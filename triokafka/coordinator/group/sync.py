@@ -9,6 +9,7 @@ from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.member import Member
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.group.stored import group_change
+from triokafka.coordinator.metrics import GroupCounters
 from triokafka.coordinator.stored import GroupTurn
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import (
@@ -27,6 +28,7 @@ def sync(
     reply: Reply[SyncGroupResponse],
     *,
     config: GroupCoordinatorConfig,
+    counters: GroupCounters,
     turn: GroupTurn,
 ) -> None:
     """A member of the new generation asks for its assignment; the leader's request carries everybody's."""
@@ -46,7 +48,7 @@ def sync(
     # A leader that lost patience repeats itself. Its second assignment may differ from the first, of which nobody
     # knows yet whether it is committed; only one per generation goes to the log.
     if member.member_id == group.leader_id and group.storing_generation != group.generation:
-        _store(group, request, config, turn)
+        _store(group, request, config, counters, turn)
 
 
 def _checked(group: ClassicGroup, request: SyncGroupRequest) -> Member:
@@ -64,7 +66,13 @@ def _checked(group: ClassicGroup, request: SyncGroupRequest) -> Member:
     return member
 
 
-def _store(group: ClassicGroup, request: SyncGroupRequest, config: GroupCoordinatorConfig, turn: GroupTurn) -> None:
+def _store(
+    group: ClassicGroup,
+    request: SyncGroupRequest,
+    config: GroupCoordinatorConfig,
+    counters: GroupCounters,
+    turn: GroupTurn,
+) -> None:
     """Append the assignment; members that the leader left out get an empty one (cluster/GSY-04)."""
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments if a.member_id in group.members}
     generation = group.generation
@@ -78,6 +86,7 @@ def _store(group: ClassicGroup, request: SyncGroupRequest, config: GroupCoordina
             return
         group.storing_generation = None
         group.transition_to(GroupState.STABLE, later.at.wall_ms)
+        counters.completed_rebalances += 1
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             rounds.answer_sync(group, member, _assigned(group, member), later)

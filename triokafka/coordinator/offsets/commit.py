@@ -125,6 +125,7 @@ def commit(
             answered.partitions.append(
                 OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error_code)
             )
+    shard.counters.offset_commits += len(turn.records)
     turn.answer(reply, response)
 
 

@@ -60,4 +60,5 @@ def delete_offsets(
                 turn.write(OffsetChange(key, None))
             answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error_code))
         response.topics.append(answered)
+    shard.counters.offset_deletions += len(turn.records)
     turn.answer(reply, response)

@@ -61,6 +61,7 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: 
         expired = not is_wanted and _is_expired(committed, age_of, retention_ms, turn.at.wall_ms)
         if expired and key not in shard.offsets.pending:
             turn.write(OffsetChange(key, None))
+            shard.counters.offset_expirations += 1
         else:
             all_expired = False
     if not all_expired or shard.offsets.has_pending(group.group_id):
