@@ -61,12 +61,12 @@ def fill(bootstrap: str, first: int = 0) -> None:
     assert producer.flush(TIMEOUT) == 0
 
 
-def static_member(bootstrap: str, instance: str) -> Consumer:
+def static_member(bootstrap: str, instance: str, protocol: str) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "g",
-            "group.protocol": "consumer",
+            "group.protocol": protocol,
             "group.instance.id": instance,
             "auto.offset.reset": "earliest",
         }
@@ -96,10 +96,12 @@ def committed(admin: AdminClient) -> list[int]:
     return [position.offset for position in sorted(found.topic_partitions, key=lambda p: p.partition)]
 
 
-def read_together(bootstrap: str, count: int) -> dict[str, list[int]]:
+def read_together(bootstrap: str, count: int, protocols: tuple[str, str]) -> dict[str, list[int]]:
     """Two static members read so many records, commit, and leave for now; returns what each had."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    members = [static_member(bootstrap, instance) for instance in ("a", "b")]
+    members = [
+        static_member(bootstrap, instance, protocol) for instance, protocol in zip(("a", "b"), protocols, strict=True)
+    ]
     got = 0
 
     def read() -> bool:
@@ -121,20 +123,23 @@ def read_together(bootstrap: str, count: int) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     ("first", "second"), [(ours, apache_kafka), (apache_kafka, ours)], ids=["ours-first", "theirs"]
 )
-def test_a_group_moves_with_the_data_directory(first: Node, second: Node, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocols", [("consumer", "consumer"), ("classic", "consumer")], ids=["new", "mixed"])
+def test_a_group_moves_with_the_data_directory(
+    first: Node, second: Node, protocols: tuple[str, str], tmp_path: Path
+) -> None:
     """Its static members find their partitions again, and positions are those that were committed."""
     with first(tmp_path) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(TIMEOUT)
         fill(bootstrap)
-        before = read_together(bootstrap, RECORDS)
+        before = read_together(bootstrap, RECORDS, protocols)
     with second(tmp_path) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         until(lambda: serves_groups(admin), "the coordinator has read its log")
         assert shares(admin) == before
         assert committed(admin) == [RECORDS // PARTITIONS] * PARTITIONS
         fill(bootstrap, first=RECORDS)
-        assert read_together(bootstrap, RECORDS) == before
+        assert read_together(bootstrap, RECORDS, protocols) == before
 
 
 def test_two_java_consumers_share_a_topic_and_one_takes_over(tmp_path: Path) -> None:
@@ -178,3 +183,84 @@ def test_two_java_consumers_share_a_topic_and_one_takes_over(tmp_path: Path) -> 
     assert sorted(map(int, lines())) == list(range(2 * RECORDS))
     for output in outputs:
         assert b"ERROR" not in output.with_suffix(".err").read_bytes()
+
+
+class ConsoleMember:
+    """Java's console consumer in the group, under the protocol that it is told."""
+
+    def __init__(self, bootstrap: str, output: Path, protocol: str, *properties: str) -> None:
+        self.output = output
+        command = ["java", "-Xmx128m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+        options = ["--bootstrap-server", bootstrap, "--topic", "t", "--group", "g", "--from-beginning"]
+        for value in (f"group.protocol={protocol}", *properties):
+            options += ["--command-property", value]
+        with output.open("wb") as out, output.with_suffix(".err").open("wb") as complaints:
+            self._process = subprocess.Popen([*command, *options], stdout=out, stderr=complaints)
+
+    @property
+    def lines(self) -> list[int]:
+        """What it has read."""
+        return [int(line) for line in self.output.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+    def stop(self) -> None:
+        """Let it leave."""
+        self._process.terminate()
+        self._process.wait(TIMEOUT)
+        assert b"ERROR" not in self.output.with_suffix(".err").read_bytes()
+
+
+def kind_and_shares(admin: AdminClient) -> tuple[str, str, list[int]]:
+    """The group's type, its state and how many partitions each member has."""
+    for found in admin.list_consumer_groups().result(TIMEOUT).valid:
+        try:
+            members = admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT).members
+        except KafkaException:  # it changed its kind in the middle of the question
+            break
+        return found.type.name, found.state.name, sorted(len(m.assignment.topic_partitions) for m in members)
+    return "", "", []
+
+
+@pytest.mark.parametrize("node", [ours, apache_kafka], ids=["ours", "theirs"])
+def test_java_members_change_their_protocol_one_by_one_and_back(node: Node, tmp_path: Path) -> None:
+    """The same group in Apache Kafka behaves the same."""
+    classic = ("classic", "heartbeat.interval.ms=200", "session.timeout.ms=6000")
+    started: list[ConsoleMember] = []
+    running: list[ConsoleMember] = []
+    written = 0
+
+    with node(tmp_path) as bootstrap:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(TIMEOUT)
+
+        def join(*how: str) -> None:
+            started.append(ConsoleMember(bootstrap, tmp_path / f"{len(started)}.txt", *how))
+            running.append(started[-1])
+
+        def settle(kind: str, shares: list[int]) -> None:
+            nonlocal written
+            until(lambda: kind_and_shares(admin) == (kind, "STABLE", shares), f"a stable {kind} group of {shares}")
+            fill(bootstrap, first=written)
+            written += RECORDS
+            until(
+                lambda: {line for member in started for line in member.lines} == set(range(written)),
+                "everything is read",
+            )
+
+        try:
+            join(*classic)
+            join(*classic)
+            settle("CLASSIC", [3, 3])
+            for _ in range(2):
+                join("consumer")
+                settle("CONSUMER", [2, 2, 2])
+                running.pop(0).stop()
+                settle("CONSUMER", [3, 3])
+            for kind in ("CONSUMER", "CLASSIC"):
+                join(*classic)
+                settle("CONSUMER", [2, 2, 2])
+                running.pop(0).stop()
+                settle(kind, [3, 3])
+        finally:
+            while running:
+                running.pop().stop()
+        assert sum(committed(admin)) == written
