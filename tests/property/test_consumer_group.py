@@ -35,6 +35,7 @@ TOPICS = ("orders", "bills", "odds")
 PATTERNS = ("", "", "o.*", "bills|odds")
 SESSION = 10.0
 REVOCATION = 6.0
+REBALANCE = 12.0
 AGAIN = 1.0
 """Seconds until a removal that could not be written is tried again."""
 TOLERANCE = 1e-3
@@ -112,6 +113,8 @@ class ConsumerGroupLife(CoordinatorLife):
     """One group, the clients that try to be in it, and the log under it."""
 
     LONGEST_WAIT = 6.0
+    LONGEST_REVOCATION = (REVOCATION, SESSION + 2 * REBALANCE)
+    """Of members under the consumer protocol; of those under the classic one, which are told to join and to sync."""
     STEPS: ClassVar = {
         "everybody_beats": 14,
         "start": 6,
@@ -366,15 +369,20 @@ class ConsumerGroupLife(CoordinatorLife):
         self.follow_log()
         self._listen()
         super().check()
+        self.users()
+        if self.is_here:
+            for key, offset in self.acknowledged.items():
+                found = self.rig.shard.offsets.read(key)
+                assert found is not None and found.offset >= offset, (key, offset, found)
+
+    def users(self) -> dict[tuple[UUID, int], str]:
+        """Who uses which partition; nobody what another one uses."""
         users: dict[tuple[UUID, int], str] = {}
         for client in self.clients:
             for held in client.owned:
                 assert held not in users, f"{held} is used by {users[held]} and {client.member_id}"
                 users[held] = client.member_id
-        if self.is_here:
-            for key, offset in self.acknowledged.items():
-                found = self.rig.shard.offsets.read(key)
-                assert found is not None and found.offset >= offset, (key, offset, found)
+        return users
 
     def check_shard(self, shard: GroupShard) -> None:
         super().check_shard(shard)
@@ -411,7 +419,8 @@ class ConsumerGroupLife(CoordinatorLife):
             assert silent <= SESSION + AGAIN + TOLERANCE, f"{member_id} is silent for {silent:g} seconds"
             if group.progress_of(member_id).state is MemberState.UNREVOKED_PARTITIONS:
                 late = self.now - self.moved_at[member_id]
-                assert late <= REVOCATION + AGAIN + TOLERANCE, f"{member_id} has not let go for {late:g} seconds"
+                longest = self.LONGEST_REVOCATION[group.profiles[member_id].classic is not None]
+                assert late <= longest + AGAIN + TOLERANCE, f"{member_id} has not let go for {late:g} seconds"
 
     def loaded(self) -> None:
         for member_id in self.maybe_heard_of:
@@ -425,24 +434,31 @@ class ConsumerGroupLife(CoordinatorLife):
         for client in self.clients:
             client.slow = False
         self.clients = self.clients[: self.rig.config.group_consumer_max_size]
-        for _ in range(40):
+        for _ in range(60):
             self.let_pass(1.0)
-            for client in self.clients:
-                self._beat(client)
+            self.everybody_goes_on()
             self.check()
-            if self.now % 2 < 1 and self.is_settled():
+            if self.is_settled():
                 break
-        assert self.is_settled(), self.rig.shard.consumer_groups
+        assert self.is_settled(), self.rig.shard.consumer_groups or self.rig.shard.groups
         records = len(self.rig.log.records.get(PARTITION, ()))
-        for client in self.clients:
-            self._beat(client)
+        self.everybody_goes_on()
         assert len(self.rig.log.records.get(PARTITION, ())) == records, "a group at rest writes nothing"
-        self.clients.clear()
-        self.let_pass(SESSION + 1)
+        self.everybody_is_gone()
         self.check()
         group = self.rig.shard.consumer_groups.get(GROUP)
         assert group is None or group.state is ConsumerGroupState.EMPTY
         self.check_all_answered()
+
+    def everybody_goes_on(self) -> None:
+        """Each client does what is next for it."""
+        for client in self.clients:
+            self._beat(client)
+
+    def everybody_is_gone(self) -> None:
+        """All processes die, and their sessions end."""
+        self.clients.clear()
+        self.let_pass(SESSION + 1)
 
     def is_settled(self) -> bool:
         group = self.rig.shard.consumer_groups.get(GROUP)

@@ -739,6 +739,17 @@ def test_members_of_a_downgraded_group_that_are_silent_are_removed() -> None:
 # ---------------------------------------------------------------- offsets, and what tools see
 
 
+def test_a_group_that_goes_there_and_back_deals_nothing_that_a_member_still_holds() -> None:
+    """What the first consumer member was to get is not free when the second one comes: its owner has not joined yet."""
+    rig = Rig()
+    (member_id,), _ = stable(rig, (0, 1, 2, 3))
+    rig.beat(beat("n"))
+    rig.last_beat("n")
+    assert rig.state() is GroupState.PREPARING_REBALANCE
+    assert assigned(rig.beat(beat("second")).value) == []
+    assert owned(rig, member_id) == [0, 1, 2, 3]
+
+
 def test_positions_stay_through_every_conversion() -> None:
     rig = Rig()
     (member_id,), generation = stable(rig, (0, 1, 2, 3))

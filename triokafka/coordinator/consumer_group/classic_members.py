@@ -173,9 +173,10 @@ def _take_along(
     settled = group.epoch == group.target_epoch and all(group.progress_of(m).is_at(group.epoch) for m in profiles)
     profiles[member_id] = step.profile
     at_rest = settled and step.progress.is_at(group.epoch)
-    targets = {**group.targets, member_id: speaker.target}
+    progress = {**group.progress, member_id: speaker.progress}
+    owned = {known: progress[known].held_partitions for known in profiles if known in progress}
     since_ms = turn.at.wall_ms if at_rest else OWES_A_ROUND
-    classic = classic_group(group, profiles, targets, shard.topics, stable_since_ms=since_ms)
+    classic = classic_group(group, profiles, owned, shard.topics, stable_since_ms=since_ms)
     member = classic.members[member_id]
     if at_rest:
         leads = member_id == classic.leader_id

@@ -58,7 +58,8 @@ def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str],
     them are under the classic protocol, the group goes back to that, if it may."""
     left = {known: profile for known, profile in group.profiles.items() if known not in member_ids}
     if goes_back(group, left.values(), shard.config):
-        downgrade(shard, group, classic_group(group, left, group.targets, shard.topics), turn)
+        owned = {known: group.progress_of(known).held_partitions for known in left}
+        downgrade(shard, group, classic_group(group, left, owned, shard.topics), turn)
         return
     for change in remove(group, member_ids, shard.topics):
         turn.write(change)

@@ -102,6 +102,11 @@ class Progress:
                 for number in numbers:
                     yield topic_id, number
 
+    @property
+    def held_partitions(self) -> Partitions:
+        """The same by topic."""
+        return partitions_of((topic_id, (number,)) for topic_id, number in self.held())
+
     def is_at(self, epoch: int) -> bool:
         """Whether it owns exactly what it is to own under this epoch's assignment."""
         return self.state is MemberState.STABLE and self.epoch == epoch

@@ -208,13 +208,17 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, tu
 def classic_group(
     group: ConsumerGroup,
     profiles: Mapping[str, MemberProfile],
-    targets: Mapping[str, Partitions],
+    owned: Mapping[str, Partitions],
     topics: TopicsView,
     *,
     stable_since_ms: int = OWES_A_ROUND,
 ) -> ClassicGroup:
-    """The classic group of these members, each with its target as its assignment. Raises `IllegalStateError` when they
-    have no protocol in common, which joining them does not let happen."""
+    """The classic group of these members, each with what it may still use as its assignment: what was dealt to another
+    one meanwhile is not free before it has joined again, and the group may be a consumer group again before that.
+
+    Raises:
+        IllegalStateError: they have no protocol in common, which joining them does not let happen.
+    """
     classic = ClassicGroup(group.group_id, state=GroupState.STABLE, state_timestamp_ms=stable_since_ms)
     classic.generation = group.epoch
     for member_id, profile in profiles.items():
@@ -233,5 +237,5 @@ def classic_group(
     classic.refresh_subscription()
     for member in classic.members.values():
         metadata = member.metadata(classic.protocol)
-        member.assignment = write_assignment(targets.get(member.member_id, {}), topics, metadata)
+        member.assignment = write_assignment(owned.get(member.member_id, {}), topics, metadata)
     return classic
