@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 C = TypeVar("C")
 T = TypeVar("T")
 
-_RECORDS_PER_LOAD_STEP: Final = 5_000  # a few milliseconds of work between two chances for other tasks
+_RECORDS_PER_LOAD_STEP: Final = 1_000  # a few milliseconds of work between two chances for other tasks
 _TOLERANCE: Final = 1e-6  # seconds; a wake-up that rounding puts just before its deadline must not be waited for again
 
 
@@ -415,9 +415,11 @@ class CoordinatorRuntime(Generic[S, C]):
             finally:
                 context.appending = False
             turn.appended = True
-            first = end - len(records)
-            for i, change in enumerate(turn.records):
-                context.shard.replay(change, first + i, committed=False)
+            # With one replica the append has committed already: then there is no older state for readers to remember.
+            committed_now = end <= self._log.high_watermark(context.partition)
+            replay = context.shard.replay
+            for offset, change in enumerate(turn.records, end - len(records)):
+                replay(change, offset, committed=committed_now)
             context.end = end
         if turn.on_appended is not None:
             self._guarded(context, partial(turn.on_appended, turn))

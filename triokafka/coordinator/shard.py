@@ -83,9 +83,11 @@ class GroupShard:
         if isinstance(change, OffsetChange):
             self.offsets.replay(change.key, change.value, offset, committed=committed)
             group_id = change.key.group_id
-            if self._loading is None:
-                if change.value is not None:
-                    self._keep_place(group_id)
+            if self._loading is not None:
+                pass
+            elif change.value is not None:
+                self._keep_place(group_id)
+            else:
                 self._drop_if_hollow(group_id)
             return
         if not isinstance(change, GroupChange):

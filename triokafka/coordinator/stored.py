@@ -24,7 +24,7 @@ NO_TOPIC_ID: Final = UUID(int=0)
 
 
 class OffsetKey(NamedTuple):
-    """Whose position on which partition."""
+    """Whose position on which partition; the fields of `OffsetCommitKey`."""
 
     group_id: str
     topic: str
@@ -32,7 +32,7 @@ class OffsetKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """A committed position. Timestamps are milliseconds; -1 for none.
+    """A committed position; the fields of `OffsetCommitValue`. Timestamps are milliseconds; -1 for none.
 
     ``expire_timestamp`` is only there when the committing client asked for a retention time of its own (up to version 4
     of OffsetCommit). ``topic_id`` tells a topic from an older one of the same name; the zero id when unknown.
@@ -77,21 +77,12 @@ def encode(change: Change) -> CoordinatorRecord:
     if isinstance(change, GroupChange):
         key = GroupMetadataKey(group=change.group_id).encode_versioned(_GROUP)
         return CoordinatorRecord(key, None if change.value is None else change.value.encode_versioned(3))
-    group_id, topic, partition = change.key
-    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition).encode_versioned(_OFFSET)
+    key = OffsetCommitKey.encode_values(change.key, _OFFSET)
     committed = change.value
     if committed is None:
         return CoordinatorRecord(key, None)
     version = 1 if committed.expire_timestamp >= 0 else 4 if committed.topic_id != NO_TOPIC_ID else 3
-    value = OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.commit_timestamp,
-        expire_timestamp=committed.expire_timestamp,
-        topic_id=committed.topic_id,
-    )
-    return CoordinatorRecord(key, value.encode_versioned(version))
+    return CoordinatorRecord(key, OffsetCommitValue.encode_values(committed, version))
 
 
 def decode(key: bytes | None, value: bytes | None) -> Change | None:
@@ -104,10 +95,9 @@ def decode(key: bytes | None, value: bytes | None) -> Change | None:
         raise ProtocolError("a record without a key", path="OffsetCommitKey", offset=0)
     kind = stored_version(key, "OffsetCommitKey")
     if kind in (_LEGACY_OFFSET, _OFFSET):
-        offset_key = OffsetCommitKey.decode_versioned(key)
         return OffsetChange(
-            OffsetKey(offset_key.group, offset_key.topic, offset_key.partition),
-            None if value is None else _decode_offset(value),
+            OffsetKey._make(OffsetCommitKey.decode_values(key)),
+            None if value is None else CommittedOffset._make(OffsetCommitValue.decode_values(value)),
         )
     if kind == _GROUP:
         group_id = GroupMetadataKey.decode_versioned(key).group
@@ -115,15 +105,3 @@ def decode(key: bytes | None, value: bytes | None) -> Change | None:
     if consumer_group_changes.is_of_consumer_group(key):
         return consumer_group_changes.decode(key, value)
     return None
-
-
-def _decode_offset(value: bytes) -> CommittedOffset:
-    stored = OffsetCommitValue.decode_versioned(value)
-    return CommittedOffset(
-        offset=stored.offset,
-        leader_epoch=stored.leader_epoch,
-        metadata=stored.metadata,
-        commit_timestamp=stored.commit_timestamp,
-        expire_timestamp=stored.expire_timestamp,
-        topic_id=stored.topic_id,
-    )

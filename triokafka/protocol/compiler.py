@@ -70,6 +70,29 @@ def make_encoder(cls: Any, version: int) -> Any:
     return cls._encoders.setdefault(version, encoder)
 
 
+def make_values_decoder(cls: Any, version: int) -> Any:
+    """The decoder of one version that returns a tuple of the fields and makes no object; kept by the class."""
+
+    def decode_tagged(data: bytes, position: int) -> tuple[Any, ...]:
+        decoder = cls._decoders.get(version) or make_decoder(cls, version)
+        made = decoder(data, position)
+        return tuple(getattr(made, f.name) for f in cls.__fields__)
+
+    writer = DecoderWriter()
+    writer.names["decode_tagged"] = decode_tagged
+    writer.values(cls.construct(version), cls.__name__)
+    decoder = _finish(writer, f"<triokafka {cls.__module__}.{cls.__name__} v{version} values decoder>", "decode")
+    return cls._values_decoders.setdefault(version, decoder)
+
+
+def make_values_encoder(cls: Any, version: int) -> Any:
+    """The encoder of one version that takes a tuple of the fields; kept by the class."""
+    writer = EncoderWriter()
+    writer.values(cls.construct(version), cls.__name__)
+    encoder = _finish(writer, f"<triokafka {cls.__module__}.{cls.__name__} v{version} values encoder>", "encode")
+    return cls._values_encoders.setdefault(version, encoder)
+
+
 def source_of(cls: Any, version: int) -> str:
     """The generated code of one version, decoder and encoder, as it runs."""
     decoder = DecoderWriter()

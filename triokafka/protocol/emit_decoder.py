@@ -65,6 +65,39 @@ class DecoderWriter(SourceWriter):
         while self.sections:
             self.tag_section(*self.sections.pop())
 
+    def values(self, structure: Structure, name: str) -> None:
+        """As `message`, but ``decode(d, p)`` returns a tuple of the declared fields, and makes no object.
+
+        Tagged fields other than a lone one of fixed size are left to ``decode_tagged(d, start)``, for the caller to
+        provide.
+        """
+        self.line("def decode(d, p):", name)
+        with self.indented():
+            self.line("start = p; end = len(d)", name)
+            for subcon in structure.subcons:
+                self.value(subcon, f"v_{subcon.name}", f"{name}.{subcon.name}")
+            if structure.tagged is not None:
+                self.fixed("B", "t", name)
+                self.flush()
+                self.line("if not t:", name)
+                with self.indented():
+                    for f in structure.tagged.fields.values():
+                        self.default(f.default, f"v_{f.name}", f"{name}.{f.name}")
+                    if not structure.tagged.fields:
+                        self.line("pass", name)
+                found = structure.tagged.lone_fixed()
+                if found is not None:
+                    f, begin, _ = found
+                    self.line(f"elif d[p - 1:p + {len(begin) - 1}] == {begin!r}:", name)
+                    with self.indented():
+                        self.line(f"p += {len(begin) - 1}", name)
+                        self.value(f.subcon, f"v_{f.name}", f"{name}.{f.name}")
+                        self.flush()
+                self.line("else: return decode_tagged(d, start)", name)
+            self.flush()
+            self.line("if p != end: raise Malformed('%d bytes too many' % (end - p))", name)
+            self.line(f"return ({', '.join(f'v_{f.name}' for f in structure.factory.__fields__)},)", name)
+
     # Runs of fixed-size fields
 
     def fixed(self, code: str, target: str, path: str, then: str = "") -> None:

@@ -38,6 +38,7 @@ class EncoderWriter(SourceWriter):
 
     def __init__(self) -> None:
         super().__init__()
+        self.by_value = False
         self.run: list[_Fixed] = []
         self.sections: list[tuple[str, Structure, TaggedFields, str]] = []
 
@@ -50,6 +51,24 @@ class EncoderWriter(SourceWriter):
             self.flush()
         while self.sections:
             self.tag_section(*self.sections.pop())
+
+    def values(self, structure: Structure, name: str) -> None:
+        """As `message`, but ``o`` is a sequence of the declared fields in the place of an object.
+
+        Raises:
+            TypeError: the message has tagged fields other than a lone one of fixed size.
+        """
+        self.by_value = True
+        self.line("def encode(o, out, marks):", name)
+        with self.indented():
+            self.line("w = out.append", name)
+            self.line(f"{', '.join(self.member('o', f.name) for f in structure.factory.__fields__)}, = o", name)
+            self.structure(structure, "o", name)
+            self.flush()
+
+    def member(self, o: str, name: str) -> str:
+        """The expression for a field of the structure named ``o``."""
+        return f"v_{name}" if self.by_value and o == "o" else f"{o}.{name}"
 
     # Runs of fixed-size fields
 
@@ -175,8 +194,11 @@ class EncoderWriter(SourceWriter):
                 condition = self.differs(structure.factory, subcon.name, subcon.subcon.default, o)
                 self.line(f"if {condition}: raise NotInVersion({inner!r})", inner)
         for subcon in structure.subcons:
-            self.value(subcon, f"{o}.{subcon.name}", f"{path}.{subcon.name}")
+            self.value(subcon, self.member(o, subcon.name), f"{path}.{subcon.name}")
         if structure.tagged is None:
+            return
+        if self.by_value and o == "o":
+            self.tags_by_value(structure, structure.tagged, path)
             return
         conditions = [self.differs(structure.factory, f.name, f.default, o) for f in structure.tagged.fields.values()]
         self.line(f"if {' or '.join([*conditions, f'{o}._unknown_tags'])}:", path)
@@ -192,6 +214,26 @@ class EncoderWriter(SourceWriter):
         with self.indented():
             self.flush(_Fixed("x", "", path), keep=True)
         self.run = []
+
+    def tags_by_value(self, structure: Structure, tagged: TaggedFields, path: str) -> None:
+        """The section of the message itself, which has no unknown tags."""
+        found = tagged.lone_fixed()
+        if found is None and tagged.fields:
+            raise TypeError(f"{path} has tagged fields that cannot be given by value")
+        if found is None:
+            self.flush(_Fixed("x", "", path))
+            return
+        f, begin, _ = found
+        self.line(f"if {self.differs(structure.factory, f.name, f.default, 'o')}:", path)
+        with self.indented():
+            kept = list(self.run)
+            self.fixed(f"{len(begin)}s", repr(begin), path)
+            self.value(f.subcon, self.member("o", f.name), f"{path}.{f.name}")
+            self.flush()
+            self.run = kept
+        self.line("else:", path)
+        with self.indented():
+            self.flush(_Fixed("x", "", path))
 
     def tag_section(self, section: str, structure: Structure, tagged: TaggedFields, path: str) -> None:
         """The function that makes a section with known fields: those that differ from their default."""
@@ -227,7 +269,7 @@ class EncoderWriter(SourceWriter):
 
     def differs(self, factory: Any, name: str, default: Any, o: str) -> str:
         """The condition under which a field of a declared class is not its default."""
-        value = f"{o}.{name}"
+        value = self.member(o, name)
         if default is None:
             return f"{value} is not None"
         if isinstance(default, (list, tuple)):

@@ -101,6 +101,41 @@ def test_partition_change_holds_only_what_changed() -> None:
     assert decode_record(data) == record
 
 
+POSITIONS = [
+    (3, 9, metadata, 4, 5, topic_id) for metadata in ("", "m", "é" * 70) for topic_id in (UUID(int=0), UUID(int=7))
+]
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("values", POSITIONS)
+def test_positions_by_value_are_those_of_the_object(values: tuple[object, ...], version: int) -> None:
+    names = [f.name for f in OffsetCommitValue.__fields__]
+    as_object = OffsetCommitValue(**dict(zip(names, values, strict=True)))
+    data = as_object.encode_versioned(version)
+    assert OffsetCommitValue.encode_values(values, version) == data
+    read = OffsetCommitValue.decode_versioned(data)
+    assert OffsetCommitValue.decode_values(data) == tuple(getattr(read, name) for name in names)
+
+
+def test_tags_that_nobody_knows_are_dropped_by_value() -> None:
+    position = OffsetCommitValue(offset=3, metadata="", commit_timestamp=4, topic_id=UUID(int=7))
+    position.unknown_tags = {9: b"new"}
+    assert OffsetCommitValue.decode_values(position.encode_versioned(4)) == (3, -1, "", 4, -1, UUID(int=7))
+
+
+@pytest.mark.parametrize("size", range(2, 43))
+def test_positions_that_end_early_are_refused_by_value(size: int) -> None:
+    data = OffsetCommitValue.encode_values((3, 9, "m", 4, -1, UUID(int=7)), 4)
+    assert len(data) == 43
+    with pytest.raises(ProtocolError):
+        OffsetCommitValue.decode_values(data[:size])
+
+
+def test_values_that_do_not_fit_their_field_are_named() -> None:
+    with pytest.raises(ProtocolError, match="partition"):
+        OffsetCommitKey.encode_values(("g", "t", 1 << 40), 1)
+
+
 def test_subscription_of_a_newer_version_is_read_as_far_as_it_is_known() -> None:
     subscription = ConsumerProtocolSubscription(
         topics=["t"], owned_partitions=[OwnedTopic(topic="t", partitions=[0, 1])], generation_id=4, rack_id="r"

@@ -15,6 +15,7 @@ from triokafka.records import BatchInfo, decode_records, encode_batch, iter_batc
 from triokafka.structs import Buffer, TopicPartition
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_READ_AT_MOST: Final = 1 << 18  # a millisecond or two until other tasks have their turn
 
 
 class ReplicatedCoordinatorLog:
@@ -22,14 +23,14 @@ class ReplicatedCoordinatorLog:
 
     Args:
         codec: compression of what is appended, by Kafka's number (``offsets.topic.compression.codec``).
-        read_bytes: bytes read at once while loading (``offsets.load.buffer.size``).
+        read_bytes: bytes read at once while loading (``offsets.load.buffer.size``); never so many that others wait.
     """
 
     def __init__(self, topic: str, replicas: ReplicaManager, *, codec: int = 0, read_bytes: int = 5_242_880) -> None:
         self.topic = topic
         self._replicas = replicas
         self._codec = _CODECS[codec]
-        self._read_bytes = read_bytes
+        self._read_bytes = min(read_bytes, _READ_AT_MOST)
 
     def append(self, partition: int, records: Sequence[CoordinatorRecord], timestamp_ms: int) -> int:
         """Append all records as one batch and return the offset after the last one.
