@@ -54,6 +54,7 @@ def key(name: str) -> TimerKey:
 
 
 def test_deadlines_fire_in_order_and_once() -> None:
+    """`cluster/GPG-01`."""
     queue = TimerQueue()
     queue.schedule(key("b"), 2.0)
     queue.schedule(key("a"), 1.0)

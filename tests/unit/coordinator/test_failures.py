@@ -149,7 +149,7 @@ def late_rig() -> Rig:
 
 
 def test_answer_is_held_until_the_high_watermark_passes() -> None:
-    """`cluster/GMD-15`: a commit is acknowledged only when it is replicated."""
+    """`cluster/GMD-13`, `cluster/GMD-15`: a commit is acknowledged only when it is replicated."""
     rig = late_rig()
     reply = rig.commit()
     assert not reply.is_set
@@ -211,7 +211,7 @@ def test_refusal_that_rests_on_something_uncommitted_waits_for_it() -> None:
 
 
 def test_group_is_stable_only_when_its_assignment_is_committed() -> None:
-    """`cluster/GST-07`."""
+    """`cluster/GMD-13`, `cluster/GST-07`."""
     rig = Rig()
     (leader, follower), generation = rig.joined_group()
     rig.log.commits_at_once = False
@@ -328,7 +328,7 @@ def test_answers_come_in_the_order_of_the_log() -> None:
 
 
 def test_high_watermark_that_moves_during_the_append_finds_the_records_replayed() -> None:
-    """A broker without followers tells of the new high watermark from inside the append."""
+    """`cluster/GMD-14`, `cluster/GLK-01`: a broker without followers tells of it from inside the append."""
     rig = Rig()
     append = rig.log.append
 

@@ -24,6 +24,16 @@ def test_silent_member_is_removed_when_its_session_ends() -> None:
     assert code(rig.heartbeat(follower, generation)) == UNKNOWN
 
 
+def test_heartbeat_that_comes_at_the_last_moment_counts() -> None:
+    """`cluster/GHB-05`, erratum E21: a deadline that has passed and not fired yet is one that can still be moved."""
+    rig = Rig()
+    (leader, follower), generation = rig.stable_group(session_ms=10_000)
+    rig.world.clock += 10
+    assert [code(rig.heartbeat(member, generation)) for member in (leader, follower)] == [0, 0]
+    rig.runtime.fire_due()
+    assert (rig.state(), list(rig.group().members)) == (GroupState.STABLE, [leader, follower])
+
+
 def test_heartbeats_keep_a_member() -> None:
     """`cluster/GHB-02`."""
     rig = Rig()

@@ -17,7 +17,7 @@ NOT_COORDINATOR = NotCoordinatorError.code
 
 
 def test_stable_group_is_stable_after_a_restart() -> None:
-    """`cluster/GMD-09`, `cluster/GMD-10`, `cluster/GMD-22`, `cluster/GMD-23`: with all that it was, and full sessions."""
+    """`cluster/GMD-09`, `GMD-10`, `GMD-22`, `GMD-23`: with generation, members, assignments; and full sessions."""
     rig = Rig()
     members, generation = rig.stable_group(3, session_ms=10_000)
     rig.restart()

@@ -216,7 +216,9 @@ CELLS = [(request, state) for request, row in MATRIX.items() for state in row]
 
 @pytest.mark.parametrize(("request_name", "state"), CELLS, ids=[f"{r}-{s.value}" for r, s in CELLS])
 def test_every_request_in_every_state_is_answered_as_the_table_says(request_name: str, state: GroupState) -> None:
-    """`cluster/GST-01` to `cluster/GST-09`, `cluster/GJN-04` to `GJN-08`, `GSY-01` to `GSY-05`, `GHB-01`, `GOC-03`."""
+    """`cluster/GST-01`, `GST-02`, `GST-03`, `GST-04`, `GST-06`, `GST-08`, `GST-09`; `GJN-04` to `GJN-08`; `GSY-01`,
+    `GSY-02`, `GSY-03`, `GSY-05`; `GHB-01`; `GLV-01`; `GOC-03`; erratum E11.
+    """
     scene = Scene(state)
     reply = REQUESTS[request_name](scene)
     assert (code(reply), scene.group.state) == MATRIX[request_name][state]

@@ -436,6 +436,7 @@ def test_retention_time_of_the_commit_itself_wins() -> None:
 
 
 def test_very_many_expired_offsets_are_removed_in_several_appends() -> None:
+    """`cluster/GMD-17`."""
     rig = Rig(offsets_retention_check_interval_ms=8 * 24 * 3_600_000)
     for start in range(0, 2_500, 500):
         rig.commit(offsets={("orders", p): 1 for p in range(start, start + 500)})
@@ -446,6 +447,7 @@ def test_very_many_expired_offsets_are_removed_in_several_appends() -> None:
 
 
 def test_expiry_that_cannot_be_written_is_tried_again_later() -> None:
+    """`cluster/GMD-16`, `cluster/GMD-17`."""
     rig = Rig()
     rig.commit()
     rig.log.fails_with = NonEmptyGroupError("any")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.coordinator.rig import RANGE, ROUND_ROBIN, Rig, code, subscription
+from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.state import PREDECESSORS, GroupState
 from triokafka.errors import (
@@ -106,6 +107,7 @@ def test_promised_id_is_forgotten_after_the_session_timeout() -> None:
 
 
 def test_round_waits_for_a_promised_member_until_it_joins() -> None:
+    """`cluster/GJN-10`."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     promised = rig.join(version=4).value.member_id
@@ -203,7 +205,7 @@ def test_leader_that_rejoins_forces_a_new_assignment() -> None:
 
 
 def test_second_join_of_a_parked_member_replaces_the_first() -> None:
-    """`cluster/GJN-06`: the older request is sent back, so nobody hangs."""
+    """`cluster/GJN-09`, `cluster/GJN-06`: the older request is sent back, so nobody hangs."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group()
     older = rig.join(leader)
@@ -255,7 +257,7 @@ def test_join_without_protocols_is_refused_by_an_empty_group_too() -> None:
 
 
 def test_members_that_do_not_rejoin_in_time_are_out() -> None:
-    """`cluster/GDJ-03`: at the rebalance timeout the round makes do with those who are there."""
+    """`cluster/GDJ-03`, `cluster/GDJ-04`, `cluster/GST-04`: at the rebalance timeout those who are there are enough."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(rebalance_ms=20_000, session_ms=30_000)
     waiting = rig.join(leader, rebalance_ms=20_000, session_ms=30_000)
@@ -265,6 +267,24 @@ def test_members_that_do_not_rejoin_in_time_are_out() -> None:
     assert waiting.value.generation_id == generation + 1
     assert [m.member_id for m in waiting.value.members] == [leader]
     assert code(rig.heartbeat(follower, generation)) == UNKNOWN
+
+
+def test_round_has_one_deadline_whoever_comes_and_goes_meanwhile() -> None:
+    """`cluster/GST-12`: what would start a round only looks whether it completes the one in progress."""
+    rig = Rig()
+    members, generation = rig.stable_group(2, rebalance_ms=60_000, session_ms=1_800_000)
+    waiting = rig.join(rebalance_ms=60_000, session_ms=1_800_000)
+    deadline = rig.shard.timers.deadline(rounds.join_timer(rig.group()))
+    rig.pass_time(20)
+    newcomer = rig.join(rebalance_ms=1_800_000)
+    rig.join(members[0], protocols=[RANGE, ROUND_ROBIN])
+    rig.leave(list(rig.group().members)[-1])
+    assert (newcomer.is_set, waiting.is_set) == (True, False)
+    assert rig.shard.timers.deadline(rounds.join_timer(rig.group())) == deadline
+    rig.pass_time(39.9)
+    assert not waiting.is_set
+    rig.pass_time(0.1)
+    assert waiting.value.generation_id == generation + 1
 
 
 def test_round_takes_as_long_as_its_slowest_member_asks_for() -> None:

@@ -569,6 +569,7 @@ async def test_answers_by_topic_id_name_the_id() -> None:
     ],
 )
 def test_contradictory_configuration_is_refused(values: dict[str, int], message: str) -> None:
+    """`cluster/GSD-02`."""
     with pytest.raises(ConfigurationError, match=message):
         GroupCoordinatorConfig(**values)
 
