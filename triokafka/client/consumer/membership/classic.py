@@ -269,12 +269,9 @@ class ClassicMember:
             KafkaError: not allowed, or fenced (`client/GRP-19`).
         """
         if self.state is State.UNJOINED:
-            # A heartbeat or a commit was told meanwhile that the group has gone on without this member.
+            # A commit or heartbeat, answered meanwhile, has ended the membership that this is about.
             if self._is_fenced:
                 raise FencedInstanceIdError(f"another member of group {self.config.group_id!r} has this instance id")
-            return Step.JOIN_AGAIN
-        if self.state is State.UNJOINED:
-            # A commit or heartbeat, answered meanwhile, has ended the membership that this is about.
             return Step.JOIN_AGAIN
         if self.state is not State.SYNCING:
             raise IllegalStateError(f"a sync response for a member that is {self.state.value}")
