@@ -74,11 +74,11 @@ class Host:
             if self._scope is scope:
                 self._scope = None
 
-    async def kill(self, *, power_cut: bool = False) -> None:
-        """End the process at once, as SIGKILL would: connections reset, nothing flushed, written bytes stay.
+    def die(self, *, power_cut: bool = False) -> None:
+        """End the process at this very point, as SIGKILL would: connections reset, nothing flushed, written bytes stay.
 
-        With ``power_cut`` the machine goes down as well: what was not synced is lost or torn. Returns when the last
-        task of the process is gone; `start` may be called again.
+        May be called from anywhere, also from within the process or from its disk's ``before_operation``. With
+        ``power_cut`` the machine goes down as well: what was not synced is lost or torn. `kill` waits for the end.
         """
         self._simulation.record("kill", self.name, power_cut)
         self.world.halt()
@@ -87,10 +87,18 @@ class Host:
         else:
             self.disk.kill()
         self._simulation.network.drop_node(self.name)
-        scope, ended = self._scope, self._ended
-        if scope is not None:
-            scope.cancel()
-            await ended.wait()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def kill(self, *, power_cut: bool = False) -> None:
+        """End the process with `die`, unless that was done, and return when its last task is gone.
+
+        `start` may be called again then.
+        """
+        if not self.world.is_halted:
+            self.die(power_cut=power_cut)
+        if self._scope is not None:
+            await self._ended.wait()
         self.world = self._boot()
 
 

@@ -103,6 +103,11 @@ class SimulatedWorld(World):
         """Let a paused process go on."""
         self._resumed.set()
 
+    @property
+    def is_halted(self) -> bool:
+        """Whether the process is dead."""
+        return self._halted
+
     def check_alive(self) -> None:
         """Raise `OSError` when the process is dead."""
         if self._halted:

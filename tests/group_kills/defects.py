@@ -1,0 +1,191 @@
+"""Coordinators with a defect each, to see that the checks find it: what `scenario` takes as ``mutate``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import trio
+
+from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.broker_stub.server import Broker
+from triokafka.coordinator import shard as shards
+from triokafka.coordinator.consumer_group import reconcile
+from triokafka.coordinator.group import rounds
+from triokafka.coordinator.group import sync as syncs
+from triokafka.coordinator.group.classic import ClassicGroup
+from triokafka.coordinator.offsets.store import OffsetStore
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import OffsetChange
+from triokafka.errors import CoordinatorLoadInProgressError
+from triokafka.protocol.api.offset_commit import OffsetCommitResponse
+
+Defect = Callable[[Broker], None]
+"""Done to every broker before it starts."""
+
+
+def nothing(broker: Broker) -> None:
+    """No defect in this broker: it is in the code."""
+
+
+def answers_commits_before_they_are_appended(broker: Broker) -> None:
+    """Positions are written down a moment after they were acknowledged."""
+    runtime = broker.group_coordinator.runtime
+    carry_out = runtime._carry_out
+
+    def later(context: Any, turn: Any, **options: Any) -> None:
+        if not any(isinstance(answer, OffsetCommitResponse) for _, answer in turn.answers):
+            carry_out(context, turn, **options)
+            return
+        runtime._give(turn)
+        nursery = broker._nursery
+        assert nursery is not None
+        nursery.start_soon(append, context, turn, options)
+
+    async def append(context: Any, turn: Any, options: dict[str, Any]) -> None:
+        await trio.sleep(0.1)
+        carry_out(context, turn, **options)
+
+    runtime._carry_out = later  # type: ignore[method-assign]
+
+
+def joins_at_load_are_never_answered(broker: Broker) -> None:
+    """A join that comes while the shard is read is parked, and nobody comes back to it."""
+    coordinator = broker.group_coordinator
+    write = coordinator._write
+
+    async def parked(group_id: str, operation: Any, reply: Any) -> Any:
+        try:
+            return await write(group_id, operation, reply)
+        except CoordinatorLoadInProgressError:
+            if "join" not in operation.func.__name__:
+                raise
+            await trio.sleep_forever()
+
+    coordinator._write = parked  # type: ignore[method-assign]
+
+
+@contextmanager
+def _forgets_offsets() -> Iterator[None]:
+    """What was committed is not read back."""
+    replay = GroupShard.replay
+
+    def forgetful(self: GroupShard, change: Any, offset: int, *, committed: bool) -> None:
+        if self._loading is None or not isinstance(change, OffsetChange) or change.key.partition:
+            replay(self, change, offset, committed=committed)
+
+    with patch.object(GroupShard, "replay", forgetful):
+        yield
+
+
+@contextmanager
+def _forgets_generations() -> Iterator[None]:
+    """A group that is read starts to count from the beginning."""
+    restore = shards.restore_group
+
+    def forgetful(group_id: str, value: Any) -> ClassicGroup:
+        group = restore(group_id, value)
+        group.generation = 0
+        return group
+
+    with patch.object(shards, "restore_group", forgetful):
+        yield
+
+
+@contextmanager
+def _forgets_members() -> Iterator[None]:
+    """Members that were read have no session: those who died with the coordinator stay for ever."""
+    loaded = GroupShard.loaded
+
+    def careless(self: GroupShard, turn: Any) -> None:
+        loaded(self, turn)
+        for group in self.groups.values():
+            for member_id in group.members:
+                turn.timers.cancel(rounds.session_timer(group, member_id))
+
+    with patch.object(GroupShard, "loaded", careless):
+        yield
+
+
+@contextmanager
+def _shares_in_classic_groups() -> Iterator[None]:
+    """Two members are given the same part."""
+    store = syncs._store
+
+    def generous(group: Any, request: Any, config: Any, turn: Any) -> None:
+        if len(request.assignments) > 1:
+            request.assignments[1].assignment = request.assignments[0].assignment
+        store(group, request, config, turn)
+
+    with patch.object(syncs, "_store", generous):
+        yield
+
+
+@contextmanager
+def _shares_in_consumer_groups() -> Iterator[None]:
+    """A member is given its part before others have let go of it."""
+    step = reconcile._next
+
+    def hasty(*given: Any) -> Any:
+        return step(*given[:-1], lambda topic_id, number: False)
+
+    with patch.object(reconcile, "_next", hasty):
+        yield
+
+
+@contextmanager
+def _takes_stale_commits() -> Iterator[None]:
+    """Members of an older generation may commit."""
+    with patch.object(ClassicGroup, "check_commit", lambda *_: None):
+        yield
+
+
+@contextmanager
+def _does_not_wait_for_the_disk() -> Iterator[None]:
+    """With ``flush.messages=1``, answers go out before the sync."""
+    hasty = property(lambda log: log.log_end_offset, lambda log, offset: None)
+    with patch.object(PartitionLog, "settled_offset", hasty, create=True):
+        yield
+
+
+@contextmanager
+def _loses_every_other_overwrite() -> Iterator[None]:
+    """While a partition is read, the first commit of a position wins."""
+    replay = OffsetStore.replay
+
+    def first_wins(self: OffsetStore, key: Any, value: Any, offset: int, *, committed: bool) -> None:
+        if committed and value is not None and key.partition in self.newest_partitions(key.group_id, key.topic):
+            return
+        replay(self, key, value, offset, committed=committed)
+
+    with patch.object(OffsetStore, "replay", first_wins):
+        yield
+
+
+IN_BROKERS: dict[str, Defect] = {
+    "answers commits before they are appended": answers_commits_before_they_are_appended,
+    "joins at load are never answered": joins_at_load_are_never_answered,
+}
+IN_CODE = {
+    "forgets offsets when it loads": _forgets_offsets,
+    "forgets generations when it loads": _forgets_generations,
+    "gives loaded members no session": _forgets_members,
+    "gives two classic members one partition": _shares_in_classic_groups,
+    "gives a partition away before it is free": _shares_in_consumer_groups,
+    "takes commits of older generations": _takes_stale_commits,
+    "does not wait for the disk": _does_not_wait_for_the_disk,
+    "keeps the oldest of several commits": _loses_every_other_overwrite,
+}
+DEFECTS = (*IN_BROKERS, *IN_CODE)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[Defect]:
+    """Plant a defect; what it gives is to be done to every broker."""
+    if name in IN_BROKERS:
+        yield IN_BROKERS[name]
+        return
+    with IN_CODE[name]():
+        yield nothing
