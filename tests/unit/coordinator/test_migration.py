@@ -459,6 +459,21 @@ def test_a_sync_for_another_protocol_is_refused() -> None:
     assert refusal(rig.sync(member_id, epoch, protocol_name="sticky")) is InconsistentGroupProtocolError
 
 
+def test_a_member_that_was_told_another_of_its_protocols_before_the_conversion_may_sync_for_that() -> None:
+    rig = Rig()
+    both = [("range", metadata()), ("sticky", metadata())]
+    first = rig.join(instance_id="i", protocols=both)
+    second = rig.join(instance_id="j", protocols=both[1:])
+    rig.pass_time(6)
+    assert (first.value.protocol_name, second.value.leader) == ("sticky", first.value.member_id)
+    generation = first.value.generation_id
+    given = {first.value.member_id: assignment(0, 1), second.value.member_id: assignment(2, 3)}
+    rig.sync(first.value.member_id, generation, given, instance_id="i")
+    rig.beat(beat("n", instance_id="j"))
+    again = rig.sync(first.value.member_id, generation, instance_id="i", protocol_name="sticky").value
+    assert (again.error_code, again.protocol_name, numbers_of(again.assignment)) == (0, "sticky", [0, 1])
+
+
 @pytest.mark.parametrize(
     ("story", "seconds"),
     [

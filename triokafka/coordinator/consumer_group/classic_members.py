@@ -220,7 +220,7 @@ def sync(
     Raises:
         UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError: see `_classic_member`.
         RebalanceInProgressError: there is a newer epoch: it must join again.
-        InconsistentGroupProtocolError: it names another protocol than it was told.
+        InconsistentGroupProtocolError: it names a protocol that it does not have.
     """
     member_id = request.member_id
     traits = _classic_member(group, member_id, request.group_instance_id, request.generation_id)
@@ -228,10 +228,14 @@ def sync(
     if progress.epoch < group.epoch and progress.state is not MemberState.UNREVOKED_PARTITIONS:
         sessions.expect_join(group, member_id, turn)
         raise RebalanceInProgressError(f"group {group.group_id!r} is in epoch {group.epoch}: join again")
-    protocol, metadata = traits.protocols[0]
-    for asked, actual in ((request.protocol_type, CONSUMER_PROTOCOL_TYPE), (request.protocol_name, protocol)):
-        if asked is not None and asked != actual:
-            raise InconsistentGroupProtocolError(f"member {member_id} uses {actual!r}, the request says {asked!r}")
+    # Before it first joined this group it was told the protocol of the classic one, which need not be its favourite.
+    protocol = request.protocol_name if request.protocol_name is not None else traits.protocols[0][0]
+    metadata = dict(traits.protocols).get(protocol)
+    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or metadata is None:
+        raise InconsistentGroupProtocolError(
+            f"member {member_id} has {', '.join(name for name, _ in traits.protocols)} of type"
+            f" {CONSUMER_PROTOCOL_TYPE!r}, and syncs for {protocol!r} of type {request.protocol_type!r}"
+        )
     turn.timers.cancel(sessions.sync_timer(group.group_id, member_id))
     sessions.start(group.group_id, member_id, traits.session_timeout_ms, turn)
     assignment = write_assignment(progress.assigned_partitions, shard.topics, metadata)
