@@ -253,6 +253,7 @@ class Machine(BrokerSteps):
         finally:
             self.heal()
         if self.struck and choices.random() < 0.5:
+            self.check_bounds()  # the models take note of what was done all the same
             self.restart(choices)
 
 

@@ -126,7 +126,7 @@ class BrokerSteps:
         producer = choices.choice(IDEMPOTENT)
         last = model.last_of(producer)
         state = log.producers.get(producer)
-        if last is None or last.base_offset < model.start or state is None:
+        if last is None or last.lost or last.base_offset < model.start or state is None:
             return
         if len(last.records) != last.end - last.base_offset:
             return  # some of it was cleaned away

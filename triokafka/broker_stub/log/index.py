@@ -54,7 +54,7 @@ class IndexFile(ABC):
         self._loaded = new
         self._written = 0  # entries that the file holds
         self._stale_file = new  # the file may hold more than `_written`
-        self.unsynced = False  # the file was changed since it was synced last
+        self.unsynced = not new  # it may have been changed since it was synced last, by who closed it, too
 
     @abstractmethod
     def truncate_to(self, offset: int) -> None:

@@ -215,9 +215,8 @@ class PartitionLog(AppendableLog):
     def _after_cut(self, now_ms: int) -> None:
         """Make the rest agree with the shorter log, durably."""
         end = self.log_end_offset
-        # A cut within a gap comes out before it.
-        self._durability.recovery_point = min(self._durability.recovery_point, end)
-        self.log_start_offset = min(self.log_start_offset, end)
+        if max(self.log_start_offset, self._durability.recovery_point) > end:  # a cut within a gap comes out before it
+            self._prepare_cut(end)
         self._snapshots.remove_after(self.log_end_offset)
         self.leader_epochs.truncate_to(self.log_end_offset)
         self.leader_epochs.write()

@@ -140,9 +140,18 @@ class LogManager(HostedLogs):
             else:
                 entry.log.adopt(self._files)
                 self._host(found.topic_partition, entry.log, directory, entry.topic_id)
+        shorter = {
+            entry.found.directory
+            for entry in loaded
+            if not isinstance(entry.log, OfflineLog) and entry.log.recovery_point < entry.found.recovery_point
+        }
         for directory in self._online():
             try:
+                if directory in shorter:  # else the checkpoint would vouch for what is appended there next
+                    directory.checkpoint_recovery_points()
                 directory.forget_clean_stop()
+            except KafkaStorageError as error:
+                self._fail(directory, cause_of(error))
             except OSError as error:
                 self._fail(directory, error)
         self._check_any_is_online()
