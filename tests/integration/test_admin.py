@@ -335,3 +335,32 @@ async def test_members_are_put_out_of_a_group(bootstrap: str, topic: str, group:
                     await admin.remove_group_members(group, ["nobody"])
                 await admin.remove_group_members(group, group_instance_ids=["still-here"], reason="maintenance")
                 assert (await admin.describe_groups([group]))[group].members == ()
+
+
+async def test_several_groups_are_described_and_their_offsets_read_at_once(
+    bootstrap: str, topic: str, group: str
+) -> None:
+    """(KIP-699, KIP-709, KIP-848) A group with a member, one with offsets only, and one that is not there."""
+    simple, nobody = f"{group}-simple", f"{group}-nobody"
+    zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with trio.fail_after(60):
+        async with admin_of(bootstrap) as admin:
+            await admin.create_topics([NewTopic(topic, 2)])
+            await described(admin, topic, 2)
+            await admin.alter_group_offsets(simple, {zero: 3, one: 4})
+            async with triokafka.Consumer(topic, bootstrap_servers=bootstrap, group_id=group) as consumer:
+                while not consumer.assignment():
+                    await consumer.poll(timeout_ms=100)
+                found = await admin.describe_groups([group, simple, nobody])
+                (member,) = found[group].members
+                assert (found[group].state, set(member.assignment)) == ("Stable", {zero, one})
+                assert (found[simple].state, found[simple].members) == ("Empty", ())
+                assert isinstance(found.errors.get(nobody), GroupIdNotFoundError) or found[nobody].state == "Dead"
+                by_broker = await admin.list_groups_by_broker(states=["Stable"], types=["classic", "consumer"])
+                assert not by_broker.errors
+                listed = {listing.group_id for node in by_broker for listing in by_broker[node]}
+                assert group in listed and simple not in listed
+                offsets = await admin.list_offsets_of_groups([group, simple, nobody], {simple: [one]})
+                assert {tp: o.offset for tp, o in offsets[simple].items()} == {one: 4}
+                assert (offsets[nobody], offsets.errors) == ({}, {})
+                assert await admin.remove_all_group_members(group) == 1
