@@ -52,24 +52,24 @@ async def tell_listener(listener: object, method: str, partitions: Sequence[Topi
 
 
 class PendingCallbacks:
-    """What a listener has still to hear, in order."""
+    """What listeners have still to hear, in order."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[str, tuple[TopicPartition, ...]]] = deque()
+        self._waiting: deque[tuple[object, str, tuple[TopicPartition, ...]]] = deque()
 
-    def add(self, method: str, partitions: tuple[TopicPartition, ...]) -> None:
-        """Have the listener told by the next `drain`."""
-        self._waiting.append((method, partitions))
+    def add(self, listener: object, method: str, partitions: tuple[TopicPartition, ...]) -> None:
+        """Have the listener told by the next `drain`, also when there is another one by then."""
+        self._waiting.append((listener, method, partitions))
 
     def clear(self) -> None:
         """Tell nothing of what waits."""
         self._waiting.clear()
 
-    async def drain(self, listener: object) -> None:
-        """Tell the listener what it has not heard yet."""
+    async def drain(self) -> None:
+        """Tell what has not been heard yet."""
         while self._waiting:
             callback = self._waiting[0]
-            await tell_listener(listener, *callback)
+            await tell_listener(*callback)
             # Only now: a listener that was cancelled may have done half of its work.
             if self._waiting and self._waiting[0] is callback:
                 self._waiting.popleft()

@@ -89,7 +89,9 @@ class Rebalancer:
                     return
                 self._phase = _Phase.REVOKING
                 if self._going or not member.cooperative:
-                    self._callbacks.add("on_partitions_lost" if member.lost else "on_partitions_revoked", self._going)
+                    self._callbacks.add(
+                        self.listener, "on_partitions_lost" if member.lost else "on_partitions_revoked", self._going
+                    )
                 continue
             assignment = membership.take_assignment()
             if assignment is not None:
@@ -160,7 +162,7 @@ class Rebalancer:
         held = self._subscription.assignment
         added = tuple(p for p in wanted if p not in held) if member.cooperative else wanted
         self._subscription.assign_from_group(wanted, keep=member.cooperative)
-        self._callbacks.add("on_partitions_assigned", added)
+        self._callbacks.add(self.listener, "on_partitions_assigned", added)
         self._phase = _Phase.IDLE
         self.assigned_at = membership.joined_at
         logger.info(
@@ -179,8 +181,8 @@ class Rebalancer:
         self._phase = _Phase.IDLE
         if held:
             lost = self._membership.member.generation == NO_GENERATION
-            self._callbacks.add("on_partitions_lost" if lost else "on_partitions_revoked", held)
+            self._callbacks.add(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
 
     async def drain(self) -> None:
         """Tell the listener what it has not heard yet."""
-        await self._callbacks.drain(self.listener)
+        await self._callbacks.drain()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from triokafka.client.consumer.commits import Committer
@@ -74,7 +74,7 @@ class Reconciler:
             return
         self._watch_subscription()
         while True:
-            await self._callbacks.drain(self.listener)
+            await self._callbacks.drain()
             if self._phase is _Phase.TELLING:
                 self._drop_going()
             elif not self._advance():
@@ -148,9 +148,7 @@ class Reconciler:
         """Own ``wanted``; nothing of what is held is missing in it. Returns whether anything has changed."""
         member = self._membership.member
         added = tuple(partition for partition in wanted if partition not in self._ids)
-        owned: dict[UUID, frozenset[int]] = {}
-        for partition, topic_id in wanted.items():
-            owned[topic_id] = owned.get(topic_id, frozenset()) | {partition.partition}
+        owned = _by_id(wanted)
         is_first = self._greeted != member.membership
         if not (added or is_first or complete or owned != member.owned):
             return False
@@ -163,7 +161,7 @@ class Reconciler:
         self._subscription.assign_from_group(list(wanted), keep=True)
         # The coordinator may give away what was given up, however long the listener takes with what has come.
         self._membership.settle(owned, complete=complete)
-        self._callbacks.add("on_partitions_assigned", added)
+        self._callbacks.add(self.listener, "on_partitions_assigned", added)
         logger.info(
             "group %r, epoch %d: assigned %s", self._membership.group_id, member.epoch, ", ".join(map(str, wanted))
         )
@@ -178,7 +176,7 @@ class Reconciler:
         self._subscription.mark_going(going)
         self._going = going
         self._phase = _Phase.TELLING
-        self._callbacks.add(method, going)
+        self._callbacks.add(self.listener, method, going)
 
     def _drop_going(self) -> None:
         self._subscription.revoke(self._going)
@@ -186,6 +184,9 @@ class Reconciler:
             self._ids.pop(partition, None)
         self._going = ()
         self._phase = _Phase.IDLE
+        if self._membership.member.in_group:
+            # Also when the coordinator has given them back meanwhile: then they are taken over anew.
+            self._membership.settle(_by_id(self._ids), complete=False)
         self._on_assignment()
 
     # ---------------------------------------------------------------- leave
@@ -200,9 +201,18 @@ class Reconciler:
         self._ids = {}
         if held:
             self._callbacks.add(
-                "on_partitions_revoked" if self._membership.member.in_group else "on_partitions_lost", held
+                self.listener,
+                "on_partitions_revoked" if self._membership.member.in_group else "on_partitions_lost",
+                held,
             )
 
     async def drain(self) -> None:
         """Tell the listener what it has not heard yet."""
-        await self._callbacks.drain(self.listener)
+        await self._callbacks.drain()
+
+
+def _by_id(ids: Mapping[TopicPartition, UUID]) -> dict[UUID, frozenset[int]]:
+    owned: dict[UUID, set[int]] = {}
+    for partition, topic_id in ids.items():
+        owned.setdefault(topic_id, set()).add(partition.partition)
+    return {topic_id: frozenset(numbers) for topic_id, numbers in owned.items()}
