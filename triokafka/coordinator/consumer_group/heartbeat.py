@@ -102,10 +102,11 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Colle
         UnsupportedAssignorError: there is no such assignor.
     """
     for name in ("group_id", "instance_id", "rack_id"):
-        if getattr(request, name) == "":
+        text = getattr(request, name)
+        if text is not None and not text.strip():
             raise InvalidRequestError(f"the {name} is empty")
     epoch = request.member_epoch
-    if not request.member_id and (epoch != JOINING or version >= _FIRST_OWN_IDS):
+    if not request.member_id.strip() and (request.member_id or epoch != JOINING or version >= _FIRST_OWN_IDS):
         raise InvalidRequestError("the member_id is empty")
     if epoch < LEAVING_FOR_NOW:
         raise InvalidRequestError(f"{epoch} is no epoch of a member")
