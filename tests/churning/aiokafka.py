@@ -1,0 +1,92 @@
+"""A member that is aiokafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, errors
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.structs import TopicPartition
+
+from tests.churning.member import Fenced, Journal, Terms
+
+_ASSIGNORS: Final = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
+_LATER: Final = (
+    errors.CommitFailedError,
+    errors.RebalanceInProgressError,
+    errors.IllegalGenerationError,
+    errors.UnknownMemberIdError,
+    errors.IllegalStateError,
+)
+"""Answers to a commit for which the group has moved on, or will: the next owner reads again."""
+
+
+async def _take_part(terms: Terms, journal: Journal) -> None:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=terms.bootstrap,
+        group_id=terms.group,
+        client_id=terms.client_id,
+        group_instance_id=terms.instance,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=[_ASSIGNORS[name] for name in terms.strategy.split(",")],
+        session_timeout_ms=terms.session_timeout_ms,
+        heartbeat_interval_ms=terms.heartbeat_interval_ms,
+        max_poll_interval_ms=terms.max_poll_interval_ms,
+        rebalance_timeout_ms=terms.max_poll_interval_ms,
+    )
+    # Rebalances go on in a task of aiokafka's: they wait for the batch in hand.
+    in_hand = asyncio.Lock()
+
+    async def commit() -> None:
+        journal.tell()
+        positions = dict(journal.uncommitted)
+        if not positions:
+            return
+        try:
+            await consumer.commit({TopicPartition(terms.topic, number): at for number, at in positions.items()})
+        except errors.FencedInstanceIdError as fenced:
+            raise Fenced(str(fenced)) from fenced
+        except _LATER:
+            return
+        journal.committed(positions)
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+        async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+            async with in_hand:
+                await commit()
+                journal.forget(one.partition for one in revoked)
+
+        async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+            pass
+
+    journal.say(joining=True)
+    consumer.subscribe([terms.topic], listener=Listener())
+    await consumer.start()
+    try:
+        while not journal.leave.is_set():
+            found = await consumer.getmany(timeout_ms=100, max_records=200)
+            async with in_hand:
+                mine = consumer.assignment()
+                for partition, records in found.items():
+                    # Given out before the partition went to somebody else.
+                    if partition in mine:
+                        for record in records:
+                            journal.read(record.partition, record.offset)
+                await commit()
+                journal.assigned(one.partition for one in consumer.assignment())
+    finally:
+        await consumer.stop()
+
+
+def take_part(terms: Terms, journal: Journal) -> None:
+    """Read and commit until told to leave."""
+    asyncio.run(_take_part(terms, journal))

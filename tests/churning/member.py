@@ -1,0 +1,118 @@
+"""One group member in a process of its own: ``python -m tests.churning CLIENT`` with its `Terms` as JSON.
+
+It reads, says what it has read, and only then commits that. What it says are lines of JSON on standard output, see
+`Journal`; it leaves the group in order when its standard input ends or says anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import traceback
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any, Final, Literal
+
+CLIENTS: Final = ("confluent", "kafka_python", "aiokafka", "ours")
+"""Modules of this package; ``tests/interop/java/ChurningMember.java`` says and does the same."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Who a member is and what it is to do. ``instance`` makes it a static one."""
+
+    bootstrap: str
+    topic: str
+    group: str
+    client_id: str
+    instance: str | None
+    protocol: Literal["classic", "consumer"]
+    strategy: str
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+
+    def text(self) -> str:
+        """For the command line."""
+        return json.dumps(asdict(self))
+
+
+class Fenced(Exception):
+    """Somebody else has this member's instance id now."""
+
+
+class Journal:
+    """What a member has done, told in lines of JSON as it happens, and what it has still to commit.
+
+    Lines: ``{"joining": true}`` just before it subscribes, ``{"assigned": [partition, …]}`` when that has changed,
+    ``{"read": [[partition, first offset, last offset], …]}``, ``{"fenced": text}``, ``{"failed": text}``, and
+    ``{"left": true}`` at the end.
+    """
+
+    def __init__(self) -> None:
+        self.leave = threading.Event()
+        self.uncommitted: dict[int, int] = {}
+        self._ranges: list[list[int]] = []
+        self._assigned: list[int] | None = None
+
+    def say(self, **what: object) -> None:
+        """One line, at once."""
+        sys.stdout.write(json.dumps(what) + "\n")
+        sys.stdout.flush()
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        """These are the member's partitions now."""
+        now = sorted(partitions)
+        if now != self._assigned:
+            self._assigned = now
+            self.say(assigned=now)
+
+    def read(self, partition: int, offset: int) -> None:
+        """This record was handed out."""
+        last = self._ranges[-1] if self._ranges else None
+        if last is not None and last[0] == partition and last[2] + 1 == offset:
+            last[2] = offset
+        else:
+            self._ranges.append([partition, offset, offset])
+        self.uncommitted[partition] = offset + 1
+
+    def tell(self) -> None:
+        """Say what was read since; to be called before that is committed."""
+        if self._ranges:
+            self.say(read=self._ranges)
+            self._ranges = []
+
+    def committed(self, positions: dict[int, int]) -> None:
+        """These positions have been committed."""
+        for partition, position in positions.items():
+            if self.uncommitted.get(partition) == position:
+                del self.uncommitted[partition]
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """These partitions are somebody else's: what was not committed of them is to be read again."""
+        for partition in partitions:
+            self.uncommitted.pop(partition, None)
+
+
+def _listen(journal: Journal) -> None:
+    sys.stdin.readline()
+    journal.leave.set()
+
+
+def main(client: str, text: str) -> int:
+    """Be a member until it is told to leave; the exit status is 0 then."""
+    terms, journal = Terms(**json.loads(text)), Journal()
+    threading.Thread(target=_listen, args=(journal,), daemon=True).start()
+    module: Any = import_module(f"tests.churning.{client}")
+    try:
+        module.take_part(terms, journal)
+    except Fenced as fenced:
+        journal.say(fenced=str(fenced))
+        return 3
+    except BaseException:
+        journal.say(failed=traceback.format_exc())
+        return 1
+    journal.say(left=True)
+    return 0
