@@ -39,6 +39,9 @@ def test_what_one_example_produces_the_other_consumes(bootstrap: str) -> None:
     assert consumed[0] == "got examples-0"
     assert consumed[1] == "0 0 b'table 4' b'two coffees'"
     assert consumed[-1] == "gave up examples-0"
+    (lag,) = run_example("group_lag.py", bootstrap).splitlines()
+    group, topic, records = lag.split()
+    assert (group, topic) == ("billing", "examples") and int(records) > 0
 
 
 @pytest.mark.parametrize(
