@@ -1,0 +1,281 @@
+"""Groups of several members under the consumer protocol (KIP-848) on our broker in a simulated world, and faults.
+
+One schedule of faults per seed: members die, freeze, lose the network, come back; the broker restarts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.simulated import run_seeds
+from triokafka.structs import TopicPartition
+from triokafka.testing import Simulation, run_simulation, running_broker
+from triokafka.testing.world import SimulatedWorld
+
+PARTITIONS = 6
+RECORDS = 240
+PORT = 9092
+EVERYTHING = [TopicPartition("t", number) for number in range(PARTITIONS)]
+LONG_SEEDS = range(1_000, 1_200)
+
+
+class Group:
+    """Members on hosts of their own; ``seen`` counts what all of them handled."""
+
+    def __init__(self, simulation: Simulation, **options: Any) -> None:
+        self.simulation = simulation
+        self.options: dict[str, Any] = {
+            "group_protocol": "consumer",
+            "auto_offset_reset": "earliest",
+            "auto_commit_interval_ms": 1_000,
+            "request_timeout_ms": 3_000,
+            "default_api_timeout_ms": 300_000,
+            **options,
+        }
+        self.seen: Counter[tuple[int, int]] = Counter()
+        self.members: dict[str, triokafka.Consumer] = {}
+        self.revoked: list[TopicPartition] = []
+        self.frozen: set[str] = set()
+        self.starts = 0
+
+    def start(self, name: str, **options: Any) -> None:
+        """Start a member on the host ``name``."""
+        group = self
+        self.starts += 1
+
+        class Listener(triokafka.ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                group.revoked.extend(revoked)
+
+        async def process(world: SimulatedWorld) -> None:
+            async with triokafka.Consumer(
+                bootstrap_servers=f"broker:{PORT}", group_id="g", world=world, **{**self.options, **options}
+            ) as consumer:
+                consumer.subscribe("t", listener=Listener())
+                self.members[name] = consumer
+                while True:
+                    try:
+                        async for record in consumer:
+                            self.seen[record.partition, record.offset] += 1
+                            await trio.sleep(0.01)
+                            while name in self.frozen:
+                                await trio.sleep(1)
+                    except triokafka.errors.MaxPollIntervalExceededError:
+                        continue
+
+        self.simulation.host(name).start(process)
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL to a member."""
+        del self.members[name]
+        await self.simulation.host(name).kill()
+
+    def owned(self) -> list[TopicPartition]:
+        """What all members hold together; a partition that two of them hold is there twice."""
+        return sorted(partition for member in self.members.values() for partition in member.assignment())
+
+    def sizes(self) -> list[int]:
+        """How many partitions each member holds."""
+        return sorted(len(member.assignment()) for member in self.members.values())
+
+
+def start_broker(simulation: Simulation) -> None:
+    async def process(world: SimulatedWorld) -> None:
+        async with running_broker(
+            world=world,
+            listeners=f"PLAINTEXT://broker:{PORT}",
+            num_partitions=PARTITIONS,
+            offsets_topic_num_partitions=1,
+            group_consumer_heartbeat_interval_ms=500,
+            group_consumer_session_timeout_ms=6_000,
+            group_consumer_min_session_timeout_ms=1_000,
+            group_consumer_min_heartbeat_interval_ms=100,
+        ):
+            await trio.sleep_forever()
+
+    simulation.host("broker").start(process)
+
+
+async def produce(simulation: Simulation, count: int, first: int = 0) -> None:
+    async with triokafka.Producer(
+        bootstrap_servers=f"broker:{PORT}", world=simulation.host("producer").world
+    ) as producer:
+        for number in range(first, first + count):
+            await producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+            if number % 20 == 0:
+                await trio.sleep(0.1)
+
+
+async def until(condition: Any, seconds: float = 120) -> None:
+    with trio.fail_after(seconds):
+        while not condition():
+            await trio.sleep(0.05)
+
+
+async def committed_by(simulation: Simulation) -> dict[TopicPartition, int]:
+    async with triokafka.Consumer(
+        bootstrap_servers=f"broker:{PORT}", group_id="g", world=simulation.host("watcher").world
+    ) as watcher:
+        found = await watcher.committed(EVERYTHING)
+    return {partition: 0 if offset is None else offset.offset for partition, offset in found.items()}
+
+
+@pytest.mark.parametrize("assignor", ["range", None])
+def test_a_new_member_stops_only_the_partitions_that_move(assignor: str | None) -> None:
+    """(`client/MOD-20`)"""
+
+    async def main(simulation: Simulation) -> None:
+        start_broker(simulation)
+        await produce(simulation, RECORDS)
+        group = Group(simulation, group_remote_assignor=assignor)
+        group.start("a")
+        await until(lambda: group.sizes() == [6])
+        group.start("b")
+        await until(lambda: group.sizes() == [3, 3])
+        assert len(group.revoked) == 3
+        await produce(simulation, RECORDS, RECORDS)
+        await until(lambda: len(group.seen) == 2 * RECORDS)
+        assert set(group.seen.values()) == {1}  # nothing was read twice
+        for name in ("c", "d", "e"):
+            group.start(name)
+        await until(lambda: group.sizes() == [1, 1, 1, 1, 2])
+        await group.kill("a")
+        await until(lambda: group.owned() == EVERYTHING)
+
+    run_simulation(main, 1)
+
+
+def test_members_outlive_a_restart_of_the_broker_and_read_nothing_twice() -> None:
+    """Epochs and assignments are records; nobody joins anew."""
+
+    async def main(simulation: Simulation) -> None:
+        start_broker(simulation)
+        await produce(simulation, RECORDS)
+        group = Group(simulation)
+        for name in ("a", "b", "c"):
+            group.start(name)
+        await until(lambda: group.sizes() == [2, 2, 2] and len(group.seen) == RECORDS)
+        before = {name: (member.assignment(), member.health().member_id) for name, member in group.members.items()}
+        read = group.seen.copy()
+        await simulation.host("broker").kill()
+        await trio.sleep(3)
+        start_broker(simulation)
+        await produce(simulation, RECORDS, RECORDS)
+        await until(lambda: len(group.seen) == 2 * RECORDS)
+        assert {
+            name: (member.assignment(), member.health().member_id) for name, member in group.members.items()
+        } == before
+        assert {count for where, count in group.seen.items() if where not in read} == {1}
+
+    run_simulation(main, 2)
+
+
+def test_a_frozen_loop_gives_its_partitions_to_the_others_and_comes_back() -> None:
+    """(`client/MOD-1`)"""
+
+    async def main(simulation: Simulation) -> None:
+        start_broker(simulation)
+        await produce(simulation, RECORDS)
+        group = Group(simulation, max_poll_interval_ms=8_000)
+        group.start("a")
+        group.start("b")
+        await until(lambda: group.sizes() == [3, 3])
+        group.frozen.add("a")
+        simulation.nursery.start_soon(produce, simulation, RECORDS, RECORDS)
+        await until(lambda: len(group.members["b"].assignment()) == 6)
+        await until(lambda: len(group.seen) == 2 * RECORDS)
+        group.frozen.clear()
+        await produce(simulation, RECORDS, 2 * RECORDS)
+        await until(lambda: group.sizes() == [3, 3] and group.owned() == EVERYTHING)
+        await until(lambda: len(group.seen) == 3 * RECORDS)
+
+    run_simulation(main, 3)
+
+
+def test_a_static_member_that_crashed_waits_for_the_end_of_its_session_and_says_so() -> None:
+    """(`client/MOD-18`)"""
+
+    async def main(simulation: Simulation) -> None:
+        start_broker(simulation)
+        await produce(simulation, RECORDS)
+        group = Group(simulation)
+        group.start("a", group_instance_id="a")
+        group.start("b", group_instance_id="b")
+        await until(lambda: group.sizes() == [3, 3] and len(group.seen) == RECORDS)
+        simulation.nursery.start_soon(group.kill, "a")
+        group.start("again", group_instance_id="a")
+        await trio.sleep(3)
+        assert "still belongs to another member" in group.members["again"].health().troubles[0]
+        await until(lambda: group.sizes() == [3, 3] and group.owned() == EVERYTHING)
+        assert group.members["again"].health().healthy
+
+    run_simulation(main, 4)
+
+
+async def _faults(simulation: Simulation, seed: int) -> None:
+    chance = random.Random(seed)
+    patience = chance.choice([5_000, 300_000])
+    group = Group(
+        simulation,
+        group_remote_assignor=chance.choice(["uniform", "range", None]),
+        max_poll_interval_ms=patience,
+    )
+    start_broker(simulation)
+    simulation.nursery.start_soon(produce, simulation, RECORDS)
+    names = [f"m{number}" for number in range(chance.randrange(2, 6))]
+    group.start(names[0])
+    for _ in range(chance.randrange(3, 8)):
+        await trio.sleep(chance.uniform(0.1, 4))
+        down = [name for name in names if name not in group.members and simulation.host(name)._scope is None]
+        what = chance.randrange(6)
+        if what == 0 and len(group.members) > 1:
+            await group.kill(chance.choice(list(group.members)))
+        elif what == 1:
+            await simulation.host("broker").kill()
+            await trio.sleep(chance.uniform(0, 3))
+            start_broker(simulation)
+        elif what == 2 and group.members:
+            client = chance.choice(list(group.members))
+            simulation.network.partition(client, "broker")
+            await trio.sleep(chance.uniform(0, 9))
+            simulation.network.heal()
+        elif what == 3 and group.members:
+            name = chance.choice(list(group.members))
+            group.frozen.add(name)
+            await trio.sleep(chance.uniform(0, 8))
+            group.frozen.clear()
+        elif down:
+            group.start(chance.choice(down))
+    if not group.members:
+        group.start(chance.choice(names))
+    await until(lambda: len(group.seen) == RECORDS)
+    await until(lambda: group.owned() == EVERYTHING and max(group.sizes()) - min(group.sizes()) <= 1)
+    committed: dict[TopicPartition, int] = {}
+    for _ in range(3):
+        await trio.sleep(2)
+        for partition, offset in (await committed_by(simulation)).items():
+            assert committed.get(partition, 0) <= offset <= RECORDS // PARTITIONS
+            committed[partition] = offset
+    assert committed == dict.fromkeys(EVERYTHING, RECORDS // PARTITIONS)
+    assert all(member.health().healthy for member in group.members.values())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_dies_every_record_is_read_and_the_group_settles(seed: int) -> None:
+    """At least once, no committed offset moves back, and everybody is well in the end."""
+    run_simulation(lambda simulation: _faults(simulation, seed), seed)
+
+
+@pytest.mark.long
+def test_many_schedules_of_faults() -> None:
+    run_seeds(
+        "consumer protocol through faults",
+        LONG_SEEDS,
+        lambda seed: run_simulation(lambda simulation: _faults(simulation, seed), seed),
+    )
