@@ -1,5 +1,5 @@
-"""Random lives of groups whose members speak the classic and the new consumer protocol, and go from one to the other: the
-group is a classic one, becomes a consumer group and is a classic one again while its members go on (KIP-848).
+"""Random lives of groups whose members speak the classic and the new consumer protocol, and go from one to the other:
+the group becomes a consumer group and a classic one again while its members go on (KIP-848).
 
 What holds for consumer groups holds here too: no two members use a partition at once, whatever each of them speaks; the
 log replays into the state, and knows the group as one kind only; the number of the generation or epoch only grows.
@@ -338,6 +338,9 @@ class MixedGroupLife(ConsumerGroupLife):
         if isinstance(change, GroupChange):
             self.loaded()  # where the kind of the group changes, whoever is there has a session anew
         super().fold(change, offset)
+        stored, group = self.stored.get(GROUP), self.consumer_groups.get(GROUP)
+        if not (stored.members if stored is not None else group.profiles if group is not None else ()):
+            self.seen_members = set()
 
     def check_shard(self, shard: GroupShard) -> None:
         super().check_shard(shard)

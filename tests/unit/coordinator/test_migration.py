@@ -765,6 +765,42 @@ def test_a_group_that_goes_there_and_back_deals_nothing_that_a_member_still_hold
     assert owned(rig, member_id) == [0, 1, 2, 3]
 
 
+def test_what_a_cooperative_member_had_when_it_joined_is_not_free_though_the_round_failed() -> None:
+    """It keeps what it has while the group finds together; that the leader's assignment was lost takes nothing away."""
+    rig = Rig(group_initial_rebalance_delay_ms=0)
+    cooperative = [("cooperative-sticky", metadata(owned=(0, 1, 2, 3)))]
+    (member_id,), _ = stable(rig, (0, 1, 2, 3), protocols=cooperative)
+    generation = rig.join(member_id, protocols=cooperative).value.generation_id
+    rig.log.fails_with = KafkaStorageError("the disk is gone")
+    rig.sync(member_id, generation, {member_id: assignment(0, 1, 2, 3)})
+    rig.log.fails_with = None
+    assert assigned(rig.beat(beat("n")).value) == []
+    assert owned(rig, member_id) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("happens", ["a member left", "the topic grew"])
+def test_a_static_member_that_takes_over_has_dealt_what_nobody_owns(happens: str) -> None:
+    """Its own wants are no news; but the group owed a round, or its leader has not seen all partitions."""
+    rig = Rig(group_initial_rebalance_delay_ms=0)
+    if happens == "a member left":
+        first = rig.join(protocols=(RANGE,), instance_id="i")
+        second = rig.join(protocols=(RANGE,))
+        rig.pass_time(0)
+        leader, generation = first.value.member_id, first.value.generation_id
+        rig.sync(second.value.member_id, generation)
+        given = {leader: assignment(0, 1), second.value.member_id: assignment(2, 3)}
+        rig.sync(leader, generation, given, instance_id="i")
+        assert rig.state() is GroupState.STABLE
+        rig.leave(second.value.member_id)
+    else:
+        stable(rig, (0, 1, 2, 3), instance_id="i")
+        rig.topics.set("orders", 6)
+    response = rig.beat(beat("n", instance_id="i")).value
+    for _ in range(2):
+        response = rig.beat(beat("n", response.member_epoch, instance_id="i", owned=owned(rig, "n"))).value
+    assert owned(rig, "n") == list(range(rig.topics.partition_count("orders")))
+
+
 def test_positions_stay_through_every_conversion() -> None:
     rig = Rig()
     (member_id,), generation = stable(rig, (0, 1, 2, 3))

@@ -23,9 +23,15 @@ from triokafka.coordinator.consumer_group.changes import (
     TargetChange,
     TargetEpochChange,
 )
-from triokafka.coordinator.consumer_group.embedded import read_assignment, read_subscription, write_assignment
+from triokafka.coordinator.consumer_group.embedded import owned_by, read_assignment, read_subscription, write_assignment
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, Partitions, Progress
+from triokafka.coordinator.consumer_group.member import (
+    ClassicTraits,
+    MemberProfile,
+    Partitions,
+    Progress,
+    partitions_of,
+)
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.member import Member, MemberProtocol
@@ -39,6 +45,8 @@ from triokafka.errors import GroupIdNotFoundError, ProtocolError, RebalanceInPro
 if TYPE_CHECKING:
     from triokafka.coordinator.shard import GroupShard
 
+_DEALS_ANEW: Final = 0
+"""In the place of the hash of the topics: a round was owed, or the leader knew fewer partitions than there are now."""
 OWES_A_ROUND: Final = 0
 """In the place of the time at which a classic group became stable: it has yet to rebalance, and begins with that when
 it is loaded."""
@@ -112,6 +120,7 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
     group_id, epoch = classic.group_id, classic.generation
     profiles: dict[str, MemberProfile] = {}
     owned: dict[str, Partitions] = {}
+    claimed: dict[str, Partitions] = {}
     taken: set[tuple[UUID, int]] = set()
     for member in classic.members.values():
         try:
@@ -135,13 +144,20 @@ def consumer_group_changes(classic: ClassicGroup, topics: TopicsView) -> list[Co
             classic=ClassicTraits(member.session_timeout_ms, tuple((p.name, p.metadata) for p in member.protocols)),
         )
         owned[member.member_id] = _not_taken(assigned, taken)
+        claimed[member.member_id] = owned_by(subscription, topics)
     names = {name for profile in profiles.values() for name in profile.topic_names}
+    is_dealt = classic.state is GroupState.STABLE and all(
+        (topics.topic_id(name), number) in taken for name in names for number in range(topics.partition_count(name))
+    )
     return [
         *(ProfileChange(group_id, member_id, profile) for member_id, profile in profiles.items()),
-        EpochChange(group_id, (epoch, hash_of_topics(names, topics))),
+        EpochChange(group_id, (epoch, hash_of_topics(names, topics) if is_dealt else _DEALS_ANEW)),
         *(TargetChange(group_id, member_id, partitions) for member_id, partitions in owned.items()),
         TargetEpochChange(group_id, (epoch, 0)),
-        *(ProgressChange(group_id, member_id, _settled(epoch, partitions)) for member_id, partitions in owned.items()),
+        *(
+            ProgressChange(group_id, member_id, _settled(epoch, partitions))
+            for member_id, partitions in _with_claims(owned, claimed, taken).items()
+        ),
     ]
 
 
@@ -162,6 +178,17 @@ def _not_taken(partitions: Partitions, taken: set[tuple[UUID, int]]) -> Partitio
         if free:
             left[topic_id] = free
     return left
+
+
+def _with_claims(
+    owned: Mapping[str, Partitions], claimed: Mapping[str, Partitions], taken: set[tuple[UUID, int]]
+) -> dict[str, Partitions]:
+    """What members hold until they join again. A cooperative one may still use what it had when it joined last,
+    whatever it was given since: that may not have come to it yet."""
+    return {
+        member_id: partitions_of([*partitions.items(), *_not_taken(claimed[member_id], taken).items()])
+        for member_id, partitions in owned.items()
+    }
 
 
 def _settled(epoch: int, partitions: Partitions) -> Progress:
