@@ -274,6 +274,8 @@ class TestResetting:
             (["--shift-by", "2"], 6),
             (["--to-current"], 6),
             (["--by-duration", "PT1H"], 0),
+            (["--by-duration", "P36500D"], 0),
+            (["--to-datetime", "1960-01-01T00:00:00.000"], 0),
             (["--to-datetime", "2020-01-01T00:00:00.000"], 0),
         ):
             done = tool(*reset, *way)

@@ -128,9 +128,9 @@ def _way(name: str, value: Any, chosen: Chosen) -> _Way:
         case "to_offset" | "shift_by":
             return _Way(name, value)
         case "to_datetime":
-            return _Way("to_time", parse_datetime(value))
+            return _Way("to_time", max(0, parse_datetime(value)))  # below 0, brokers take it for something else
         case "by_duration":
-            return _Way("to_time", world.wall_ms() - parse_duration(value))
+            return _Way("to_time", max(0, world.wall_ms() - parse_duration(value)))
         case "from_file":
             try:
                 text = world.storage.read_file(value).decode("utf-8")
