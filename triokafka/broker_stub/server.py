@@ -441,6 +441,7 @@ def _group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         group_consumer_assignors=tuple(ASSIGNORS[name] for name in config.group_consumer_assignors),
         group_consumer_migration_policy=config.group_consumer_migration_policy.lower(),
         group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_minutes=config.offsets_retention_minutes,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,

@@ -43,6 +43,8 @@ class GroupCoordinatorConfig:
     """What members may ask for; the first is for groups of which none does."""
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_assignment_interval_ms: int = 0
+    """A group's target assignment is computed at most so often; with 0, for every change."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
@@ -84,7 +86,12 @@ class GroupCoordinatorConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("group_initial_rebalance_delay_ms", "offset_metadata_max_bytes", "group_min_session_timeout_ms"):
+        for name in (
+            "group_initial_rebalance_delay_ms",
+            "offset_metadata_max_bytes",
+            "group_min_session_timeout_ms",
+            "group_consumer_assignment_interval_ms",
+        ):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"{name} must not be negative, but is {getattr(self, name)}")
         for name in (

@@ -227,6 +227,11 @@ class GroupShard:
         own = self._own_settings(group_id).get("consumer.heartbeat.interval.ms")
         return self.config.group_consumer_heartbeat_interval_ms if own is None else int(own)
 
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """How often at most the target assignment of such a group is computed."""
+        own = self._own_settings(group_id).get("consumer.assignment.interval.ms")
+        return self.config.group_consumer_assignment_interval_ms if own is None else int(own)
+
     # --- groups ---
 
     def create(self, group_id: str, turn: GroupTurn) -> ClassicGroup:

@@ -116,6 +116,28 @@ def test_a_second_member_waits_until_the_first_has_let_go() -> None:
     assert assigned(rig.beat(beat("b", 2, owned=[])).value) == [2, 3]
 
 
+def test_members_that_join_together_are_assigned_together() -> None:
+    rig = Rig(group_consumer_assignment_interval_ms=1_000)
+    assert assigned(rig.beat(beat("a")).value) == [0, 1, 2, 3], "the first assignment is computed at once"
+    for member_id in ("b", "c", "d"):
+        waiting = rig.beat(beat(member_id)).value
+        assert (waiting.member_epoch, assigned(waiting)) == (1, [])
+    assert rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value.assignment is None
+    group = rig.shard.consumer_groups["g"]
+    assert (group.epoch, group.target_epoch) == (4, 1)
+    rig.pass_time(1.0)
+    assert rig.beat(beat("b", 1, owned=[])).value.member_epoch == 4
+    assert group.target_epoch == 4
+    assert assigned(rig.beat(beat("a", 1, owned=[0, 1, 2, 3])).value) == [0]
+
+
+def test_a_wall_clock_that_was_set_back_does_not_hold_up_assignments() -> None:
+    rig = Rig(group_consumer_assignment_interval_ms=1_000)
+    rig.beat(beat("a"))
+    rig.world.clock -= 100
+    assert rig.beat(beat("b")).value.member_epoch == 2
+
+
 def test_an_answer_says_the_assignment_only_when_it_changed_or_all_was_asked() -> None:
     rig = Rig()
     rig.beat(beat("a"))

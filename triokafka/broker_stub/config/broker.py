@@ -115,12 +115,13 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     @classmethod
     def for_tests(cls, **overrides: Any) -> BrokerConfig:
-        """A broker for tests: a free loopback port, few internal partitions, no wait before a first rebalance."""
+        """A broker for tests: a free loopback port, few internal partitions, no wait before a rebalance."""
         quick: dict[str, Any] = {
             "listeners": ("PLAINTEXT://127.0.0.1:0",),
             "offsets_topic_num_partitions": 4,
             "transaction_state_log_num_partitions": 4,
             "group_initial_rebalance_delay_ms": 0,
+            "group_consumer_assignment_interval_ms": 0,
         }
         return cls(**{**quick, **overrides})
 

@@ -305,6 +305,12 @@ class GroupOptions:
         " consumer, downgrade to classic, bidirectional or disabled.",
         check=_check_policy,
     )
+    group_consumer_assignment_interval_ms: int = _int(
+        1_000,
+        "How often at most the assignment of a group under the consumer protocol is computed anew: members that come"
+        " or go together are dealt with together.",
+        0,
+    )
     group_consumer_regex_refresh_interval_ms: int = _int(
         600_000,
         "How often at least the topics of a group's regular expressions are looked up: the rights of members may have"

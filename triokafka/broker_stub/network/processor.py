@@ -29,6 +29,8 @@ BUSY: Final = float("inf")
 """`ConnectionProcessor.idle_since` of a connection that the broker works for."""
 _TURNS: Final = 4
 """Requests of one connection that are worked on before the others are let in, if all its bytes are there already."""
+_LONG_SECONDS: Final = 0.001
+"""After one that took longer than this, the others are let in at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class ConnectionProcessor:
                 await trio.sleep(answer.throttle_ms / 1000)
                 self.idle_since = world.now()
             turns += 1
-            if not turns % _TURNS:
+            if not turns % _TURNS or answer.done_at - started_at > _LONG_SECONDS:
                 await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in
 
     async def _admit(self, size: int) -> int:

@@ -38,7 +38,8 @@ class Circumstances:
     """What a decision rests on besides the group: the topics and the time as of now, and what is configured.
 
     ``may_describe`` says which topics the pattern of the member that speaks may match; ``assignors`` are those that the
-    broker offers, the default first; ``pattern_refresh_ms`` is after how long patterns are looked up again in any case.
+    broker offers, the default first; ``pattern_refresh_ms`` is after how long patterns are looked up again in any case,
+    ``assignment_interval_ms`` how often at most a target assignment is computed.
     """
 
     topics: TopicsView
@@ -46,10 +47,13 @@ class Circumstances:
     max_size: int
     assignors: tuple[str, ...]
     pattern_refresh_ms: int
+    assignment_interval_ms: int = 0
     may_describe: TopicFilter = any_topic
 
     @classmethod
-    def of(cls, shard: GroupShard, turn: GroupTurn, may_describe: TopicFilter = any_topic) -> Circumstances:
+    def of(
+        cls, shard: GroupShard, group_id: str, turn: GroupTurn, may_describe: TopicFilter = any_topic
+    ) -> Circumstances:
         """Those of a turn."""
         config = shard.config
         return cls(
@@ -58,6 +62,7 @@ class Circumstances:
             max_size=config.group_consumer_max_size,
             assignors=config.group_consumer_assignors,
             pattern_refresh_ms=config.group_consumer_regex_refresh_interval_ms,
+            assignment_interval_ms=shard.assignment_interval_ms(group_id),
             may_describe=may_describe,
         )
 
@@ -176,7 +181,7 @@ def _target(
     changes: list[ConsumerGroupChange],
 ) -> tuple[int, Partitions]:
     """The epoch and the member's part of the assignment, made anew where what members want, or what there is of it,
-    has changed."""
+    has changed; not so soon after the last time, though, that who comes next would find it out of date."""
     epoch, metadata_hash = group.epoch, group.metadata_hash
     if is_new_want or group.topics_version != at.topics.version:
         metadata_hash = hash_of_topics(wants.all_topics(), at.topics)
@@ -187,7 +192,7 @@ def _target(
         changes.append(EpochChange(group.group_id, (epoch, metadata_hash)))
         if group.has_topics_record:
             changes.append(TopicsChange(group.group_id, None))
-    if epoch <= group.target_epoch:
+    if epoch <= group.target_epoch or 0 <= at.wall_ms - group.target_timestamp_ms < at.assignment_interval_ms:
         return group.target_epoch, target
     current = {known: partitions for known, partitions in group.targets.items() if known in wants.profiles}
     current[member_id] = target

@@ -74,7 +74,8 @@ def join(
     speaker = Speaker.of(group, member_id, known_as)
     if speaker.progress.epoch < JOINING:  # it had left for now
         speaker = replace(speaker, progress=replace(speaker.progress, epoch=JOINING, previous_epoch=JOINING))
-    at = Circumstances.of(shard, turn)
+    # It cannot be told of its part later, other than by making it join once more.
+    at = replace(Circumstances.of(shard, group.group_id, turn), assignment_interval_ms=0)
     step = advance(group, member_id, speaker, asked.profile(speaker.profile), asked.owned, at)
     if known_as is not None and group.profiles[known_as].classic is None:
         others = {known: profile for known, profile in group.profiles.items() if known != known_as}

@@ -58,7 +58,7 @@ def heartbeat(
         else:
             group = upgrade(shard, classic, turn)
     before = group.progress.get(beat.member_id)
-    outcome = decide(group, beat, Circumstances.of(shard, turn, may_describe))
+    outcome = decide(group, beat, Circumstances.of(shard, group_id, turn, may_describe))
     _write(outcome.changes, turn)
     sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), turn)
     timeout_ms = outcome.profile.rebalance_timeout_ms
