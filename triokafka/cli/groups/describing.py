@@ -18,7 +18,7 @@ from triokafka.cli.groups.chosen import (
     output_options,
     print_json,
 )
-from triokafka.cli.groups.positions import Position, describe_all, positions_of, remark
+from triokafka.cli.groups.positions import Position, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
 
 if TYPE_CHECKING:
@@ -167,14 +167,14 @@ def _positions(connection: Connection, chosen: Chosen, verbose: bool, output: st
         if output == "json":
             print_json([{**_summary(group), "partitions": _rows_json(by_group[name])} for name, group in shown.items()])
             return status
-        for number, (name, group) in enumerate(shown.items()):
+        _remark(shown.values())
+        without = [name for name in shown if not by_group[name]]
+        if without:
+            note(f"there is no partition and no committed offset of {named('group', without)}.")
+        for number, name in enumerate(name for name in shown if by_group[name]):
             if number:
                 click.echo()
-            _remark(group)
-            if by_group[name]:
-                print_table(_position_columns(verbose), [_position_row(name, row, verbose) for row in by_group[name]])
-            else:
-                note(f"group {name} has neither committed offsets nor partitions.")
+            print_table(_position_columns(verbose), [_position_row(name, row, verbose) for row in by_group[name]])
         return status
 
     return connection.run(work)
@@ -222,8 +222,7 @@ def _tell_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
     for partition, error in errors.items():
         by_reason.setdefault(type(error).__name__, []).append(str(partition))
     for reason, partitions in by_reason.items():
-        more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
-        note(f"the end of the log is unknown for {', '.join(partitions[:5])}{more}: {reason}.")
+        note(f"the end of the log is unknown for {named('partition', partitions)}: {reason}.")
 
 
 # Who is in them
@@ -244,13 +243,12 @@ def _members(connection: Connection, chosen: Chosen, verbose: bool, output: str)
                 ]
             )
             return status
-        for number, group in enumerate(found.groups.values()):
+        _remark(found.groups.values())
+        for number, group in enumerate(group for group in found.groups.values() if group.members):
             if number:
                 click.echo()
-            _remark(group)
-            if group.members:
-                columns, rows = _member_table(group, verbose)
-                print_table(columns, rows)
+            columns, rows = _member_table(group, verbose)
+            print_table(columns, rows)
         return status
 
     return connection.run(work)
@@ -328,8 +326,8 @@ def _states(connection: Connection, chosen: Chosen, verbose: bool, output: str) 
         titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
         titles += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
         rows: list[list[object]] = []
+        _remark(found.groups.values())
         for group in found.groups.values():
-            _remark(group)
             where = group.coordinator
             row: list[object] = [group.group_id, f"{where.host}:{where.port} ({where.node_id})", group.assignor or None]
             row += [group.state]
@@ -359,7 +357,6 @@ def _summary(group: GroupDescription) -> dict[str, Any]:
     }
 
 
-def _remark(group: GroupDescription) -> None:
-    text = remark(group)
-    if text is not None:
-        note(text)
+def _remark(groups: Iterable[GroupDescription]) -> None:
+    for sentence in remarks(groups):
+        note(sentence)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 _DEAD: Final = "Dead"
+_EMPTY: Final = "Empty"
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+_NAMED: Final = 5
 
 
 class Position(NamedTuple):
@@ -62,13 +64,24 @@ async def describe_all(admin: AdminClient, names: Iterable[str]) -> Found:
     return Found(groups, errors)
 
 
-def remark(group: GroupDescription) -> str | None:
-    """What one has to know to read what is shown of a group."""
-    if group.state == "Empty":
-        return f"group {group.group_id} has no members now."
-    if group.state in _REBALANCING:
-        return f"group {group.group_id} is rebalancing ({group.state}): who has what is about to change."
-    return None
+def remarks(groups: Iterable[GroupDescription]) -> list[str]:
+    """What one has to know to read what is shown of groups: at most two sentences, whatever their number."""
+    shown = list(groups)
+    empty = [group.group_id for group in shown if group.state == _EMPTY]
+    moving = [f"{group.group_id} ({group.state})" for group in shown if group.state in _REBALANCING]
+    found = []
+    if empty:
+        found.append(f"{named('group', empty)} {'has' if len(empty) == 1 else 'have'} no members now.")
+    if moving:
+        verb = "is" if len(moving) == 1 else "are"
+        found.append(f"{named('group', moving)} {verb} rebalancing: who has what is about to change.")
+    return found
+
+
+def named(noun: str, names: list[str]) -> str:
+    """``group a``, ``groups a, b``, or the first few and how many more."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{noun if len(names) == 1 else f'{noun}s'} {', '.join(names[:_NAMED])}{more}"
 
 
 async def positions_of(

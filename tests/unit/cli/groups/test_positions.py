@@ -10,7 +10,7 @@ from tests.unit.client.admin.test_admin import admin_of
 from tests.unit.client.admin.test_groups import OFFSET_FETCH, classic, coordinated_by, offsets_of
 from triokafka.cli.groups.chosen import listings
 from triokafka.cli.groups.describing import _member_table, _position_row
-from triokafka.cli.groups.positions import Position, describe_all, positions_of, remark
+from triokafka.cli.groups.positions import Position, describe_all, positions_of, remarks
 from triokafka.client.admin import GroupDescription, MemberDescription
 from triokafka.errors import GroupIdNotFoundError
 from triokafka.protocol.api.describe_groups import (
@@ -36,10 +36,6 @@ def assigned(**topics: list[int]) -> bytes:
     return ConsumerProtocolAssignment(
         assigned_partitions=[AssignedTopic(topic=name, partitions=p) for name, p in topics.items()]
     ).encode_versioned(3)
-
-
-def group_in(state: str) -> GroupDescription:
-    return GroupDescription("g", state, "consumer", "range", (), Node(1, "h", 9092))
 
 
 @simulated
@@ -119,23 +115,26 @@ async def test_broker_that_fails_is_told_and_the_groups_of_the_others_are_listed
         assert "are missing: groups of broker 2: " in line
 
 
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        ("Empty", "has no members now"),
-        ("PreparingRebalance", "is rebalancing (PreparingRebalance)"),
-        ("CompletingRebalance", "is rebalancing"),
-        ("Assigning", "is rebalancing"),
-        ("Reconciling", "is rebalancing"),
-    ],
-)
-def test_state_that_explains_what_is_missing_is_told(state: str, words: str) -> None:
+def group_in(state: str, name: str = "g") -> GroupDescription:
+    return GroupDescription(name, state, "consumer", "range", (), Node(1, "h", 9092))
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"])
+def test_group_on_the_move_is_told(state: str) -> None:
     """(`security-metrics-tools/CG-03`)"""
-    assert words in (remark(group_in(state)) or "")
+    assert remarks([group_in(state)]) == [f"group g ({state}) is rebalancing: who has what is about to change."]
+
+
+def test_empty_groups_are_told_in_one_sentence_however_many_they_are() -> None:
+    """(`security-metrics-tools/CG-03`)"""
+    assert remarks([group_in("Empty")]) == ["group g has no members now."]
+    assert remarks([group_in("Empty", f"g{number}") for number in range(8)]) == [
+        "groups g0, g1, g2, g3, g4 and 3 more have no members now."
+    ]
 
 
 def test_nothing_is_said_about_a_stable_group() -> None:
-    assert remark(group_in("Stable")) is None
+    assert remarks([group_in("Stable")]) == []
 
 
 def test_lag_needs_both_ends() -> None:
