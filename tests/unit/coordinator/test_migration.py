@@ -17,6 +17,7 @@ from tests.unit.coordinator.mixed_members import (
 )
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code
 from tests.unit.coordinator.test_consumer_group import assigned, beat, refusal
+from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.changes import (
     EpochChange,
     ProfileChange,
@@ -194,6 +195,7 @@ def test_members_that_wait_for_their_assignment_are_sent_back_to_join() -> None:
 def test_an_assignment_that_is_committed_after_the_conversion_is_ignored() -> None:
     rig = Rig()
     (leader, follower), generation = rig.joined_group(2, protocols=(RANGE,))
+    before = rig.group()
     waiting = rig.sync(follower, generation)
     rig.log.commits_at_once = False
     storing = rig.sync(leader, generation, {leader: assignment(0, 1), follower: assignment(2, 3)})
@@ -201,7 +203,20 @@ def test_an_assignment_that_is_committed_after_the_conversion_is_ignored() -> No
     rig.commit_log()
     assert [code(waiting), code(storing)] == [RebalanceInProgressError.code] * 2
     assert rig.shard.consumer_groups.keys() == {"g"}
+    assert before.state is GroupState.DEAD
     check_replays(rig)
+
+
+def test_members_of_an_upgraded_group_have_the_session_that_they_asked_for() -> None:
+    rig = Rig()
+    (a, b), generation = stable(rig, (0, 1), (2, 3))
+    rig.pass_time(5)
+    rig.beat(beat("n"))
+    rig.pass_time(9)
+    rig.heartbeat(a, generation)
+    assert consumer(rig).profiles.keys() == {a, b, "n"}
+    rig.pass_time(2)
+    assert consumer(rig).profiles.keys() == {a, "n"}
 
 
 @pytest.mark.parametrize(
@@ -523,11 +538,12 @@ def test_after_a_restart_classic_members_have_their_sessions_and_their_time_to_j
     rig.beat(beat("m"))
     rig.restart()
     check_replays(rig)
-    assert code(rig.heartbeat(member_id, epoch)) == RebalanceInProgressError.code
-    for _ in range(7):
-        assert member_id in consumer(rig).profiles, "its rebalance timeout is 60 seconds"
-        rig.heartbeat(member_id, epoch)
+    for _ in range(6):
         rig.pass_time(9)
+        assert code(rig.heartbeat(member_id, epoch)) == RebalanceInProgressError.code
+    rig.pass_time(5.9)
+    assert member_id in consumer(rig).profiles, "its rebalance timeout is 60 seconds"
+    rig.pass_time(0.2)
     assert member_id not in consumer(rig).profiles
 
     rig = Rig()
@@ -586,6 +602,7 @@ def test_a_static_member_changes_to_the_consumer_protocol_without_leaving() -> N
     response = rig.beat(beat("n", instance_id="i")).value
     assert (response.member_epoch, assigned(response)) == (generation, [0, 1, 2, 3]), "nothing else has changed"
     assert consumer(rig).static_members == {"i": "n"}
+    assert consumer(rig).progress["n"].previous_epoch == 0
     assert refusal(rig.heartbeat(old, generation, instance_id="i")) is FencedInstanceIdError
     rig.pass_time(11)
     assert consumer(rig).profiles.keys() == {"n"}
@@ -631,6 +648,19 @@ def test_a_static_member_that_comes_back_classic_waits_for_a_round_while_others_
     check_replays(rig)
 
 
+def test_a_static_member_that_comes_back_classic_also_waits_for_those_who_do_not_know_the_epoch_yet() -> None:
+    rig = Rig()
+    (member_id,), _ = stable(rig, (0, 1, 2, 3))
+    rig.beat(beat("n", instance_id="i"))
+    epoch = rig.join(member_id, protocols=(RANGE,)).value.generation_id
+    rig.beat(beat("n", epoch, owned=[], instance_id="i"))
+    rig.topics.set("orders", 6)
+    response = rig.beat(beat("n", epoch, owned=[2, 3], instance_id="i")).value
+    assert (response.member_epoch, consumer(rig).state) == (epoch + 1, ConsumerGroupState.RECONCILING)
+    assert not rig.join(instance_id="i", protocols=(RANGE,)).is_set
+    assert rig.state() is GroupState.PREPARING_REBALANCE
+
+
 def test_a_parked_join_of_a_downgrade_that_cannot_be_written_is_refused() -> None:
     rig = Rig()
     stable(rig, (0, 1, 2, 3))
@@ -649,6 +679,17 @@ def test_a_static_consumer_that_left_for_now_may_come_back_classic() -> None:
     assert joined.generation_id == 1
     assert numbers_of(rig.sync(joined.member_id, 1, instance_id="i").value.assignment) == [0, 1, 2, 3]
     check_replays(rig)
+
+
+def test_a_static_consumer_that_left_for_now_and_comes_back_classic_under_its_id_begins_anew() -> None:
+    rig = Rig(group_consumer_migration_policy="upgrade")
+    rig.beat(beat("n", instance_id="i"))
+    rig.last_beat("n", -2, instance_id="i")
+    rig.beat(beat("m"))
+    holds_on = [("cooperative-sticky", metadata(owned=(0, 1, 2, 3)))]
+    joined = rig.join("n", instance_id="i", protocols=holds_on).value
+    assert joined.generation_id == 0
+    assert len(numbers_of(rig.sync("n", 0, instance_id="i").value.assignment)) == 2
 
 
 # ---------------------------------------------------------------- from consumer to classic
@@ -743,11 +784,16 @@ def test_a_downgrade_that_cannot_be_written_is_tried_again() -> None:
     check_replays(rig)
 
 
-def test_members_of_a_downgraded_group_that_are_silent_are_removed() -> None:
+def test_members_of_a_downgraded_group_have_a_session_anew() -> None:
     rig = Rig()
-    mixed(rig)
+    member_id, _, _ = mixed(rig)
+    rig.pass_time(5)
     rig.last_beat("n")
-    rig.pass_time(61)
+    for timer in (sessions.session_timer, sessions.join_timer, sessions.sync_timer):
+        assert not {timer("g", member_id), timer("g", "n")} & {*rig.shard.timers._deadlines}
+    rig.pass_time(9.9)
+    assert rig.state() is GroupState.PREPARING_REBALANCE
+    rig.pass_time(0.2)
     assert rig.state() is GroupState.EMPTY
 
 

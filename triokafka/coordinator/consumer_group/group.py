@@ -182,10 +182,10 @@ class ConsumerGroup:
         return self.progress_of(member_id).epoch == LEAVING_FOR_NOW
 
     def must_rejoin(self, member_id: str) -> bool:
-        """Whether a classic member has to join again, and a heartbeat tells it so: for a newer epoch, to give up
-        partitions, or to get the last of those that it waits for."""
+        """Whether a classic member has to join again, and a heartbeat tells it so: for a newer epoch (one that has
+        partitions to give up is not in it yet), or to get the last of those that it waits for."""
         progress = self.progress_of(member_id)
-        if progress.epoch < self.epoch or progress.state is MemberState.UNREVOKED_PARTITIONS:
+        if progress.epoch < self.epoch:
             return True
         return progress.state is MemberState.UNRELEASED_PARTITIONS and not any(
             (topic_id, number) in self._holders and number not in progress.assigned.get(topic_id, {})
