@@ -23,6 +23,7 @@ from triokafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     IllegalStateError,
     InvalidRegularExpressionError,
@@ -331,7 +332,7 @@ def test_what_passes_is_tried_again_with_growing_patience_and_says_everything(
     assert rig.waits == INTERVAL
 
 
-@pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
+@pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError, GroupIdNotFoundError])
 def test_a_member_that_was_put_out_gives_up_everything_and_joins_anew(error: type[KafkaError]) -> None:
     rig = Rig().stable()
     rig.beat()

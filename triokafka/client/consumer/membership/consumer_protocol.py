@@ -22,6 +22,7 @@ from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
 from triokafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
+    GroupIdNotFoundError,
     IllegalStateError,
     KafkaError,
     UnknownMemberIdError,
@@ -237,7 +238,9 @@ class ConsumerProtocolMember:
     def _refused(self, error: type[KafkaError], why: str, now: float, chance: float) -> KafkaError | None:
         group_id = self.config.group_id
         about = f"group {group_id!r} refused the heartbeat of member {self.member_id}: {why or error.advice}"
-        if error in (FencedMemberEpochError, UnknownMemberIdError):
+        # The coordinator may have lost the whole group, with its disk; whoever joins makes it anew.
+        is_lost = error is GroupIdNotFoundError and self.state is not State.JOINING
+        if is_lost or error in (FencedMemberEpochError, UnknownMemberIdError):
             self._failures += 1
             if self.state is not State.JOINING:
                 self.forget_membership(why or error.advice)
