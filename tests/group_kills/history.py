@@ -261,7 +261,7 @@ class History:
                     epoch > commit.epoch
                     and who != commit.who
                     and at < commit.since
-                    and self._age(at) == self._age(commit.since)
+                    and self._age(at) == self._age(commit.until)
                 ):
                     yield f"{who} has it since {at:.3f} in epoch {epoch}, and acknowledged was {commit}"
                     break

@@ -1,0 +1,240 @@
+"""Members that are other people's clients, each in a thread: they read, commit with tags, and tell a `Desk`.
+
+What they do after a commit has failed is their business: it may still be carried out, so that it stays unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tests.group_kills.history import Attempt, History, Outcome
+
+
+class Desk:
+    """Where one member writes down what it sees. ``news`` is called, in the member's thread, after every commit."""
+
+    def __init__(
+        self, history: History, name: str, group: str, bootstrap: str, topic: str, news: Callable[[], None]
+    ) -> None:
+        self.name = name
+        self.group = group
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.stop = threading.Event()
+        self.acknowledged_at = -1.0
+        """Since when the newest acknowledged commit was on its way."""
+        self.troubles: list[str] = []
+        self._history = history
+        self._news = news
+        self._positions: dict[int, int] = {}
+
+    def read(self, number: int, offset: int) -> None:
+        """A record was handled."""
+        self._history.handled(self.group, number, [offset])
+        self._positions[number] = offset + 1
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """These partitions are somebody else's."""
+        for number in numbers:
+            self._positions.pop(number, None)
+
+    def begin(self) -> tuple[Attempt, Mapping[int, int]] | None:
+        """Positions to commit, and as what; None when there are none."""
+        if not self._positions:
+            return None
+        positions = dict(self._positions)
+        return self._history.commit(self.name, self.group, -1, positions), positions
+
+    def acknowledged(self, attempt: Attempt, numbers: Iterable[int] | None = None) -> None:
+        """The positions are stored, all or these."""
+        since = next(iter(attempt.commits.values())).since
+        for number in attempt.commits if numbers is None else numbers:
+            attempt.done(Outcome.ACKNOWLEDGED, number)
+        self.acknowledged_at = since
+        self._news()
+
+    def trouble(self, error: object) -> None:
+        """The client complained; it is expected to go on."""
+        self.troubles.append(repr(error))
+
+
+Client = Callable[[Desk], None]
+"""Takes part in the group until told to stop. Runs in a thread."""
+
+SESSION_MS = 6_000
+HEARTBEAT_MS = 500
+POLL_INTERVAL_MS = 10_000
+
+
+def confluent(desk: Desk) -> None:
+    """librdkafka, classic protocol."""
+    _confluent(
+        desk,
+        {
+            "partition.assignment.strategy": "range",
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+        },
+    )
+
+
+def confluent_modern(desk: Desk) -> None:
+    """librdkafka, the new protocol."""
+    _confluent(desk, {"group.protocol": "consumer"})
+
+
+def _confluent(desk: Desk, options: Mapping[str, Any]) -> None:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": desk.bootstrap,
+            "group.id": desk.group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "max.poll.interval.ms": POLL_INTERVAL_MS,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+            **options,
+        }
+    )
+
+    def commit() -> None:
+        begun = desk.begin()
+        if begun is None:
+            return
+        attempt, positions = begun
+        offsets = [TopicPartition(desk.topic, n, at, metadata=attempt.tag) for n, at in positions.items()]
+        try:
+            results = consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            desk.trouble(error)
+            return
+        desk.acknowledged(attempt, [one.partition for one in results if one.error is None])
+
+    def gone(_: Any, partitions: list[Any]) -> None:
+        desk.forget(one.partition for one in partitions)
+
+    consumer.subscribe([desk.topic], on_revoke=gone, on_lost=gone)
+    try:
+        while not desk.stop.is_set():
+            for message in consumer.consume(200, 0.1):
+                if message.error() is None:
+                    desk.read(message.partition(), message.offset())
+            commit()
+    finally:
+        consumer.close()
+
+
+def kafka_python(desk: Desk) -> None:
+    """kafka-python."""
+    from kafka import ConsumerRebalanceListener, KafkaConsumer, errors
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.structs import OffsetAndMetadata, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=desk.bootstrap,
+        group_id=desk.group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=[RangePartitionAssignor],
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        max_poll_interval_ms=POLL_INTERVAL_MS,
+        reconnect_backoff_max_ms=500,
+    )
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+        def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            desk.forget(one.partition for one in revoked)
+
+        def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            pass
+
+        def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+            desk.forget(one.partition for one in lost)
+
+    def commit() -> None:
+        begun = desk.begin()
+        if begun is None:
+            return
+        attempt, positions = begun
+        offsets = {TopicPartition(desk.topic, n): OffsetAndMetadata(at, attempt.tag, -1) for n, at in positions.items()}
+        consumer.commit(offsets)
+        desk.acknowledged(attempt)
+
+    consumer.subscribe([desk.topic], listener=Listener())
+    try:
+        while not desk.stop.is_set():
+            try:
+                for records in consumer.poll(100, max_records=200).values():
+                    for record in records:
+                        desk.read(record.partition, record.offset)
+                commit()
+            except errors.KafkaError as error:
+                desk.trouble(error)
+    finally:
+        consumer.close()
+
+
+def aiokafka(desk: Desk) -> None:
+    """aiokafka, in an event loop of its own."""
+    asyncio.run(_aiokafka(desk))
+
+
+async def _aiokafka(desk: Desk) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, errors
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=desk.bootstrap,
+        group_id=desk.group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=[RangePartitionAssignor],
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        max_poll_interval_ms=POLL_INTERVAL_MS,
+        rebalance_timeout_ms=POLL_INTERVAL_MS,
+        retry_backoff_ms=100,
+    )
+    in_hand = asyncio.Lock()  # rebalances go on in a task of aiokafka's: they wait for the batch in hand
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+        async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            async with in_hand:
+                desk.forget(one.partition for one in revoked)
+
+        async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            pass
+
+    async def commit() -> None:
+        begun = desk.begin()
+        if begun is None:
+            return
+        attempt, positions = begun
+        offsets = {TopicPartition(desk.topic, n): OffsetAndMetadata(at, attempt.tag) for n, at in positions.items()}
+        await consumer.commit(offsets)
+        desk.acknowledged(attempt)
+
+    consumer.subscribe([desk.topic], listener=Listener())
+    await consumer.start()
+    try:
+        while not desk.stop.is_set():
+            try:
+                found = await consumer.getmany(timeout_ms=100, max_records=200)
+                async with in_hand:
+                    mine = consumer.assignment()
+                    for partition, records in found.items():
+                        if partition in mine:  # else it went to somebody else after these were handed out
+                            for record in records:
+                                desk.read(record.partition, record.offset)
+                    await commit()
+            except errors.KafkaError as error:
+                desk.trouble(error)
+    finally:
+        await consumer.stop()

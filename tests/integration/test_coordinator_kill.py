@@ -1,0 +1,341 @@
+"""``kill -9`` of a real broker in the middle of joins, syncs and commits, under groups of real clients.
+
+A classic group (ours, librdkafka, kafka-python, aiokafka) and one of the new protocol (ours, librdkafka) read, handle
+and commit without a pause, while one member of each group comes and goes. The process is killed when somebody joins,
+has just been given its part, or commits, and started again on the same data directory and port. After every kill each
+member commits again within the rebalance and session timeouts. In the end every acknowledged commit is there, no
+position ever moved back, every record was handled, and no partition has had two owners in one generation.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.broker_process import BrokerProcess
+from tests.group_kills import foreign
+from tests.group_kills.foreign import HEARTBEAT_MS, POLL_INTERVAL_MS, SESSION_MS, Client, Desk
+from tests.group_kills.history import Attempt, History, Outcome
+from triokafka.assignors import Assignment, RangeAssignor
+from triokafka.errors import KafkaError
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+KILLS = 4
+LONG_KILLS = 20
+PARTITIONS = 8
+TOPIC = "orders"
+CLASSIC, MODERN = "classic", "modern"
+SETTLE = (POLL_INTERVAL_MS + SESSION_MS) / 1000 + 5
+"""Seconds in which everybody commits again: the rebalance timeout, a session, and a little to find the broker again."""
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "offsets.topic.num.partitions": "4",
+}
+FOREIGN: Mapping[str, tuple[str, Client]] = {
+    "librdkafka": (CLASSIC, foreign.confluent),
+    "kafka-python": (CLASSIC, foreign.kafka_python),
+    "aiokafka": (CLASSIC, foreign.aiokafka),
+    "librdkafka-modern": (MODERN, foreign.confluent_modern),
+}
+
+
+class SharedHistory(History):
+    """A history that several threads write."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic)
+        lock = threading.RLock()
+        for name in ("commit", "read", "granted", "gave_up", "heard_of", "handled", "note", "violations", "unhandled"):
+            setattr(self, name, functools.partial(self._locked, lock, getattr(self, name)))
+
+    @staticmethod
+    def _locked(lock: threading.RLock, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        with lock:
+            return method(*args, **options)
+
+
+class Signals:
+    """What our own members tell: that they join, were given their part, commit, or got through with a commit."""
+
+    def __init__(self) -> None:
+        self._changed = {name: trio.Event() for name in ("joining", "synced", "committing", "progress")}
+
+    def tell(self, name: str) -> None:
+        """It has happened."""
+        event, self._changed[name] = self._changed[name], trio.Event()
+        event.set()
+
+    async def wait(self, name: str) -> None:
+        """Wait until it happens the next time."""
+        await self._changed[name].wait()
+
+
+class Watched(RangeAssignor):
+    """An assignor that tells when its member joins, and what it is given in which generation."""
+
+    def __init__(self, member: OurMember) -> None:
+        self._member = member
+
+    def user_data(self, topics: Iterable[str]) -> bytes | None:
+        self._member.signals.tell("joining")
+        return super().user_data(list(topics))
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        self._member.granted(generation, assignment.partitions)
+
+
+class OurMember(triokafka.ConsumerRebalanceListener):
+    """Our own consumer, as a task."""
+
+    def __init__(self, history: History, signals: Signals, name: str, group: str, bootstrap: str) -> None:
+        self.name = name
+        self.group = group
+        self.signals = signals
+        self.acknowledged_at = -1.0
+        self._history = history
+        self._bootstrap = bootstrap
+        self._positions: dict[TopicPartition, int] = {}
+        self._consumer: triokafka.Consumer | None = None
+
+    async def run(self) -> None:
+        """Read and commit until cancelled, and leave."""
+        if self.group == MODERN:
+            options: dict[str, Any] = {"group_protocol": "consumer"}
+        else:
+            options = {
+                "partition_assignment_strategy": [Watched(self)],
+                "session_timeout_ms": SESSION_MS,
+                "heartbeat_interval_ms": HEARTBEAT_MS,
+            }
+        async with triokafka.Consumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            max_poll_interval_ms=POLL_INTERVAL_MS,
+            retry_backoff_ms=20,
+            reconnect_backoff_max_ms=500,
+            **options,
+        ) as self._consumer:
+            self._consumer.subscribe([TOPIC], listener=self)
+            while True:
+                polled = await self._consumer.poll(timeout_ms=100, max_records=200)
+                for partition, records in polled.items():
+                    self._history.handled(self.group, partition.partition, [record.offset for record in records])
+                    self._positions[partition] = records[-1].offset + 1
+                await self._commit(self._consumer)
+
+    async def _commit(self, consumer: triokafka.Consumer) -> None:
+        generation = consumer.health().generation
+        if not self._positions or generation < 0:
+            return
+        positions = dict(self._positions)
+        attempt: Attempt = self._history.commit(
+            self.name, self.group, generation, {partition.partition: at for partition, at in positions.items()}
+        )
+        since = time.monotonic()
+        self.signals.tell("committing")
+        try:
+            await consumer.commit({p: OffsetAndMetadata(at, attempt.tag) for p, at in positions.items()})
+        except KafkaError:
+            return
+        attempt.done(Outcome.ACKNOWLEDGED)
+        self.acknowledged_at = since
+        self.signals.tell("progress")
+
+    def granted(self, generation: int, partitions: Iterable[TopicPartition]) -> None:
+        """It was told what it owns."""
+        self._history.granted(self.name, self.group, generation, [partition.partition for partition in partitions])
+        self.signals.tell("synced")
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        consumer = self._consumer
+        if self.group == MODERN and consumer is not None and consumer.health().generation >= 0:
+            self.granted(consumer.health().generation, consumer.assignment())
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        gone = list(revoked)
+        self._history.gave_up(self.name, self.group, [partition.partition for partition in gone])
+        for partition in gone:
+            self._positions.pop(partition, None)
+
+
+class Guest:
+    """A member of each group that comes and goes: with each visit both rebalance."""
+
+    def __init__(self, nursery: trio.Nursery, make: Callable[[str, str], OurMember]) -> None:
+        self._nursery = nursery
+        self._make = make
+        self._visits = 0
+        self._scope: trio.CancelScope | None = None
+        self._gone = trio.Event()
+
+    async def come_or_go(self) -> None:
+        """Join when it is not there, else leave."""
+        if self._scope is None:
+            self._visits += 1
+            self._scope, self._gone = trio.CancelScope(), trio.Event()
+            self._nursery.start_soon(self._visit, self._scope, self._gone)
+        else:
+            self._scope.cancel()
+            self._scope = None
+
+    async def _visit(self, scope: trio.CancelScope, gone: trio.Event) -> None:
+        with scope:
+            async with trio.open_nursery() as nursery:
+                for group in (CLASSIC, MODERN):
+                    nursery.start_soon(self._make(f"guest-{group}-{self._visits}", group).run)
+        gone.set()
+
+
+async def produce(bootstrap: str, ends: dict[int, int], stop: trio.Event) -> None:
+    """Keep a few records coming to every partition, and note where each ends."""
+    async with triokafka.Producer(
+        bootstrap_servers=bootstrap, delivery_timeout_ms=120_000, max_block_ms=120_000, retry_backoff_ms=20
+    ) as producer:
+        while not stop.is_set():
+            for number in range(PARTITIONS):
+                delivery = await producer.send(TOPIC, b"record", partition=number)
+                ends[number] = (await delivery).offset + 1
+            with trio.move_on_after(0.02):
+                await stop.wait()
+
+
+@pytest.mark.timeout(240)
+async def test_groups_survive_kills_of_the_coordinator(tmp_path: Path) -> None:
+    """(`cluster/GMD-22`, `cluster/GMD-23`)"""
+    await kill_and_check(tmp_path, KILLS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+async def test_groups_survive_twenty_kills_of_the_coordinator(tmp_path: Path) -> None:
+    """The same, twenty times."""
+    await kill_and_check(tmp_path, LONG_KILLS)
+
+
+async def kill_and_check(tmp_path: Path, kills: int) -> None:
+    seed = int(os.environ.get("TRIOKAFKA_TEST_SEED", "0")) or random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    history, signals = SharedHistory(), Signals()
+    broker = BrokerProcess(tmp_path / "data", settings=SETTINGS)
+    ends: dict[int, int] = {}
+    desks: list[Desk] = []
+    try:
+        bootstrap = await trio.to_thread.run_sync(broker.start)
+        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+            await admin.create_topics([triokafka.NewTopic(TOPIC, PARTITIONS, 1)])
+        async with trio.open_nursery() as members:
+            try:
+                token = trio.lowlevel.current_trio_token()
+                for name, (group, client) in FOREIGN.items():
+                    news = functools.partial(token.run_sync_soon, signals.tell, "progress")
+                    desk = Desk(history, name, group, bootstrap, TOPIC, news)
+                    desks.append(desk)
+                    members.start_soon(trio.to_thread.run_sync, client, desk)
+                ours = [OurMember(history, signals, f"ours-{group}", group, bootstrap) for group in (CLASSIC, MODERN)]
+                for member in ours:
+                    members.start_soon(member.run)
+                await _kills(broker, kills, random.Random(seed), history, signals, ends, [*desks, *ours], bootstrap)
+                with trio.fail_after(60):
+                    while any(history.unhandled(group, ends) for group in (CLASSIC, MODERN)):
+                        await signals.wait("progress")
+                await _audit(bootstrap, history)
+            finally:
+                for desk in desks:
+                    desk.stop.set()
+                members.cancel_scope.cancel()
+        await trio.to_thread.run_sync(broker.kill)
+        await trio.to_thread.run_sync(broker.start)
+        await _audit(bootstrap, history)
+    except BaseException as error:
+        error.add_note(f"seed {seed}; what was seen last:\n" + "\n".join(history.events[-60:]))
+        raise
+    finally:
+        for desk in desks:
+            desk.stop.set()
+        broker.close()
+    print(f"{kills} kills: {history.counts()}")
+    print("\n".join(event for event in history.events if "broker" in event or "again" in event))
+    violations = history.violations()
+    assert not violations, f"seed {seed}:\n" + "\n".join(violations)
+
+
+async def _kills(
+    broker: BrokerProcess,
+    kills: int,
+    chance: random.Random,
+    history: History,
+    signals: Signals,
+    ends: dict[int, int],
+    residents: list[Desk | OurMember],
+    bootstrap: str,
+) -> None:
+    """Kill the broker so many times, and see every time that all who live there get on."""
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce, bootstrap, ends, stop)
+        await _all_commit(residents, signals)
+        async with trio.open_nursery() as visits:
+            guest = Guest(visits, lambda name, group: OurMember(history, signals, name, group, bootstrap))
+            for number in range(kills):
+                moment = ("joining", "synced", "committing")[number % 3]
+                await guest.come_or_go()
+                with trio.fail_after(SETTLE):
+                    await signals.wait(moment)
+                # So that sometimes others have not heard of the join yet, and sometimes have joined, too.
+                await trio.sleep(chance.choice((0, chance.uniform(0, 0.02), chance.uniform(0, 1.0))))
+                history.note("broker is killed:", moment)
+                await trio.to_thread.run_sync(broker.kill)
+                await trio.to_thread.run_sync(broker.start)
+                history.note("broker is back")
+                started = time.monotonic()
+                await _all_commit(residents, signals)
+                history.note("all have committed again", f"after {time.monotonic() - started:.1f} s")
+                await _audit(bootstrap, history)
+            visits.cancel_scope.cancel()
+        await _all_commit(residents, signals)
+        stop.set()
+
+
+async def _all_commit(residents: list[Desk | OurMember], signals: Signals) -> None:
+    """Wait until a commit of every member has begun after now, and was acknowledged."""
+    since = time.monotonic()
+    with trio.move_on_after(SETTLE):
+        while any(member.acknowledged_at < since for member in residents):
+            await signals.wait("progress")
+        return
+    stuck = {
+        member.name: (since - member.acknowledged_at, getattr(member, "troubles", [])[-3:])
+        for member in residents
+        if member.acknowledged_at < since
+    }
+    raise AssertionError(f"no commit within {SETTLE} s, and for so long before, of {stuck}")
+
+
+async def _audit(bootstrap: str, history: History) -> None:
+    """What is committed, and to whom each partition belongs, as the coordinator tells it."""
+    async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+        for group in (CLASSIC, MODERN):
+            since = history.clock()
+            for partition, position in (await admin.list_group_offsets(group)).items():
+                if position is not None:
+                    tag = position.metadata.rstrip("\0")  # confluent-kafka sends the end of its string, too
+                    history.read(group, partition.partition, position.offset, tag, since=since)
+            for description in (await admin.describe_groups([group])).values():
+                owned = [partition for member in description.members for partition in member.assignment]
+                assert len(owned) == len(set(owned)), f"two owners in group {group}: {description}"
