@@ -76,7 +76,7 @@ def check_opened(
     model.high_watermark = min(model.high_watermark, end)
     assert log.recovery_point <= end
     if compacted and not lossless:
-        drop_lost(log, model)
+        drop_lost(log, model, above=min(model.durable_end, lowest_end))
     if expected.cleans:
         adopt_cleaned(log, model)
     if compacted and start < model.latest_start:
@@ -86,11 +86,12 @@ def check_opened(
     check_producers(log, model, now_ms=now_ms, expiration_ms=EXPIRATION_MS)
 
 
-def drop_lost(log: PartitionLog, model: PartitionModel) -> None:
-    """In a compacted log gaps are normal, so that one of what was not synced cannot be told from another."""
+def drop_lost(log: PartitionLog, model: PartitionModel, *, above: int) -> None:
+    """In a compacted log gaps are normal, so that one of what was not synced, or was being cut, cannot be told from
+    another."""
     found = {record.offset for record in read_all(log)}
     for batch in model.batches:
-        if batch.base_offset >= model.durable_end and batch.end > model.start:
+        if batch.base_offset >= above and batch.end > model.start:
             batch.lost = batch.lost or not any(record.offset in found for record in batch.records)
 
 
@@ -218,8 +219,6 @@ def check_producers(log: PartitionLog, model: PartitionModel, *, now_ms: int, ex
     ]
     # Cleaning forgets those of which no record is left.
     wanted = [
-        t
-        for t in aborted
-        if model.start <= t[0] < end and t[1] not in beheaded and (t in found or model.records(*t))
+        t for t in aborted if model.start <= t[0] < end and t[1] not in beheaded and (t in found or model.records(*t))
     ]
     assert found == wanted

@@ -166,10 +166,12 @@ class LogSegments:
         """Drop the batch that has ``offset`` and all after it, durably but for the names of files (F21)."""
         self._hints.clear()
         try:
-            while self.active.base_offset > offset:
-                self._remove_files(self.active.mark_deleted())
-                self._segments.pop()
-                self._bases.pop()
+            if self.active.base_offset > offset:
+                while self.active.base_offset > offset:
+                    self._remove_files(self.active.mark_deleted())
+                    self._segments.pop()
+                    self._bases.pop()
+                self._files.storage.sync_dir(self._directory)  # else a crash may leave them behind a gap
             self.active.truncate_to(offset)
             self.active.sync()
         finally:
