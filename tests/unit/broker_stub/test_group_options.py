@@ -1,0 +1,43 @@
+"""What is configured for groups reaches their coordinator."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.server import Broker
+from triokafka.coordinator import GroupCoordinatorConfig
+from triokafka.world import RealWorld
+
+CLASSES = "org.apache.kafka.coordinator.group.assignor"
+
+
+def coordinator_config(**properties: str) -> GroupCoordinatorConfig:
+    """What the coordinator of a broker with these options goes by."""
+    config = BrokerConfig.from_properties({name.replace("_", "."): value for name, value in properties.items()})
+    return Broker(config, world=RealWorld()).group_coordinator.config
+
+
+async def test_defaults_of_the_coordinator_are_those_of_the_broker() -> None:
+    default, ours = coordinator_config(), GroupCoordinatorConfig()
+    shown = {field.name for field in fields(ours)} & {field.name for field in fields(BrokerConfig)}
+    assert len(shown) > 10
+    for name in shown - {"group_consumer_assignment_interval_ms"}:  # a second there, and none where nobody says
+        assert getattr(default, name) == getattr(ours, name), name
+
+
+async def test_options_of_the_consumer_protocol_are_passed_on() -> None:
+    config = coordinator_config(
+        group_consumer_assignors=f"{CLASSES}.RangeAssignor,uniform",
+        group_consumer_migration_policy="Upgrade",
+        group_consumer_regex_refresh_interval_ms="20000",
+        group_consumer_session_timeout_ms="50000",
+        group_consumer_heartbeat_interval_ms="6000",
+        group_consumer_max_size="7",
+    )
+    assert config.group_consumer_assignors == ("range", "uniform")
+    assert config.group_consumer_migration_policy == "upgrade"
+    assert config.group_consumer_regex_refresh_interval_ms == 20_000
+    assert config.group_consumer_session_timeout_ms == 50_000
+    assert config.group_consumer_heartbeat_interval_ms == 6_000
+    assert config.group_consumer_max_size == 7
