@@ -6,8 +6,8 @@ or of how the log is kept.
 """
 
 from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.log import CoordinatorLog
 from triokafka.coordinator.partitioning import coordinator_partition
-from triokafka.coordinator.runtime import CoordinatorLog
 from triokafka.coordinator.service import GroupCoordinator
 from triokafka.coordinator.topics import TopicsView
 from triokafka.coordinator.turn import CoordinatorRecord

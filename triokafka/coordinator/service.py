@@ -18,13 +18,14 @@ from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error, offsets_append_error
 from triokafka.coordinator.group.join import Joiner
+from triokafka.coordinator.log import CoordinatorLog
 from triokafka.coordinator.metrics import GroupCounters, GroupCounts, count_groups
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import deleted_topics
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.partitioning import coordinator_partition
-from triokafka.coordinator.runtime import CoordinatorLog, CoordinatorRuntime
+from triokafka.coordinator.runtime import CoordinatorRuntime
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import Change, GroupTurn
 from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic

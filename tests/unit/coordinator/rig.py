@@ -18,10 +18,11 @@ from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.classic import ClassicGroup
 from triokafka.coordinator.group.join import Joiner
 from triokafka.coordinator.group.state import GroupState
+from triokafka.coordinator.log import LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
-from triokafka.coordinator.runtime import CoordinatorRuntime, LogRecord, TransactionalRecords, TransactionEnd
+from triokafka.coordinator.runtime import CoordinatorRuntime
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import Change, CommittedOffset, OffsetKey, decode
 from triokafka.coordinator.topics import TopicFilter, any_topic
@@ -453,7 +454,9 @@ class Rig:
         """OffsetFetch of some partitions, or without any of all."""
         topics = [
             OffsetFetchRequestTopics(
-                name=topic, topic_id=TOPIC_IDS.get(topic, uuid.UUID(int=99)), partition_indexes=[partition]
+                name=topic,
+                topic_id=TOPIC_IDS.get(topic, uuid.UUID(int=99)) if version >= 10 else uuid.UUID(int=0),
+                partition_indexes=[partition],
             )
             for topic, partition in keys
         ]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, ScriptedLog, code
+from triokafka.coordinator.log import LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.offsets.deleted_topics import topics_deleted
-from triokafka.coordinator.runtime import LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange, OffsetKey, encode
 from triokafka.coordinator.turn import CoordinatorRecord, Reply

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
-from triokafka.coordinator.runtime import LogRecord, TransactionalRecords, TransactionEnd
+from triokafka.coordinator.log import LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.turn import CoordinatorRecord
 from triokafka.protocol.stored.control_records import ControlRecordType, decode_control_key
 from triokafka.records import BatchInfo, decode_records, encode_batch, iter_batches
