@@ -5,16 +5,19 @@ The members are librdkafka's; the broker is a process of its own.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+import trio
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import triokafka
 from tests.broker_process import BrokerProcess
+from tests.integration.test_consumer_mixed_groups import Peer, aiokafka, kafka_python
 
 PARTITIONS = 6
 TIMEOUT = 60.0
@@ -31,7 +34,7 @@ CONSUMER = {"group.protocol": "consumer"}
 class Member(threading.Thread):
     """A consumer that reads until it is told to stop, and commits what it has read."""
 
-    def __init__(self, bootstrap: str, protocol: dict[str, object], instance: str | None = None) -> None:
+    def __init__(self, bootstrap: str, name: str, protocol: dict[str, object], instance: str | None) -> None:
         super().__init__(daemon=True)
         self.records: list[tuple[int, int]] = []
         self.errors: list[KafkaError] = []
@@ -39,14 +42,14 @@ class Member(threading.Thread):
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": "g",
+                "group.id": name,
                 "auto.offset.reset": "earliest",
                 "auto.commit.interval.ms": 100,
                 **({"group.instance.id": instance} if instance is not None else {}),
                 **protocol,
             }
         )
-        self.consumer.subscribe(["t"])
+        self.consumer.subscribe([name])
         self.start()
 
     def run(self) -> None:
@@ -69,9 +72,10 @@ class Member(threading.Thread):
 class Feed(threading.Thread):
     """Writes a record to every partition in turn until it is told to stop."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
         self.written = 0
+        self._topic = topic
         self._stopping = threading.Event()
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
         self.start()
@@ -79,7 +83,7 @@ class Feed(threading.Thread):
     def run(self) -> None:
         while not self._stopping.wait(0.01):
             for partition in range(PARTITIONS):
-                self._producer.produce("t", b"x", partition=partition)
+                self._producer.produce(self._topic, b"x", partition=partition)
             self.written += 1
         assert self._producer.flush(TIMEOUT) == 0
 
@@ -90,12 +94,13 @@ class Feed(threading.Thread):
 
 
 class Group:
-    """The group as tools see it, and its members one after the other."""
+    """The group as tools see it, and its members one after the other; its topic has the same name."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, name: str) -> None:
         self.bootstrap = bootstrap
+        self.name = name
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(TIMEOUT)
+        self.admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(TIMEOUT)
         self.members: list[Member] = []
         self.gone: list[Member] = []
 
@@ -103,13 +108,14 @@ class Group:
     def kind(self) -> tuple[str, str]:
         """Type and state; empty while there is no group."""
         for found in self.admin.list_consumer_groups().result(TIMEOUT).valid:
-            return found.type.name, found.state.name
+            if found.group_id == self.name:
+                return found.type.name, found.state.name
         return "", ""
 
     def shares(self) -> list[int]:
         """How many partitions each member owns."""
         try:
-            found = self.admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT).members
+            found = self.admin.describe_consumer_groups([self.name])[self.name].result(TIMEOUT).members
         except KafkaException:  # it changed its kind in the middle of the question
             return []
         return sorted(len(member.assignment.topic_partitions) for member in found)
@@ -126,7 +132,7 @@ class Group:
             time.sleep(0.05)
 
     def start(self, protocol: dict[str, object], instance: str | None = None) -> None:
-        self.members.append(Member(self.bootstrap, protocol, instance))
+        self.members.append(Member(self.bootstrap, self.name, protocol, instance))
 
     def stop_oldest(self) -> None:
         member = self.members.pop(0)
@@ -134,7 +140,8 @@ class Group:
         self.gone.append(member)
 
     def committed(self) -> dict[int, int]:
-        found = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result(TIMEOUT)
+        asked = [ConsumerGroupTopicPartitions(self.name)]
+        found = self.admin.list_consumer_group_offsets(asked)[self.name].result(TIMEOUT)
         return {position.partition: position.offset for position in found.topic_partitions}
 
     def close(self) -> None:
@@ -142,17 +149,22 @@ class Group:
             self.stop_oldest()
 
 
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    process = BrokerProcess(tmp_path / "data", settings=QUICK)
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings=QUICK)
     try:
-        found = Group(process.start())
-        try:
-            yield found
-        finally:
-            found.close()
+        yield process.start()
     finally:
         process.close()
+
+
+@pytest.fixture
+def group(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Group]:
+    found = Group(bootstrap, re.sub(r"\W", ".", request.node.name))
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
@@ -161,7 +173,7 @@ def test_members_change_their_protocol_one_by_one_and_back_and_miss_nothing(grou
     group.start(classic)
     group.start(classic)
     group.await_kind("CLASSIC", [3, 3])
-    feed = Feed(group.bootstrap)
+    feed = Feed(group.bootstrap, group.name)
     try:
         for expected in ("CONSUMER", "CONSUMER"):
             group.start(CONSUMER)
@@ -186,7 +198,7 @@ def test_static_members_keep_their_part_as_they_change_their_protocol(group: Gro
     for instance in ("a", "b"):
         group.start(CLASSIC, instance)
     group.await_kind("CLASSIC", [3, 3])
-    feed = Feed(group.bootstrap)
+    feed = Feed(group.bootstrap, group.name)
     try:
         for kinds, protocol in ((("CONSUMER", "CONSUMER"), CONSUMER), (("CONSUMER", "CLASSIC"), CLASSIC)):
             for instance, kind in zip(("a", "b"), kinds, strict=True):
@@ -197,3 +209,61 @@ def test_static_members_keep_their_part_as_they_change_their_protocol(group: Gro
         feed.stop()
     group.until(lambda: group.committed() == dict.fromkeys(range(PARTITIONS), feed.written), "all is committed")
     assert not any(member.errors for member in [*group.members, *group.gone])
+
+
+def ours(bootstrap: str, topic: str, group: str, strategy: str) -> Callable[[Peer], None]:
+    async def main(peer: Peer) -> None:
+        async with triokafka.Consumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=(strategy,),
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=100,
+        ) as consumer:
+            while not peer.stop.is_set():
+                for records in (await consumer.poll(timeout_ms=50)).values():
+                    for record in records:
+                        peer.seen[record.partition, record.offset] += 1
+                peer.assigned = len(consumer.assignment())
+
+    return lambda peer: trio.run(main, peer)
+
+
+@pytest.mark.parametrize(
+    ("client", "strategy"),
+    [
+        (ours, "range"),
+        (ours, "cooperative-sticky"),
+        (kafka_python, "range"),
+        (kafka_python, "sticky"),
+        (aiokafka, "range"),
+        (aiokafka, "sticky"),
+    ],
+)
+def test_classic_members_of_every_client_share_with_consumer_ones(
+    group: Group, client: Callable[..., Callable[[Peer], None]], strategy: str
+) -> None:
+    """They are there before the first consumer member comes, and when the last one has left."""
+    peers = [Peer(client(group.bootstrap, group.name, group.name, strategy)) for _ in range(2)]
+    feed = Feed(group.bootstrap, group.name)
+    try:
+        group.await_kind("CLASSIC", [3, 3])
+        group.start(CONSUMER)
+        group.await_kind("CONSUMER", [2, 2, 2])
+        group.until(lambda: sorted(peer.assigned for peer in peers) == [2, 2], "both know their part")
+        group.stop_oldest()
+        group.await_kind("CLASSIC", [3, 3])
+        group.until(lambda: sorted(peer.assigned for peer in peers) == [3, 3], "both know their part")
+        feed.stop()
+        wanted = {(partition, offset) for partition in range(PARTITIONS) for offset in range(feed.written)}
+
+        def seen() -> set[tuple[int, int]]:
+            return {record for peer in peers for record in peer.seen} | set(group.gone[0].records)
+
+        group.until(lambda: seen() == wanted, "all is read")
+    finally:
+        feed.stop()
+        for peer in peers:
+            peer.end()
