@@ -64,7 +64,7 @@ class Coordinators:
 
         response = await self._ask(build, _FIRST_WITH_KEY_TYPE if key_type else None, timeout_ms)
         answers: Mapping[str, FindCoordinatorResponse | Coordinator] = {c.key: c for c in response.coordinators}
-        if asked is not keys or not answers:
+        if not answers:
             answers = {keys[0]: response}
         elif len(keys) == 1:
             answers = {keys[0]: response.coordinators[0]}

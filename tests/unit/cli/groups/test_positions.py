@@ -27,7 +27,7 @@ from triokafka.protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from triokafka.protocol.api.offset_fetch import OffsetFetchRequest
+from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponsePartitions
 from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment
 from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
 
@@ -51,7 +51,11 @@ async def test_end_of_a_log_without_a_leader_is_unknown_and_the_others_are_shown
             member_id="m", client_id="c", client_host="/h", member_assignment=assigned(orders=[1])
         )
         one.script(DescribeGroupsRequest, classic("g", members=[member]))
-        one.script(OffsetFetchRequest, offsets_of(g=4))
+        answer = offsets_of(g=4)
+        answer.groups[0].topics[0].partitions.append(
+            OffsetFetchResponsePartitions(partition_index=1, committed_offset=7)
+        )
+        one.script(OffsetFetchRequest, answer)
         end = ListOffsetsPartitionResponse(partition_index=0, offset=9)
         one.script(
             ListOffsetsRequest,
@@ -63,7 +67,7 @@ async def test_end_of_a_log_without_a_leader_is_unknown_and_the_others_are_shown
         assert failed == {}
         assert list(endless) == [TopicPartition("orders", 1)]
         assert [_position_row("g", row, verbose=False) for row in by_group["g"]] == [
-            ("g", "orders", 1, None, "unknown", None, "m", "/h", "c"),
+            ("g", "orders", 1, 7, "unknown", "unknown", "m", "/h", "c"),
             ("g", "orders", 0, 4, 9, 5, None, None, None),
         ]
 

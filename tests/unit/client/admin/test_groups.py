@@ -180,6 +180,27 @@ async def test_only_the_group_whose_coordinator_moved_is_done_again() -> None:
 
 
 @simulated
+async def test_coordinator_that_was_lost_is_looked_up_again() -> None:
+    """(`security-metrics-tools/AD-01`)"""
+    async with admin_of(nodes=2) as (cluster, admin):
+        one, two = cluster.brokers[1], cluster.brokers[2]
+        where = {"g": one}
+
+        def lookup(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+            return coordinated_by(**where)(request)
+
+        def die(_request: DescribeGroupsRequest) -> object:
+            where["g"] = two
+            return CLOSE
+
+        for broker in (one, two):
+            broker.script(FindCoordinatorRequest, *[lookup] * 5)
+        one.script(DescribeGroupsRequest, die)
+        two.script(DescribeGroupsRequest, classic("g"))
+        assert (await admin.describe_groups(["g"]))["g"].coordinator.node_id == 2
+
+
+@simulated
 async def test_groups_of_a_lost_coordinator_fail_and_the_others_are_deleted() -> None:
     async with admin_of(nodes=2) as (cluster, admin):
         one, two = cluster.brokers[1], cluster.brokers[2]
