@@ -108,14 +108,12 @@ class _Asked:
     def of(cls, group: ConsumerGroup, joiner: Joiner, topics: TopicsView) -> _Asked:
         """Read it, and see whether it fits in with the group."""
         request = joiner.request
-        offered = {protocol.name for protocol in joiner.protocols}
-        others = [profile.classic for profile in group.profiles.values() if profile.classic is not None]
-        common = offered.intersection(*({name for name, _ in traits.protocols} for traits in others))
-        if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not common:
+        offered = [protocol.name for protocol in joiner.protocols]
+        if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.takes_classic(offered):
             raise InconsistentGroupProtocolError(
                 f"group {group.group_id!r} takes consumers that have an assignor in common with its"
-                f" {len(others)} classic members; this one is of type {request.protocol_type!r} and has"
-                f" {', '.join(sorted(offered)) or 'none'}"
+                f" {group.classic_members} classic members; this one is of type {request.protocol_type!r} and has"
+                f" {', '.join(offered) or 'none'}"
             )
         try:
             subscription = read_subscription(joiner.protocols[0].metadata)

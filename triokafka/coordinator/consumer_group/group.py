@@ -73,6 +73,9 @@ class ConsumerGroup:
         """Soft: the version of the metadata for which `metadata_hash` is known to be right."""
         self.patterns_checked: dict[str, tuple[int, int]] = {}
         """Soft: the version of the metadata at which each pattern was last looked up, and when (ms)."""
+        self.classic_members = 0
+        """How many members speak the classic protocol."""
+        self._classic_protocols: dict[str, int] = {}
         self._holders: dict[tuple[UUID, int], str] = {}
 
     def __repr__(self) -> str:
@@ -110,11 +113,24 @@ class ConsumerGroup:
         before = self.profiles.pop(member_id, None)
         if before is not None and self.static_members.get(before.instance_id or "") == member_id:
             del self.static_members[before.instance_id or ""]
+        self._count_classic(before, -1)
+        self._count_classic(profile, 1)
         if profile is None:
             return
         self.profiles[member_id] = profile
         if profile.instance_id is not None:
             self.static_members[profile.instance_id] = member_id
+
+    def _count_classic(self, profile: MemberProfile | None, by: int) -> None:
+        if profile is None or profile.classic is None:
+            return
+        self.classic_members += by
+        for name in {name: None for name, _ in profile.classic.protocols}:
+            count = self._classic_protocols.get(name, 0) + by
+            if count:
+                self._classic_protocols[name] = count
+            else:
+                del self._classic_protocols[name]
 
     def _replay_progress(self, member_id: str, progress: Progress | None) -> None:
         before = self.progress.pop(member_id, None)
@@ -192,6 +208,10 @@ class ConsumerGroup:
             for topic_id, numbers in self.target_of(member_id).items()
             for number in numbers
         )
+
+    def takes_classic(self, protocols: Iterable[str]) -> bool:
+        """Whether a classic member with these protocols fits: one of them is common to all that are there."""
+        return any(self._classic_protocols.get(name, 0) == self.classic_members for name in protocols)
 
     def topics_of(self, profile: MemberProfile, patterns: Mapping[str, PatternMatch] | None = None) -> frozenset[str]:
         """Names of the topics that a member wants, by name or by pattern; with ``patterns`` in the place of its own."""
