@@ -174,22 +174,24 @@ class Run:
                 create_topic(broker.bootstrap, groups_load.TOPIC, self._plan.partitions)
                 one = self._job(broker, group="first", groups=1)
                 groups_load.run("fill", one)
-                broker, empty_seconds, _, empty_mib = self._restarted(instance, one)
+                broker, empty_seconds, empty_cpu, _, empty_mib = self._restarted(instance, one)
                 job = self._job(broker, groups=groups, repeats=times)
                 ((records, _, cpu, _, _),) = groups_load.run("fill", job)
-                _, seconds, worst_ms, mib = self._restarted(instance, job)
+                _, seconds, full_cpu, worst_ms, mib = self._restarted(instance, job)
             keys = groups * self._plan.partitions
-            figures = (cpu / records * _MICRO, empty_seconds, seconds, worst_ms, (mib - empty_mib) * 2**20 / keys)
+            load_micros, bytes_each = (full_cpu - empty_cpu) / records * _MICRO, (mib - empty_mib) * 2**20 / keys
+            figures = (cpu / records * _MICRO, empty_seconds, seconds, load_micros, worst_ms, bytes_each)
             yield LoadingRow, (keys, records), figures
 
-    def _restarted(self, instance: Instance, job: Job) -> tuple[KafkaBroker, float, float, float]:
-        """Stop and start a broker: seconds until it tells the groups' positions, what others waited, and its MiB."""
+    def _restarted(self, instance: Instance, job: Job) -> tuple[KafkaBroker, float, float, float, float]:
+        """Stop and start a broker: seconds and processor seconds until it tells the groups' positions, what others
+        waited, and its MiB."""
         instance.stop()
         since = time.monotonic()
         broker = instance.start().broker
-        ((seconds, worst_ms),) = groups_load.run("serving", job._replace(pid=broker.pid, since=since))
+        ((seconds, cpu, worst_ms),) = groups_load.run("serving", job._replace(pid=broker.pid, since=since))
         time.sleep(_SETTLE_SECONDS)
-        return broker, seconds, worst_ms, private_mib(broker.pid)
+        return broker, seconds, cpu, worst_ms, private_mib(broker.pid)
 
     # ---------------------------------------------------------------- what the parts share
 

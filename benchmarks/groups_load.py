@@ -227,8 +227,8 @@ async def fill(job: Job) -> list[Any]:
 
 
 async def serving(job: Job) -> list[Any]:
-    """Ask a broker that has just been started for every group's positions: the seconds since until all were told, and
-    the longest that another client waited meanwhile."""
+    """Ask a broker that has just been started for every group's positions: the seconds since until all were told, its
+    processor seconds so far, and the longest that another client waited meanwhile."""
     names = _names(job)
     (wire,) = await connect(job.bootstrap, 1)
     with probing(job.bootstrap) as stall:
@@ -242,9 +242,9 @@ async def serving(job: Job) -> list[Any]:
                 if found.error_code or found.topics[0].partitions[0].committed_offset < 0:
                     raise LoadError(f"positions of {name} are gone: {found}")
                 break
-        seconds = time.monotonic() - job.since
+        seconds, cpu = time.monotonic() - job.since, cpu_seconds(job.pid)
     await wire.aclose()
-    return [[seconds, stall.worst_ms]]
+    return [[seconds, cpu, stall.worst_ms]]
 
 
 def _names(job: Job) -> list[str]:
