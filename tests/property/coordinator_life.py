@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from tests.property.lives import Draw, Life
 from tests.unit.coordinator.rig import PARTITION, Rig
-from triokafka.coordinator import runtime
+from triokafka.coordinator import log
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
 from triokafka.coordinator.runtime import ShardState
 from triokafka.coordinator.shard import GroupShard
@@ -83,19 +83,19 @@ DEFECTS = _Defects()
 @contextmanager
 def watched() -> Iterator[None]:
     """Listen for defects; load in small steps, so that something can come in between; and log nothing else."""
-    logger, steps = logging.getLogger("triokafka.coordinator"), runtime._RECORDS_PER_LOAD_STEP
+    logger, steps = logging.getLogger("triokafka.coordinator"), log._RECORDS_PER_STEP
     level, propagates = logger.level, logger.propagate
     logger.addHandler(DEFECTS)
     logger.setLevel(logging.ERROR)
     logger.propagate = False
-    runtime._RECORDS_PER_LOAD_STEP = 5  # type: ignore[misc]
+    log._RECORDS_PER_STEP = 5  # type: ignore[misc]
     try:
         yield
     finally:
         logger.removeHandler(DEFECTS)
         logger.setLevel(level)
         logger.propagate = propagates
-        runtime._RECORDS_PER_LOAD_STEP = steps  # type: ignore[misc]
+        log._RECORDS_PER_STEP = steps  # type: ignore[misc]
 
 
 def code(reply: Reply[Any]) -> int:
@@ -329,11 +329,10 @@ class CoordinatorLife(Life):
         self.rig.log.fails_with = None
         self.rig.log.commits_at_once = True
         self.rig.commit_log()
-        self.rig.runtime.load_all()
         if not self.is_here:
             self._lead(1)
             self.rig.runtime.load_all()
-        self.loaded()
+            self.loaded()
         assert self.is_here
         self.check()
 
