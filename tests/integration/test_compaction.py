@@ -136,7 +136,7 @@ def test_deleted_keys_go_with_their_tombstones(broker: BrokerProcess) -> None:
         produce(bootstrap, "orders", [(b"z%d" % (number % 3), b"z" * 100) for _ in range(60)])
         number += 1
         assert time.monotonic() < deadline
-    assert {message.key() for message in read(bootstrap, "orders")} == {b"z0", b"z1", b"z2"}
+    assert {message.key() for message in read(bootstrap, "orders")} == {b"z%d" % each for each in range(min(number, 3))}
 
 
 def test_policy_that_is_changed_takes_effect(broker: BrokerProcess) -> None:

@@ -242,20 +242,22 @@ class PartitionLog(AppendableLog):
             self.log_start_offset = offset
             self.leader_epochs.drop_before(offset)
 
-    def apply_retention(self, now_ms: int, *, up_to_offset: int | None = None) -> int:
+    def apply_retention(self, now_ms: int, *, up_to_offset: int | None = None, remove_files: bool = True) -> int:
         """Drop old segments by time, size and log start offset (G05, G06, Z07); returns how many.
 
         Their files are renamed now and removed ``file.delete.delay.ms`` later, by a later call.
 
         Args:
             up_to_offset: the high watermark; nothing at or after it is dropped. The log's end when None.
+            remove_files: False to leave the files whose time has come to `take_doomed_files`.
 
         Raises:
             KafkaStorageError: the disk failed.
         """
         self._guard.check()
         with self._guard.during("retention"):
-            self._segments.remove_doomed(now_ms)
+            if remove_files:
+                self._segments.remove_doomed(now_ms)
             end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
             count = count_expired(
                 self._segments,
@@ -278,8 +280,14 @@ class PartitionLog(AppendableLog):
                     self._snapshots.remove(base_offset)
             finally:  # it may have come only a part of the way
                 self.advance_log_start_offset(self._segments[0].base_offset)
-            self._segments.remove_doomed(now_ms)
+            if remove_files:
+                self._segments.remove_doomed(now_ms)
         return count
+
+    def take_doomed_files(self, now_ms: int) -> list[str]:
+        """Paths of files that belong to the log no more, and are to be removed now; to remove a large one takes long,
+        and needs nothing of the log."""
+        return self._segments.take_doomed(now_ms)
 
     # -- compacting
 

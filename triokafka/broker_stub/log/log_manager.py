@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import trio
@@ -20,6 +20,7 @@ from triokafka.broker_stub.log.log_loading import FoundLog, LoadedLog, find_logs
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.errors import ConfigurationError, KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
+from triokafka.world import Storage
 
 __all__ = ["LogManager", "LogManagerConfig", "LogWatcher"]
 
@@ -239,24 +240,39 @@ class LogManager(HostedLogs):
                     self.on_offline(gone, reason)
 
     async def _apply_retention(self) -> None:
-        self.apply_retention()
+        """As `apply_retention`; others have their turn after each log, and files are removed in a thread: what is large
+        takes long."""
+        now_ms = self._world.wall_ms()
+        folders, files = self._take_deleted(now_ms), list[str]()
+        for topic_partition in list(self._logs):
+            if not self._in_progress(topic_partition):
+                self.apply_retention_to(topic_partition, remove_files=False)
+            log = self.get(topic_partition)
+            if log is not None:
+                files += log.take_doomed_files(now_ms)
+            await trio.lowlevel.checkpoint()
+        if folders or files:
+            await self._world.run_in_thread(_remove, self._world.storage, folders, files)
 
     def apply_retention(self) -> None:
         """Drop old segments of all logs, and the folders of deleted ones (G04)."""
         self.remove_deleted(self._world.wall_ms())
         for topic_partition in list(self._logs):
-            # Whoever works on a log drops its old segments afterwards.
-            if self.watcher is None or not self.watcher.in_progress(topic_partition):
+            if not self._in_progress(topic_partition):
                 self.apply_retention_to(topic_partition)
 
-    def apply_retention_to(self, topic_partition: TopicPartition) -> None:
-        """Drop old segments of one log; a failure is logged."""
+    def _in_progress(self, topic_partition: TopicPartition) -> bool:
+        """Whether somebody works on a log, who drops its old segments afterwards."""
+        return self.watcher is not None and self.watcher.in_progress(topic_partition)
+
+    def apply_retention_to(self, topic_partition: TopicPartition, *, remove_files: bool = True) -> None:
+        """Drop old segments of one log; a failure is logged. ``remove_files`` as in `PartitionLog.apply_retention`."""
         committed = self.high_watermark_of(topic_partition) if self.high_watermark_of is not None else None
         hosted = self._logs.get(topic_partition)
         if hosted is None:
             return
         try:
-            hosted.log.apply_retention(self._world.wall_ms(), up_to_offset=committed)
+            hosted.log.apply_retention(self._world.wall_ms(), up_to_offset=committed, remove_files=remove_files)
         except KafkaError as error:
             logger.error("retention of %s: %s", topic_partition, error)
 
@@ -268,13 +284,12 @@ class LogManager(HostedLogs):
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the folders of deleted logs whose time has come."""
+        _remove(self._world.storage, self._take_deleted(now_ms), [])
+
+    def _take_deleted(self, now_ms: int) -> list[str]:
         due = [path for at, path in self._doomed if at <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        for path in due:
-            try:
-                self._world.storage.remove_tree(path)
-            except OSError as error:
-                logger.error("%s cannot be removed: %s", path, error)
+        return due
 
     async def flush_due(self) -> None:
         """Flush the logs whose ``flush.ms`` is over (G07)."""
@@ -304,3 +319,19 @@ class LogManager(HostedLogs):
                 self._written(directory, directory.checkpoint_start_offsets)
             except KafkaError as error:
                 logger.error("%s", error)
+
+
+def _remove(storage: Storage, folders: Sequence[str], files: Sequence[str]) -> None:
+    """What cannot be removed is logged, and left to the next start."""
+    for path in folders:
+        try:
+            storage.remove_tree(path)
+        except OSError as error:
+            logger.error("%s cannot be removed: %s", path, error)
+    for path in files:
+        try:
+            storage.remove(path)
+        except FileNotFoundError:
+            pass  # of two files of the same name, one in the place of the other
+        except OSError as error:
+            logger.error("%s cannot be removed: %s", path, error)

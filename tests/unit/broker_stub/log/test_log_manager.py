@@ -371,6 +371,11 @@ async def test_retention_flushing_and_checkpoints_run_in_the_background(autojump
         await logs.run()
     assert quick.recovery_point == 1
     assert old.log_start_offset == 60
+    assert any(name.endswith(".deleted") for name in world.storage.list_dir(old.directory))
+    world.wall += 60_000  # file.delete.delay.ms
+    with trio.move_on_after(31):
+        await logs.run()
+    assert not any(name.endswith(".deleted") for name in world.storage.list_dir(old.directory))
     assert b"a-b 0 1" in world.storage.read_file("/data/recovery-point-offset-checkpoint")
 
 
