@@ -273,6 +273,7 @@ def test_whatever_dies_every_record_is_read_and_the_group_settles(seed: int) -> 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(0)
 def test_many_schedules_of_faults() -> None:
     run_seeds(
         "consumer protocol through faults",
