@@ -118,9 +118,11 @@ class History:
         """Somebody asked since ``since``, and has been told of this position."""
         self._partitions[group, number].reads.append(Read(offset, tag, since, self.clock()))
 
-    def granted(self, who: str, group: str, epoch: int, numbers: Iterable[int]) -> None:
-        """A member was told that it owns exactly these partitions, in this generation or member epoch."""
-        now = self.clock()
+    def granted(
+        self, who: str, group: str, epoch: int, numbers: Iterable[int], *, told_at: float | None = None
+    ) -> None:
+        """A member was told that it owns exactly these partitions, in this generation or member epoch; now, or then."""
+        now = self.clock() if told_at is None else told_at
         numbers = sorted(numbers)
         for number in numbers:
             partition = self._partitions[group, number]

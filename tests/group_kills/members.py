@@ -152,11 +152,11 @@ class RawProcess(Process):
         self.held: set[int] = set()
         self.positions: dict[int, int] = {}
 
-    def take(self, numbers: Iterable[int], *, sent_at: float, patience: float) -> None:
+    def take(self, numbers: Iterable[int], *, sent_at: float, patience: float, told_at: float | None = None) -> None:
         """The coordinator has said what is this member's from now on."""
         self.held = set(numbers)
         self.positions = {number: at for number, at in self.positions.items() if number in self.held}
-        self.history.granted(self.who, self.part.group, self.epoch, self.held)
+        self.history.granted(self.who, self.part.group, self.epoch, self.held, told_at=told_at)
         self.confirm(sent_at, patience)
 
     def confirm(self, sent_at: float, patience: float) -> None:

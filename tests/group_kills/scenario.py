@@ -92,7 +92,8 @@ class Run:
             "group_consumer_min_session_timeout_ms": round(SESSION * 1000),
             "group_consumer_min_heartbeat_interval_ms": round(HEARTBEAT * 1000),
         }
-        if self.promise.flush_messages is not None:
+        self.flushes_topic = self.promise.flush_messages is not None and self.chance.random() < 0.5
+        if self.promise.flush_messages is not None and not self.flushes_topic:
             options["log_flush_interval_messages"] = self.promise.flush_messages
         self.machine = Machine(
             simulation,
@@ -182,6 +183,11 @@ class Run:
         wire = Wire(world, *BROKER, client_id="admin")
         await wire.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[CLASSIC]), 4, timeout=10)
         wire.close()
+        if self.flushes_topic:
+            topic = triokafka.ConfigResource.topic("__consumer_offsets")
+            async with triokafka.AdminClient(world=world, bootstrap_servers=address) as admin:
+                flush_messages = str(self.promise.flush_messages)
+                await admin.incremental_alter_configs({topic: {"flush.messages": flush_messages}})
         # What is produced and where groups are kept is no matter of chance; what groups say is.
         await self.machine.flush()
         conditions = self.simulation.network.conditions

@@ -10,6 +10,7 @@ import trio
 
 from triokafka.errors import IllegalStateError
 from triokafka.testing.simulation import Simulation, run_simulation, simulation
+from triokafka.testing.world import SimulatedWorld
 from triokafka.world import Stream
 
 
@@ -106,6 +107,34 @@ def test_a_power_cut_takes_what_was_not_synced_and_leaves_what_was() -> None:
         return host.world.storage.read_file("file")[:6]
 
     assert run_simulation(scenario, seed=3) == b"synced"
+
+
+def test_a_process_may_die_in_the_middle_of_what_it_does_to_its_disk() -> None:
+    async def scenario(world: Simulation) -> tuple[bytes, str]:
+        host = world.host("server")
+        written: list[str] = []
+
+        def die_at_the_second_write(operation: str, path: str, size: int) -> None:
+            if operation == "write":
+                written.append(path)
+                if len(written) == 2:
+                    host.die()
+
+        async def write(process: SimulatedWorld) -> None:
+            file = process.storage.open("file", create=True)
+            host.disk.before_operation = die_at_the_second_write
+            for number in range(4):
+                file.write_at(number, b"%d" % number)
+
+        host.start(write)
+        await trio.sleep(1)
+        await host.kill()
+        host.disk.before_operation = None
+        return host.world.storage.read_file("file"), "".join(world.recent_events())
+
+    data, events = run_simulation(scenario, seed=1)
+    assert data == b"01", "the write in which it died was done, and none after it"
+    assert events.count("kill server") == 1
 
 
 def test_a_paused_process_is_silent_until_it_is_resumed() -> None:
