@@ -236,7 +236,7 @@ class Broker:
         self._nursery = None
         with trio.CancelScope(shield=True):
             self.replicas.shut_down()
-            self.group_coordinator.runtime.unload_all()
+            self.group_coordinator.stop()
             await self.sockets.stop(_STOP_TIMEOUT_MS)
             await self._sign_off()
         # The tasks must be gone before the files are closed, also when the body was cancelled.

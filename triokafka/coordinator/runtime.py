@@ -28,6 +28,7 @@ from triokafka.coordinator.timers import Moment
 from triokafka.coordinator.turn import Turn
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     KafkaError,
     KafkaStorageError,
     NotCoordinatorError,
@@ -92,6 +93,7 @@ class CoordinatorRuntime(Generic[S, C]):
         self._log = log
         self._new_shard = new_shard
         self._commit_timeout = commit_timeout_ms / 1000
+        self.is_stopped = False
         self.load_times = LoadTimes()
         """From being told to load until serving, of the shards that loaded lately."""
         self._contexts: dict[int, _Context[S, C]] = {}
@@ -107,6 +109,8 @@ class CoordinatorRuntime(Generic[S, C]):
         Requests are answered COORDINATOR_LOAD_IN_PROGRESS meanwhile. An epoch that is not newer than the one known is
         ignored, so that a late call cannot undo a later one (cluster/GMD-21, cluster/GMD-22).
         """
+        if self.is_stopped:
+            return
         known = self._contexts.get(partition)
         if known is not None:
             if known.leader_epoch >= leader_epoch:
@@ -129,8 +133,9 @@ class CoordinatorRuntime(Generic[S, C]):
             return
         self._drop(known)
 
-    def unload_all(self) -> None:
-        """The broker stops: as `unload` of every partition."""
+    def stop(self) -> None:
+        """The broker stops: as `unload` of every partition, and nothing is served any more (cluster/GSD-01)."""
+        self.is_stopped = True
         for context in list(self._contexts.values()):
             self._drop(context)
 
@@ -154,6 +159,7 @@ class CoordinatorRuntime(Generic[S, C]):
 
         Raises:
             NotCoordinatorError: the shard is not here.
+            CoordinatorNotAvailableError: the broker stops.
             CoordinatorLoadInProgressError: it is still loading.
             KafkaError: the operation refused, before it changed anything.
         """
@@ -181,6 +187,11 @@ class CoordinatorRuntime(Generic[S, C]):
         """Partitions whose shards serve requests, in order."""
         return sorted(p for p, context in self._contexts.items() if context.state is ShardState.ACTIVE)
 
+    def check_running(self) -> None:
+        """Raise `CoordinatorNotAvailableError` when the broker stops."""
+        if self.is_stopped:
+            raise CoordinatorNotAvailableError("this broker is shutting down")
+
     def count(self, state: ShardState) -> int:
         """How many shards are in ``state``."""
         return sum(context.state is state for context in self._contexts.values())
@@ -195,6 +206,7 @@ class CoordinatorRuntime(Generic[S, C]):
         return any(context.state is ShardState.LOADING for context in self._contexts.values())
 
     def _active(self, partition: int) -> _Context[S, C]:
+        self.check_running()
         context = self._contexts.get(partition)
         if context is None or context.state is ShardState.FAILED:
             raise NotCoordinatorError(f"this broker does not coordinate partition {partition}")

@@ -137,7 +137,11 @@ class GroupCoordinator:
         try:
             await self.runtime.run()
         finally:
-            self.runtime.unload_all()
+            self.stop()
+
+    def stop(self) -> None:
+        """See `CoordinatorRuntime.stop`."""
+        self.runtime.stop()
 
     def topics_deleted(self, topics: Mapping[UUID, str]) -> None:
         """Topics are gone, by id and name: remove all positions on them; of shards that load, once they have."""
@@ -363,6 +367,10 @@ class GroupCoordinator:
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
         response = ListGroupsResponse()
+        try:
+            self.runtime.check_running()
+        except KafkaError as error:
+            response.error_code = coordinator_error(error)
         for partition in self.runtime.active_partitions():
             response.groups.extend(self.runtime.read(partition, lambda shard: admin.list_groups(shard, states, types)))
         if self.runtime.is_loading:

@@ -31,6 +31,7 @@ from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import (
     CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     FencedInstanceIdError,
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
@@ -480,6 +481,11 @@ class Broker:
             self.coordinator.load(partition, 1)
             self.coordinator.runtime.load_all()
             self.coordinator.unload(partition, 2)
+        elif shard == "stopped":
+            self.coordinator.load(partition, 1)
+            self.coordinator.runtime.load_all()
+            self.coordinator.stop()
+            self.coordinator.load(partition, 2)
 
 
 def _commit() -> OffsetCommitRequest:
@@ -560,6 +566,14 @@ NOT_SERVED: dict[str, tuple[ServiceAsk, int, int]] = {
     "delete": (_delete_groups, LOADING, NOT_HERE),
     "list": (_list, LOADING, OK),
 }
+
+
+@pytest.mark.parametrize("request_name", NOT_SERVED)
+async def test_coordinator_that_stops_is_not_available(request_name: str) -> None:
+    """`cluster/GSD-01`, `GJN-01`, `GHB-01`: nothing is served, nor loaded any more."""
+    broker = Broker("stopped")
+    assert await NOT_SERVED[request_name][0](broker.coordinator) == CoordinatorNotAvailableError.code
+    assert broker.coordinator.runtime.active_partitions() == []
 
 
 @pytest.mark.parametrize("shard", ["loading", "unreadable", "moved away", "never here"])
