@@ -96,7 +96,6 @@ def make_assigner(
         interval=_FIRST_INTERVAL,
         session_timeout=float("inf"),  # only the broker knows
         max_poll_interval=options.max_poll_interval_ms / 1000,
-        now=network.world.now(),
     )
     backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
     membership = ConsumerProtocolMembership(

@@ -111,7 +111,7 @@ class Engine:
         if self.committer.automatic:
             self._tasks.start(self.committer.run, name="kafka auto-commit")
         if self._membership is not None:
-            self._membership.clock.polled(self.world.now())
+            self._membership.clock.started(self.world.now())
             self._tasks.start(self._membership.run_heartbeats, name="kafka heartbeats")
         if self.subscription.mode is not Mode.NONE:
             self.network.request_metadata_update()

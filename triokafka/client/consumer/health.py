@@ -51,7 +51,8 @@ class ConsumerHealth:
 
 def take_health(engine: Engine) -> ConsumerHealth:
     """What the parts of a consumer say now."""
-    now = engine.world.now()
+    # A consumer that was not entered may be looked at before there is a clock.
+    now = engine.world.now() if engine.state != "new" else 0.0
     membership = engine.membership
 
     def age(at: float | None) -> float | None:

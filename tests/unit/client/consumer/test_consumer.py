@@ -889,3 +889,14 @@ async def test_a_blocked_loop_is_told_from_a_silent_coordinator(caplog: pytest.L
         assert "the coordinator has not answered" not in caplog.text
         assert await consumer.poll(timeout_ms=1_000) == {}
         assert broker.seen(HeartbeatRequest)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_may_be_made_and_subscribed_before_trio_runs(protocol: str) -> None:
+    consumer = triokafka.Consumer("t", group_id="g", group_protocol=protocol)
+    assert consumer.subscription() == {"t"}
+    assert consumer.health().state == "new"
+    assert consumer.health().last_poll_age is None
+    consumer.unsubscribe()
+    consumer.assign([T0])
+    assert consumer.assignment() == {T0}

@@ -66,7 +66,6 @@ class ClassicMembership(GroupMembership):
             interval=options.heartbeat_interval_ms / 1000,
             session_timeout=options.session_timeout_ms / 1000,
             max_poll_interval=options.max_poll_interval_ms / 1000,
-            now=network.world.now(),
         )
         super().__init__(options, network, clock, tasks, troubles, progress=progress, on_change=on_change)
         self.member = member

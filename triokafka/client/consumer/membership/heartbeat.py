@@ -12,9 +12,14 @@ _NEVER: Final = float("inf")
 
 
 class HeartbeatClock:
-    """The times of one membership, in seconds on the world's monotonic clock (`client/HB-2`)."""
+    """The times of one membership, in seconds on the world's monotonic clock (`client/HB-2`).
 
-    def __init__(self, *, interval: float, session_timeout: float, max_poll_interval: float, now: float) -> None:
+    `started` sets it going, unless ``now`` is given.
+    """
+
+    def __init__(
+        self, *, interval: float, session_timeout: float, max_poll_interval: float, now: float = -_NEVER
+    ) -> None:
         self.interval = interval
         self.session_timeout = session_timeout
         self.max_poll_interval = max_poll_interval
@@ -23,6 +28,10 @@ class HeartbeatClock:
         self.last_poll = now
         self._last_reset = now
         self._retry_at = -_NEVER
+
+    def started(self, now: float) -> None:
+        """The consumer was entered."""
+        self.last_poll = self._last_reset = now
 
     def reset(self, now: float) -> None:
         """A coordinator was found, or a rebalance is over: everything counts from now (`client/HB-10`)."""
