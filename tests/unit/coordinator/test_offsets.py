@@ -335,6 +335,19 @@ def test_positions_on_a_deleted_topic_that_cannot_be_removed_now_are_removed_lat
     assert (rig.offset(), rig.shard.deleted_topics) == (-1, {})
 
 
+def test_very_many_positions_on_a_deleted_topic_are_not_tried_again_and_again() -> None:
+    rig = Rig()
+    for start in range(0, 2_500, 500):
+        rig.commit(offsets={("orders", p): 1 for p in range(start, start + 500)})
+    rig.log.fails_with, rig.log.failures_left = NonEmptyGroupError("any"), 10
+    topics_deleted(rig, "orders")
+    rig.pass_time(60)
+    assert rig.log.failures_left == 9
+    rig.log.fails_with = None
+    rig.pass_time(700)
+    assert rig.fetch().topics == []
+
+
 def test_new_topic_with_the_name_of_a_deleted_one_keeps_its_positions() -> None:
     """They have another id, also where removing the old ones took a while."""
     rig = Rig()

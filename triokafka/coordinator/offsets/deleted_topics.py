@@ -43,6 +43,7 @@ def forget(shard: GroupShard, turn: GroupTurn) -> None:
     for key in _positions_on(shard, gone):
         if len(turn.records) >= MAX_RECORDS:
             schedule(turn)
+            turn.on_failed = lambda error, later: later.timers.cancel(_KEY)
             return
         turn.write(OffsetChange(key, None))
 
