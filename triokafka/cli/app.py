@@ -21,7 +21,7 @@ _COMMANDS: Final = {
     "demo": "the main job on real input, end to end",
     "groups": "list and describe consumer groups with their lag, reset and delete their offsets",
     "log": "print the files of a log",
-    "perf": "measure how fast records are sent",
+    "perf": "measure how fast records are sent and read",
     "produce": "send lines from standard input to a topic",
     "protocol": "print how a message is declared and coded",
     "topics": "list, create, describe, grow and delete topics",

@@ -1,8 +1,7 @@
-"""``triokafka perf``: how fast records are sent, by this client alone or in comparison with others."""
+"""``triokafka perf``: how fast records are sent, by this client alone or in comparison with others, and read."""
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import click
+
+from triokafka.cli.measuring.documents import json_text
+from triokafka.cli.perf_consume import consume
 
 if TYPE_CHECKING:
     from triokafka.cli.measuring.brokers import Broker
@@ -43,7 +45,10 @@ class _Settings(NamedTuple):
 
 @click.group("perf")
 def command() -> None:
-    """Measure how fast records are sent."""
+    """Measure how fast records are sent and read."""
+
+
+command.add_command(consume)
 
 
 @command.command("produce")
@@ -225,7 +230,7 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: _Settin
 
     summary = trio.run(main)
     if settings.as_json:
-        click.echo(_json({**summary._asdict(), "latency": summary.latency._asdict()}))
+        click.echo(json_text({**summary._asdict(), "latency": summary.latency._asdict()}))
     else:
         _print(summary, settings)
     if summary.failed or (summary.first_error and not summary.interrupted):
@@ -253,19 +258,6 @@ def _print(summary: Summary, settings: _Settings) -> None:
     click.echo(
         f"processor {summary.cpu_seconds_per_million:.2f} s a million records, peak memory {summary.peak_mib:.0f} MiB"
     )
-
-
-def _json(document: Any) -> str:
-    """JSON has no NaN."""
-    return json.dumps(_without_nan(document), indent=1)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 # ---------------------------------------------------------------- compared with others
@@ -304,7 +296,7 @@ def _compare(broker: Broker, settings: _Settings, rounds: int) -> int:
         return 1
     if settings.as_json:
         rows = [{**row._asdict(), "medians": row.medians._asdict()} for row in found]
-        click.echo(_json({"job": job._asdict(), "rounds": rounds, "clients": rows}))
+        click.echo(json_text({"job": job._asdict(), "rounds": rounds, "clients": rows}))
     else:
         _print_comparison(found, rounds)
     return 0

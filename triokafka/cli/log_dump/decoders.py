@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
@@ -10,7 +11,10 @@ from uuid import UUID
 from triokafka.broker_stub.log.checkpoints import format_uuid
 from triokafka.errors import ProtocolError, UnsupportedVersionError
 from triokafka.protocol.message import Message, Struct
-from triokafka.protocol.stored import cluster_metadata  # noqa: F401 - declares the records that are decoded here
+from triokafka.protocol.stored import (
+    cluster_metadata,  # noqa: F401 - declares the records that are decoded here
+    consumer_group,
+)
 from triokafka.protocol.stored.control_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -39,6 +43,19 @@ _OFFSETS_KINDS: Final[dict[int, tuple[type[VersionedMessage], type[VersionedMess
     0: (OffsetCommitKey, OffsetCommitValue),
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
+    3: (consumer_group.ConsumerGroupMetadataKey, consumer_group.ConsumerGroupMetadataValue),
+    4: (consumer_group.ConsumerGroupPartitionMetadataKey, consumer_group.ConsumerGroupPartitionMetadataValue),
+    5: (consumer_group.ConsumerGroupMemberMetadataKey, consumer_group.ConsumerGroupMemberMetadataValue),
+    6: (
+        consumer_group.ConsumerGroupTargetAssignmentMetadataKey,
+        consumer_group.ConsumerGroupTargetAssignmentMetadataValue,
+    ),
+    7: (consumer_group.ConsumerGroupTargetAssignmentMemberKey, consumer_group.ConsumerGroupTargetAssignmentMemberValue),
+    8: (
+        consumer_group.ConsumerGroupCurrentMemberAssignmentKey,
+        consumer_group.ConsumerGroupCurrentMemberAssignmentValue,
+    ),
+    16: (consumer_group.ConsumerGroupRegularExpressionKey, consumer_group.ConsumerGroupRegularExpressionValue),
 }
 
 
@@ -123,11 +140,12 @@ def control_record(key: bytes | None, value: bytes | None) -> str:
 
 
 def as_json(struct: Struct, version: int) -> dict[str, Any]:
-    """The fields of a stored message in one version, by Kafka's names."""
+    """The fields of a stored message in one version, by Kafka's names; of those with a tag only what was written."""
     return {
-        _camel(field.name): _plain(getattr(struct, field.name), version)
+        _camel(field.name): _plain(value, version)
         for field in type(struct).__fields__
         if version in field.versions
+        and ((value := getattr(struct, field.name)) != field.default() or version not in field.tagged)
     }
 
 
@@ -138,7 +156,7 @@ def _plain(value: Any, version: int) -> Any:
         case list():
             return [_plain(item, version) for item in value]
         case bytes() | memoryview():
-            return bytes(value).hex()
+            return b64encode(value).decode()
         case UUID():
             return format_uuid(value)
         case _:

@@ -1,0 +1,183 @@
+"""``triokafka perf consume``: the run itself, and what it says at its end.
+
+Rows are those of `security-metrics-tools`, section 17.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+import triokafka
+from triokafka.cli.app import run
+from triokafka.cli.measuring.reading import Reading, ReadRun, ReadSummary, Window
+from triokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+from triokafka.testing import running_broker
+
+COMMAND = [sys.executable, "-m", "triokafka", "perf", "consume"]
+KEY, VALUE = b"key", b"some value"
+
+
+def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+async def fill(bootstrap: str, records: int, *, topic: str = "t") -> None:
+    async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
+        for _ in range(records):
+            await producer.send(topic, VALUE, key=KEY)
+        await producer.send(topic, None)
+
+
+async def read(reading: Reading, bootstrap: str, said: list[Window], **options: object) -> ReadSummary:
+    settings = {"bootstrap_servers": bootstrap, "group_id": "g", "enable_auto_commit": False, **options}
+    with trio.fail_after(60):
+        return await ReadRun(reading, settings, said.append).perform()
+
+
+@pytest.mark.parametrize("api", ["poll", "arrow"])
+async def test_keys_and_values_are_counted_and_nulls_are_nothing(api: str) -> None:
+    """(CF-01, CF-04)"""
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 1_000)
+        summary = await read(Reading("t", 1_001, api), broker.bootstrap_servers, [])  # type: ignore[arg-type]
+    assert (summary.records, summary.bytes, summary.complete) == (1_001, 1_000 * (len(KEY) + len(VALUE)), True)
+    assert summary.records_per_second > 0 and summary.started_at_ms <= summary.ended_at_ms
+
+
+async def test_it_ends_after_exactly_as_many_records_as_wanted() -> None:
+    """(CF-01)"""
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 1_000)
+        assert (await read(Reading("t", 137), broker.bootstrap_servers, [])).records == 137
+
+
+async def test_reading_begins_at_the_oldest_record_whatever_is_committed_and_commits_nothing() -> None:
+    """(CF-02)"""
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 9)
+        async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            at = triokafka.TopicPartition("t", 0)
+            await admin.alter_group_offsets("g", {at: 7})
+            assert (await read(Reading("t", 10), broker.bootstrap_servers, [])).records == 10
+            assert (await admin.list_group_offsets("g"))[at].offset == 7
+
+
+async def test_waiting_in_vain_and_joining_do_not_count() -> None:
+    """(CF-02, CF-03)"""
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 9)
+        since = trio.current_time()
+        summary = await read(Reading("t", 1_000, idle_ms=1_500), broker.bootstrap_servers, [])
+        elapsed = trio.current_time() - since
+    assert (summary.records, summary.complete, summary.interrupted) == (10, False, False)
+    assert summary.seconds <= elapsed - 1.5 - summary.join_seconds
+
+
+async def test_records_of_before_are_left_out_from_latest_on() -> None:
+    """(CF-01)"""
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 9)
+        summary = await read(Reading("t", 1, from_latest=True, idle_ms=300), broker.bootstrap_servers, [])
+    assert (summary.records, summary.seconds) == (0, 0.0)
+
+
+async def test_topic_that_does_not_exist_is_an_error_at_once() -> None:
+    async with running_broker() as broker:
+        with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'nope'"):
+            await read(Reading("nope", 1), broker.bootstrap_servers, [])
+
+
+async def test_group_that_gives_no_partition_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(CF-02)"""
+    monkeypatch.setattr("triokafka.cli.measuring.reading.JOIN_MS", 500)
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 1)
+        async with triokafka.Consumer("t", bootstrap_servers=broker.bootstrap_servers, group_id="g") as other:
+            while not other.assignment():
+                await other.poll(timeout_ms=100)
+            with pytest.raises(KafkaTimeoutError, match="are there other members"):
+                await read(Reading("t", 1), broker.bootstrap_servers, [])
+
+
+async def test_every_interval_is_told_also_when_nothing_came_and_an_interrupt_ends_the_run() -> None:
+    """(CF-05)"""
+    said: list[Window] = []
+
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 9)
+
+        def report(window: Window) -> None:
+            said.append(window)
+            if window.all_records == 10 and not window.records:
+                signal.raise_signal(signal.SIGINT)
+
+        options = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "g"}
+        with trio.fail_after(60):
+            summary = await ReadRun(Reading("t", 1_000, interval_ms=100), options, report).perform()
+    assert (summary.interrupted, summary.records) == (True, 10)
+    assert sum(window.records for window in said) == said[-1].all_records == 10
+    assert said[-1].records == 0
+
+
+def test_without_a_broker_it_fills_one_of_its_own_and_says_so() -> None:
+    """(CF-01)"""
+    done = perf("--num-records", "3000", "--record-size", "50", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "which is filled first" in done.stderr
+    result = json.loads(done.stdout)
+    assert (result["records"], result["bytes"], result["complete"]) == (3_000, 150_000, True)
+
+
+async def test_columns_are_those_of_kafkas_tool(tmp_path: Path) -> None:
+    """(CF-01, CF-05, MD-15)"""
+    config = tmp_path / "consumer.properties"
+    config.write_text("fetch.max.wait.ms=50\n")
+    async with running_broker() as broker:
+        await fill(broker.bootstrap_servers, 9)
+        where = ("--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--timeout", "3000")
+        detailed = ("--show-detailed-stats", "--reporting-interval", "50", "--hide-header", "--date-format", "%Y")
+        done = await trio.to_thread.run_sync(
+            lambda: perf(*where, "--num-records", "10", "--csv", "--consumer.config", str(config))
+        )
+        header, line = done.stdout.splitlines()
+        row = dict(zip(header.split(", "), line.split(", "), strict=True))
+        assert (row["data.consumed.in.nMsg"], len(row["start.time"])) == ("10", len("2026-11-21 10:00:00:000"))
+        done = await trio.to_thread.run_sync(lambda: perf(*where, "--num-records", "1000", *detailed))
+        assert done.returncode == 1 and "only 10 of 1,000 records came: none for 3000 ms" in done.stderr
+        windows = [line.split(", ") for line in done.stdout.splitlines()]
+        assert windows and all(len(window) == 5 and len(window[0]) == 4 for window in windows)
+        assert windows[-1][3] == "10"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--bootstrap-server", "h:1"], "say what to read"),
+        (["--bootstrap-server", "h:1", "--topic", "t", "--record-size", "5"], "--record-size is for runs without"),
+        (["--from-latest"], "--from-latest needs --bootstrap-server"),
+        (["--csv", "--json"], "exclude each other"),
+        (["--num-records", "0"], "--num-records"),
+        (["-X", "fetch.min.byte=1"], "did you mean 'fetch_min_bytes'"),
+        (["--consumer-config", "/no/such/file"], "cannot be read"),
+    ],
+)
+def test_wrong_use_is_one_sentence(arguments: list[str], words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """(CL-02)"""
+    assert run(["perf", "consume", *arguments]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert words in line
+
+
+def test_unreachable_broker_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """(CL-04)"""
+    where = ["--bootstrap-server", "127.0.0.1:1", "--topic", "t", "-X", "default.api.timeout.ms=300"]
+    assert run(["perf", "consume", *where]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "127.0.0.1:1" in line
