@@ -27,6 +27,8 @@ class Desk:
         self.acknowledged_at = -1.0
         """Since when the newest acknowledged commit was on its way."""
         self.troubles: list[str] = []
+        self.explain: Callable[[], str] = lambda: ""
+        """What the member waits for, where that can be told."""
         self._history = history
         self._news = news
         self._positions: dict[int, int] = {}
@@ -221,6 +223,10 @@ async def _aiokafka(desk: Desk) -> None:
         await consumer.commit(offsets)
         desk.acknowledged(attempt)
 
+    loop = asyncio.get_running_loop()
+    desk.explain = lambda: "\n".join(
+        f"{task.get_coro()}: {[str(frame) for frame in task.get_stack()]}" for task in asyncio.all_tasks(loop)
+    )
     consumer.subscribe([desk.topic], listener=Listener())
     await consumer.start()
     try:

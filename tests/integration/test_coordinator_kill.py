@@ -235,6 +235,7 @@ async def kill_and_check(tmp_path: Path, kills: int) -> None:
     broker = BrokerProcess(tmp_path / "data", settings=SETTINGS)
     ends: dict[int, int] = {}
     desks: list[Desk] = []
+    ended = {name: trio.Event() for name in FOREIGN}
     try:
         bootstrap = await trio.to_thread.run_sync(broker.start)
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
@@ -246,7 +247,7 @@ async def kill_and_check(tmp_path: Path, kills: int) -> None:
                     news = functools.partial(token.run_sync_soon, signals.tell, "progress")
                     desk = Desk(history, name, group, bootstrap, TOPIC, news)
                     desks.append(desk)
-                    members.start_soon(trio.to_thread.run_sync, client, desk)
+                    members.start_soon(_take_part, client, desk, ended[name])
                 ours = [OurMember(history, signals, f"ours-{group}", group, bootstrap) for group in (CLASSIC, MODERN)]
                 for member in ours:
                     members.start_soon(member.run)
@@ -256,8 +257,7 @@ async def kill_and_check(tmp_path: Path, kills: int) -> None:
                         await signals.wait("progress")
                 await _audit(bootstrap, history)
             finally:
-                for desk in desks:
-                    desk.stop.set()
+                await _end(desks, ended)
                 members.cancel_scope.cancel()
         await trio.to_thread.run_sync(broker.kill)
         await trio.to_thread.run_sync(broker.start)
@@ -273,6 +273,23 @@ async def kill_and_check(tmp_path: Path, kills: int) -> None:
     print("\n".join(event for event in history.events if "broker" in event or "again" in event))
     violations = history.violations()
     assert not violations, f"seed {seed}:\n" + "\n".join(violations)
+
+
+async def _take_part(client: Client, desk: Desk, ended: trio.Event) -> None:
+    await trio.to_thread.run_sync(client, desk, abandon_on_cancel=True)
+    ended.set()
+
+
+async def _end(desks: list[Desk], ended: Mapping[str, trio.Event]) -> None:
+    """Let the clients leave. One that does not must not keep the test from saying what else went wrong."""
+    for desk in desks:
+        desk.stop.set()
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + 20):
+        for event in ended.values():
+            await event.wait()
+        return
+    names = [name for name, event in ended.items() if not event.is_set()]
+    raise AssertionError(f"do not leave: {names}; " + "".join(desk.explain() for desk in desks if desk.name in names))
 
 
 async def _kills(
@@ -319,12 +336,13 @@ async def _all_commit(residents: list[Desk | OurMember], signals: Signals) -> No
         while any(member.acknowledged_at < since for member in residents):
             await signals.wait("progress")
         return
-    stuck = {
-        member.name: (since - member.acknowledged_at, getattr(member, "troubles", [])[-3:])
-        for member in residents
-        if member.acknowledged_at < since
-    }
-    raise AssertionError(f"no commit within {SETTLE} s, and for so long before, of {stuck}")
+    stuck = [member for member in residents if member.acknowledged_at < since]
+    told = [
+        f"{member.name} (last one {since - member.acknowledged_at:.1f} s before)"
+        + (f", troubles {member.troubles[-3:]}\n{member.explain()}" if isinstance(member, Desk) else "")
+        for member in stuck
+    ]
+    raise AssertionError(f"no commit within {SETTLE} s: " + "\n".join(told))
 
 
 async def _audit(bootstrap: str, history: History) -> None:
