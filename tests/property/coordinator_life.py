@@ -36,13 +36,13 @@ from triokafka.errors import (
 )
 from triokafka.protocol.stored.group_metadata import GroupMetadataValue
 
-FAILURES: tuple[Exception, ...] = (
-    NotLeaderForPartitionError("moved"),
-    KafkaStorageError("the disk is gone"),
-    NotEnoughReplicasError("one replica only"),
-    RecordListTooLargeError("too many of them"),
-    RequestTimedOutError("too slow"),
-    OSError("no space left"),
+FAILURES: tuple[type[Exception], ...] = (
+    NotLeaderForPartitionError,
+    KafkaStorageError,
+    NotEnoughReplicasError,
+    RecordListTooLargeError,
+    RequestTimedOutError,
+    OSError,
 )
 SOFT = ("topics_version", "patterns_checked")
 
@@ -149,7 +149,7 @@ class CoordinatorLife(Life):
     # --- steps: the log ---
 
     def appends_fail(self, draw: Draw) -> None:
-        self.rig.log.fails_with = draw.of(FAILURES)
+        self.rig.log.fails_with = draw.of(FAILURES)("the log refuses")
         self.rig.log.failures_left = draw.of((1, 1, 1, 2, 3))
 
     def commits_lag_or_not(self, draw: Draw) -> None:

@@ -44,6 +44,7 @@ class ClassicClient:
     cooperative: bool
     member_id: str = ""
     generation: int = -1
+    leads: bool = False
     roster: tuple[tuple[str, bytes], ...] = ()
     next_step: str = "join"
     owned: set[Held] = field(default_factory=set)
@@ -57,7 +58,7 @@ class ClassicClient:
         """Drop everything, and join at the next opportunity."""
         if forgets_id:
             self.member_id = ""
-        self.generation, self.roster, self.next_step, self.waiting = -1, (), "join", None
+        self.generation, self.leads, self.roster, self.next_step, self.waiting = -1, False, (), "join", None
         self.owned.clear()
 
     def metadata(self, topics: Topics) -> bytes:
@@ -222,7 +223,7 @@ class MixedGroupLife(ConsumerGroupLife):
             self._join(client)
         elif client.next_step == "sync":
             self._sync(client)
-        elif client.roster and client.topics_version != self.rig.topics.version:
+        elif client.leads and client.topics_version != self.rig.topics.version:
             self._join(client)  # a leader looks after the topics
         else:
             self._heartbeat(client)
@@ -244,9 +245,11 @@ class MixedGroupLife(ConsumerGroupLife):
 
         def joined(answer: Any) -> None:
             client.member_id, client.generation = answer.member_id, answer.generation_id
-            leads = answer.leader == answer.member_id and not answer.skip_assignment
-            client.roster = tuple((m.member_id, bytes(m.metadata)) for m in answer.members) if leads else ()
-            client.topics_version = self.rig.topics.version
+            client.leads = answer.leader == answer.member_id
+            assigns = client.leads and not answer.skip_assignment
+            client.roster = tuple((m.member_id, bytes(m.metadata)) for m in answer.members) if assigns else ()
+            if not answer.skip_assignment:
+                client.topics_version = self.rig.topics.version
             client.next_step = "sync"
             client.heard_at = max(client.heard_at, asked_at)
 

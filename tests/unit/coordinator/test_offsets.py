@@ -494,3 +494,12 @@ def test_unreadable_subscriptions_keep_offsets_alive(metadata: bytes) -> None:
         rig.heartbeat(leader, generation), rig.heartbeat(follower, generation)
         rig.pass_time(1_700)
     assert rig.offset("bills") == 6
+
+
+def test_commit_with_a_retention_time_of_its_own_is_kept_as_the_log_has_it() -> None:
+    """Its record has no room for the id of the topic."""
+    rig = Rig()
+    rig.commit(retention_ms=60_000, version=4)
+    kept = rig.newest()
+    rig.restart()
+    assert rig.newest() == kept

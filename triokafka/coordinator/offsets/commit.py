@@ -9,7 +9,7 @@ from uuid import UUID
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import CommittedOffset, GroupTurn, OffsetChange, OffsetKey
+from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, GroupTurn, OffsetChange, OffsetKey
 from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import (
@@ -144,13 +144,15 @@ def commit_failed(request: OffsetCommitRequest, error_code: int) -> OffsetCommit
 def _committed(
     topic: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, wall_ms: int, expire_timestamp: int
 ) -> CommittedOffset:
+    # The only record with an expiry time has room for neither of the other two: keep what the log will say.
+    expires = expire_timestamp >= 0
     return CommittedOffset(
         offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
+        leader_epoch=-1 if expires else partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp=wall_ms,
         expire_timestamp=expire_timestamp,
-        topic_id=topic.topic_id,
+        topic_id=NO_TOPIC_ID if expires else topic.topic_id,
     )
 
 
