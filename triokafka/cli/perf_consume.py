@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -104,6 +105,8 @@ def consume(
         raise click.UsageError("--from-latest needs --bootstrap-server: nobody else writes to a broker of its own.")
     if sum((detailed, as_csv, wants_json)) > 1:
         raise click.UsageError("--show-detailed-stats, --csv and --json exclude each other.")
+    if api == "arrow" and find_spec("pyarrow") is None:
+        raise click.UsageError("--api arrow needs another package: pip install 'triokafka[arrow]'.")
     options = _options(group, fetch_size, socket_buffer_size, config_file, properties)
     reading = Reading(topic or _OWN_TOPIC, records, api, from_latest, idle_ms, interval_ms)
 

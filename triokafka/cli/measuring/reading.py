@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 import trio
@@ -19,6 +19,8 @@ from triokafka.cli.measuring.meter import peak_mib
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 Api = Literal["poll", "arrow"]
+Take = Callable[[triokafka.Consumer, int, float], Awaitable[tuple[int, int]]]
+"""Reads at most so many records within milliseconds; how many came, and their bytes."""
 
 JOIN_MS: Final = 10_000
 _AT_ONCE: Final = 10_000
@@ -73,6 +75,7 @@ class ReadRun:
         self._reading = reading
         self._consumer = triokafka.Consumer(**options)
         self._report = report
+        self._take = _arrow_taker() if reading.api == "arrow" else _take_records
         self._records = self._bytes = 0
         self._interrupted = False
         self._join_seconds = self._seconds = self._cpu = 0.0
@@ -130,39 +133,18 @@ class ReadRun:
         self._join_seconds = time.perf_counter() - since
 
     async def _read_all(self, consumer: triokafka.Consumer) -> None:
-        take = self._by_arrow if self._reading.api == "arrow" else self._by_poll
         start, cpu_start = last, _ = time.perf_counter(), time.process_time()
         while (left := self._reading.records - self._records) > 0:
             waits_ms = self._reading.idle_ms - (time.perf_counter() - last) * 1000
             if waits_ms <= 0:
                 return
-            records, size = await take(consumer, left, waits_ms)
+            records, size = await self._take(consumer, left, waits_ms)
             if records:
                 last = time.perf_counter()
                 self._records += records
                 self._bytes += size
                 self._seconds, self._cpu = last - start, time.process_time() - cpu_start
                 self._ended_at_ms = _wall_ms()
-
-    @staticmethod
-    async def _by_poll(consumer: triokafka.Consumer, left: int, timeout_ms: float) -> tuple[int, int]:
-        found = await consumer.poll(timeout_ms=timeout_ms, max_records=min(left, _AT_ONCE))
-        records = size = 0
-        for some in found.values():
-            records += len(some)
-            for record in some:
-                size += len(record.key or b"") + len(record.value or b"")
-        return records, size
-
-    @staticmethod
-    async def _by_arrow(consumer: triokafka.Consumer, left: int, timeout_ms: float) -> tuple[int, int]:
-        import pyarrow.compute as pc
-
-        batch = await consumer.poll_arrow(
-            timeout_ms=timeout_ms, max_records=min(left, _AT_ONCE_ARROW), columns=["key", "value"]
-        )
-        lengths = (pc.sum(pc.binary_length(column)).as_py() or 0 for column in batch.columns)
-        return batch.num_rows, sum(lengths)
 
     async def _tell_progress(self) -> None:
         since, records, size = time.perf_counter(), 0, 0
@@ -188,6 +170,28 @@ class ReadRun:
             cpu_seconds_per_million=self._cpu / self._records * 1e6 if self._records else math.nan,
             peak_mib=peak_mib(),
         )
+
+
+async def _take_records(consumer: triokafka.Consumer, left: int, timeout_ms: float) -> tuple[int, int]:
+    found = await consumer.poll(timeout_ms=timeout_ms, max_records=min(left, _AT_ONCE))
+    records = size = 0
+    for some in found.values():
+        records += len(some)
+        for record in some:
+            size += len(record.key or b"") + len(record.value or b"")
+    return records, size
+
+
+def _arrow_taker() -> Take:
+    import pyarrow.compute as pc  # now, so that the run does not wait for it
+
+    async def take(consumer: triokafka.Consumer, left: int, timeout_ms: float) -> tuple[int, int]:
+        batch = await consumer.poll_arrow(
+            timeout_ms=timeout_ms, max_records=min(left, _AT_ONCE_ARROW), columns=["key", "value"]
+        )
+        return batch.num_rows, sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in batch.columns)
+
+    return take
 
 
 def _wall_ms() -> int:
