@@ -206,7 +206,7 @@ class Machine(BrokerSteps):
         trio.run(self.logs.close)
         if not self.struck:
             for model in self.models.values():
-                model.durable_end, model.start_floor = model.end, model.start
+                model.durable_end, model.start_floor, model.lost_start = model.end, model.start, 0
         if choices.random() < 0.3:
             self.power_cut(choices)
         else:

@@ -56,7 +56,9 @@ class PartitionModel:
     origin: int = 0  # where it ended when it was opened or cut
     durable_end: int = 0
     start_floor: int = 0
+    lost_start: int = 0  # of a checkpoint that could not be read, but may be the next time
     high_watermark: int = 0
+    lossy: bool = False  # the power has failed
     latest_start: int = 0  # the highest that `start` ever was: leader epochs before it may be forgotten
 
     @property

@@ -59,7 +59,9 @@ def check_opened(
         model.batches.append(expected.batch)
         highest_end = model.end
     assert lowest_end <= end <= highest_end, f"{tp} ends at {end}, not within {lowest_end} and {highest_end}"
-    latest_start = max(model.start, model.start_floor, expected.latest_start or 0)
+    latest_start = max(model.start, model.start_floor, model.lost_start, expected.latest_start or 0)
+    if expected.checkpoints_lost:
+        model.lost_start = max(model.lost_start, model.start, model.start_floor)
     if start > latest_start:
         # The names of the first segments were lost, with all that was in them.
         assert not lossless, f"{tp} starts at {start}, later than {latest_start}"
@@ -83,6 +85,7 @@ def check_opened(
         drop_deleted(log, model)
     check_content(log, model, times=[now_ms - 4_000, now_ms, now_ms + 2_000])
     check_epochs(log, model)
+    model.lossy = model.lossy or not lossless
     check_producers(log, model, now_ms=now_ms, expiration_ms=EXPIRATION_MS)
 
 
@@ -99,8 +102,9 @@ def drop_deleted(log: PartitionLog, model: PartitionModel) -> None:
     """Records before a start that is forgotten may be back, or not: nobody was to read them any more."""
     kept = {record.offset for record in read_all(log)}
     for batch in model.batches:
-        batch.records = [r for r in batch.records if r.offset in kept or r.offset >= model.latest_start]
-        batch.lost = batch.lost or (batch.base_offset < model.latest_start and not batch.records)
+        if batch.end > model.start:
+            batch.records = [r for r in batch.records if r.offset in kept or r.offset >= model.latest_start]
+            batch.lost = batch.lost or (batch.base_offset < model.latest_start and not batch.records)
 
 
 def adopt_cleaned(log: PartitionLog, model: PartitionModel) -> None:
@@ -173,9 +177,11 @@ def check_epochs(log: PartitionLog, model: PartitionModel) -> None:
             assert log.leader_epochs.epoch_for_offset(offset) == batch.leader_epoch, (
                 f"epoch at {offset}: {log.leader_epochs.entries()}, not {batch.leader_epoch}"
             )
-    for epoch, start in log.leader_epochs.entries():
+    entries = log.leader_epochs.entries()
+    ends = [start for _, start in entries[1:]] + [model.end]
+    for (epoch, start), end in zip(entries, ends, strict=False):
         assert start <= model.end
-        known = next((b for b in model.batches if b.end > start), None)
+        known = next((b for b in model.batches if b.end > start and b.base_offset < end), None)
         assert known is None or known.leader_epoch == epoch, f"epoch {epoch} at {start}"
 
 
@@ -190,6 +196,8 @@ def check_producers(log: PartitionLog, model: PartitionModel, *, now_ms: int, ex
                 not newest
                 or newest[0].lost
                 or newest[0].base_offset < model.start
+                # Compaction knew of a newer batch that was lost afterwards, and has removed this one.
+                or (model.lossy and not newest[0].records)
                 or (now_ms - newest[0].max_timestamp >= expiration_ms)
             ), f"producer {producer_id} is not known"
             continue
@@ -206,19 +214,38 @@ def check_producers(log: PartitionLog, model: PartitionModel, *, now_ms: int, ex
     if any(batch.lost for batch in model.batches):
         return
     started, aborted = transactions(model)
+    found = log.producers.transaction_start(TRANSACTIONAL)
     if started is None or started >= model.start:
-        assert log.producers.transaction_start(TRANSACTIONAL) == started
+        assert (found is None) == (started is None)
+        if started is not None and found is not None:
+            # Compaction knew of a marker that was lost afterwards, and has removed what that aborted.
+            left = own_records(model, started, log.log_end_offset)
+            assert started <= found <= (left[0].offset if left else log.log_end_offset)
     end = log.last_stable_offset(log.log_end_offset)
-    assert end == (log.log_end_offset if started is None else started) or (started or 0) < model.start
-    # Of one that began before the log's start the first record that was left may count as its beginning.
-    beheaded = {last for first, last in aborted if first < max(model.start, model.latest_start)}
-    found = [
-        t[1:3]
-        for t in log.aborted_transactions(log.log_start_offset, end)
-        if t.first_offset >= model.start and t.last_offset not in beheaded
+    assert end == (log.log_end_offset if found is None else found) or (started or 0) < model.start
+    check_aborted(log, model, aborted, up_to=end)
+
+
+def check_aborted(log: PartitionLog, model: PartitionModel, aborted: list[tuple[int, int]], *, up_to: int) -> None:
+    """Readers learn of every transaction that was aborted and has records, and of none that was not.
+
+    Where its first records are gone, with the log's start or by compaction, it may count as having begun later.
+    """
+    began = {last: first for first, last in aborted}
+    found = {t.last_offset: t.first_offset for t in log.aborted_transactions(log.log_start_offset, up_to)}
+    for last, first in found.items():
+        assert began.get(last, up_to) <= first <= last, f"transaction {first} to {last} was not aborted"
+    for first, last in aborted:
+        left = next((r.offset for r in own_records(model, first, last) if r.offset >= model.start), None)
+        if left is not None and last < up_to:
+            assert found.get(last, up_to) <= left, f"the transaction {first} to {last} was aborted: {found}"
+
+
+def own_records(model: PartitionModel, first: int, last: int) -> list[Kept]:
+    """What is left of a transaction."""
+    return [
+        record
+        for batch in model.batches
+        if batch.producer_id == TRANSACTIONAL and first <= batch.base_offset < last and not batch.lost
+        for record in batch.records
     ]
-    # Cleaning forgets those of which no record is left.
-    wanted = [
-        t for t in aborted if model.start <= t[0] < end and t[1] not in beheaded and (t in found or model.records(*t))
-    ]
-    assert found == wanted

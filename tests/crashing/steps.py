@@ -235,7 +235,7 @@ class BrokerSteps:
     def do_checkpoint(self, tp: TopicPartition, choices: random.Random) -> None:
         self.logs.checkpoint()
         for other, model in self.models.items():
-            model.start_floor = self.log(other).log_start_offset
+            model.start_floor, model.lost_start = self.log(other).log_start_offset, 0
 
     def do_checkpoint_high_watermarks(self, tp: TopicPartition, choices: random.Random) -> None:
         offsets = {other: partition.high_watermark for other, partition in self.partitions.items()}
@@ -272,6 +272,7 @@ class BrokerSteps:
         model = self.models[tp]
         self.expected[tp] = Expected(lowest_end=end, latest_start=latest_start, cuts=True)
         model.start_floor = min(model.start_floor, end)
+        model.lost_start = min(model.lost_start, end)
         model.high_watermark = min(model.high_watermark, end)
         cut()
         self.expected.pop(tp)
