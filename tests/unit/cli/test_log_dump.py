@@ -10,6 +10,13 @@ import pytest
 from triokafka.broker_stub.log import LogConfig, PartitionLog
 from triokafka.cli.app import run
 from triokafka.coordinator import stored
+from triokafka.coordinator.consumer_group.changes import EpochChange
+from triokafka.protocol.stored.consumer_group import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition
 from triokafka.world import OsStorage
@@ -229,6 +236,28 @@ def test_records_of_the_offsets_topic_are_decoded(tmp_path: Path, dump: Dump) ->
     assert '"group": "readers"' in dump.out[4]
     assert dump.out[4].endswith("payload: null")
     assert "cannot be decoded: records of type 99 are not known" in dump.out[5]
+
+
+def test_records_of_consumer_groups_are_decoded_as_kafkas_tool_does(tmp_path: Path, dump: Dump) -> None:
+    """Tagged fields only when they were written, ids and bytes in base64 (`security-metrics-tools/DL-02`, KIP-848)."""
+    epoch = stored.encode(EpochChange("readers", (3, 0)))
+    member = ConsumerGroupMemberMetadataValue(
+        client_id="c",
+        client_host="/h",
+        subscribed_topic_names=["t"],
+        classic_member_metadata=ClassicMemberMetadata(
+            session_timeout_ms=1, supported_protocols=[ClassicProtocol(name="range", metadata=b"\0\x01")]
+        ),
+    )
+    key = ConsumerGroupMemberMetadataKey(group_id="readers", member_id="m").encode_versioned(5)
+    path = tmp_path / f"{BASE}.log"
+    pairs = [(epoch.key, epoch.value), (key, member.encode_versioned(0)), (key, None)]
+    path.write_bytes(encode_batch([(NOW, *pair, ()) for pair in pairs]))
+    assert dump(path, "--offsets-decoder", "--skip-record-metadata") == 0
+    assert '{"type": "3", "data": {"groupId": "readers"}}' in dump.out[3]
+    assert dump.out[3].endswith('{"version": "0", "data": {"epoch": 3}}')
+    assert '"supportedProtocols": [{"name": "range", "metadata": "AAE="}]' in dump.out[4]
+    assert dump.out[5].endswith('{"type": "5", "data": {"groupId": "readers", "memberId": "m"}} payload: null')
 
 
 @pytest.mark.parametrize(
