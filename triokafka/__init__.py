@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from triokafka.assignors import PartitionAssignor
     from triokafka.client.admin import AdminClient, ConfigResource, NewTopic
     from triokafka.client.consumer import Consumer
+    from triokafka.client.consumer.delivery import UndeserializedBytes
     from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
     from triokafka.client.consumer.subscription import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
@@ -101,6 +102,7 @@ _HOMES: Final[dict[str, str]] = {
     "TopicPartition": "triokafka.structs",
     "UUIDDeserializer": "triokafka.client.serializers",
     "UUIDSerializer": "triokafka.client.serializers",
+    "UndeserializedBytes": "triokafka.client.consumer.delivery",
     "World": "triokafka.world",
     "read_topic": "triokafka.client.reader",
 }
@@ -155,6 +157,7 @@ __all__ = [
     "TopicPartition",
     "UUIDDeserializer",
     "UUIDSerializer",
+    "UndeserializedBytes",
     "World",
     "__version__",
     "errors",

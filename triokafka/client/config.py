@@ -319,6 +319,12 @@ class ConsumerOptions(ClientOptions):
         serializer(Deserializer),
         "Turns value bytes into an object: a Deserializer, a class of it, a function, or 'module:Name'.",
     )
+    deserialization_error_policy: str = option(
+        "raise",
+        choice("raise", "skip", "raw"),
+        "What becomes of a record that a deserializer cannot read: the call raises, and the position stays; it is"
+        " passed over, with a warning; or it is handed out with UndeserializedBytes where the key or value would be.",
+    )
     auto_offset_reset: str = option(
         "latest",
         choice("latest", "earliest", "none"),

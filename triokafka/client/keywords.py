@@ -80,6 +80,7 @@ class ConsumerKeywords(ClientKeywords, total=False):
     defaults: str
     key_deserializer: Deserializer[Any] | type[Deserializer[Any]] | Callable[[bytes], Any] | str | None
     value_deserializer: Deserializer[Any] | type[Deserializer[Any]] | Callable[[bytes], Any] | str | None
+    deserialization_error_policy: str
     auto_offset_reset: str
     enable_auto_commit: bool
     auto_commit_interval_ms: float

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from triokafka.client.consumer.batches import FetchedBatch
-from triokafka.client.consumer.consumer import Batches, Consumer
+from triokafka.client.consumer.batches import Batches, FetchedBatch
+from triokafka.client.consumer.consumer import Consumer
+from triokafka.client.consumer.delivery import UndeserializedBytes
 from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
 from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
 from triokafka.client.consumer.subscription import SubscriptionPattern
@@ -17,4 +18,5 @@ __all__ = [
     "FetchedBatch",
     "PartitionHealth",
     "SubscriptionPattern",
+    "UndeserializedBytes",
 ]

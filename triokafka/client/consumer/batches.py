@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from triokafka.client.consumer.fetch_buffer import FetchedData
 from triokafka.records import ConsumerRecord, RecordDecoder
@@ -75,3 +75,17 @@ class FetchedBatch:
 
     def __repr__(self) -> str:
         return f"<FetchedBatch {self.topic_partition} offsets {self.start_offset} to {self.next_offset - 1}>"
+
+
+class Batches:
+    """The iterator that `Consumer.batches` returns."""
+
+    def __init__(self, next_batch: Callable[[], Awaitable[FetchedBatch]]) -> None:
+        self._next_batch = next_batch
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> FetchedBatch:
+        """The next batch; waits without limit. The one before counts as finished. If cancelled, nothing is lost."""
+        return await self._next_batch()

@@ -23,6 +23,7 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+OnCommit = Callable[[Offsets, KafkaError | None], object]
 
 
 class Committer:
@@ -57,6 +58,9 @@ class Committer:
         self._one_at_a_time = trio.Lock()
         self._committed: dict[TopicPartition, int] = {}
         self._flushing = False
+        self._later: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._tell_later: dict[OnCommit, None] = {}
+        self._all_sent: trio.Event | None = None
         self._restart = trio.Event()
 
     async def commit(self, offsets: Offsets, *, deadline: float) -> None:
@@ -67,20 +71,62 @@ class Committer:
         """
         if not offsets:
             return
+        await self.all_sent()
         async with self._one_at_a_time:
             await self._send(offsets, deadline)
 
-    async def _send(self, offsets: Offsets, deadline: float) -> None:
+    def commit_later(self, offsets: Offsets, on_done: OnCommit | None) -> None:
+        """Commit in the background, in order; what is asked for while one is under way goes together with the next."""
+        self._later.update(offsets)
+        if on_done is not None:
+            self._tell_later[on_done] = None
+        if self._all_sent is None:
+            self._all_sent = trio.Event()
+            self._tasks.start(self._commit_later, self._all_sent, name="kafka commit_nowait")
+
+    async def all_sent(self) -> None:
+        """Wait until nothing of `commit_later` is under way."""
+        while self._all_sent is not None:
+            await self._all_sent.wait()
+
+    async def _commit_later(self, all_sent: trio.Event) -> None:
+        try:
+            while self._later or self._tell_later:
+                offsets, self._later = self._later, {}
+                listeners, self._tell_later = list(self._tell_later), {}
+                error: KafkaError | None = None
+                try:
+                    if offsets:
+                        async with self._one_at_a_time:
+                            await self._send(offsets, self._world.now() + self._options.default_api_timeout_ms / 1000)
+                except KafkaError as failed:
+                    error = failed
+                    if not listeners:
+                        logger.warning("commit_nowait of %d partitions failed: %s", len(offsets), error)
+                for on_done in listeners:
+                    try:
+                        on_done(offsets, error)
+                    except Exception:
+                        logger.exception("on_done of commit_nowait failed")
+        finally:
+            self._all_sent = None
+            all_sent.set()
+
+    async def _send(self, offsets: Offsets, deadline: float, missing: set[TopicPartition] | None = None) -> None:
         membership = self.membership
         if membership is None:
-            await self._offsets.commit(offsets, GroupIdentity(), deadline=deadline)
+            await self._offsets.commit(offsets, GroupIdentity(), deadline=deadline, missing=missing)
         else:
-            await self._send_as_member(offsets, membership, deadline)
+            await self._send_as_member(offsets, membership, deadline, missing)
+        if missing:
+            offsets = {partition: offset for partition, offset in offsets.items() if partition not in missing}
         self.last_commit_at = self._world.now()
         self._committed.update((partition, offset.offset) for partition, offset in offsets.items())
         intercept_commit(self._options.interceptors, offsets)
 
-    async def _send_as_member(self, offsets: Offsets, membership: GroupMembership, deadline: float) -> None:
+    async def _send_as_member(
+        self, offsets: Offsets, membership: GroupMembership, deadline: float, missing: set[TopicPartition] | None
+    ) -> None:
         group_id = membership.group_id
         while True:
             identity = membership.identity
@@ -90,7 +136,7 @@ class Committer:
                     " (it has not joined yet, or was put out); records since the last commit will be read again"
                 )
             try:
-                await self._offsets.commit(offsets, identity, deadline=deadline)
+                await self._offsets.commit(offsets, identity, deadline=deadline, missing=missing)
                 return
             except CommitFailedError as error:
                 # By the time that the answer came, the member may be in a later generation, of which it says nothing.
@@ -162,13 +208,18 @@ class Committer:
     async def commit_finished(self, limit: float) -> None:
         """Commit what is finished now; failures are logged, because the next commit makes up for them."""
         what = "auto-commit"
+        await self.all_sent()
         async with self._one_at_a_time:
             offsets = self._finished(self._committed)
             if not offsets:
                 return
+            # Of a topic that was deleted nothing is to be kept, and nobody is to wait for it.
+            missing: set[TopicPartition] = set()
             try:
-                await self._send(offsets, self._world.now() + limit)
+                await self._send(offsets, self._world.now() + limit, missing)
                 self._troubles.succeeded(what)
+                if missing:
+                    logger.info("auto-commit: partitions that do not exist (any more): %s", sorted(missing))
             except KafkaError as error:
                 logger.warning("auto-commit of %d partitions failed: %s", len(offsets), error)
                 if error.retriable:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.batches import FetchedBatch
+from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
 from triokafka.client.consumer.listener import Records
@@ -24,7 +24,7 @@ from triokafka.client.consumer.subscription import EARLIEST, LATEST, Subscriptio
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer
-from triokafka.errors import IllegalStateError, KafkaTimeoutError
+from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from triokafka.world import RealWorld, World
@@ -176,7 +176,8 @@ class Consumer:
             max_records: most records in all; ``max_poll_records`` when None.
 
         Raises:
-            CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to go on.
+            CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to go on,
+                or see ``deserialization_error_policy``.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with ``auto_offset_reset="none"``.
             MaxPollIntervalExceededError: the previous call was too long ago; the next call joins the group again.
             KafkaTimeoutError: a broker, the coordinator or a lookup has failed for ``default_api_timeout_ms``.
@@ -212,7 +213,7 @@ class Consumer:
 
     def batches(self) -> Batches:
         """Iterate with ``async for`` over batches that are decoded when you ask: see `FetchedBatch`. Never ends."""
-        return Batches(self)
+        return Batches(self._next_batch)
 
     async def _next_batch(self) -> FetchedBatch:
         with self._engine.user("iterating over batches"):
@@ -304,18 +305,44 @@ class Consumer:
             KafkaTimeoutError: no answer in time.
             IllegalStateError: there is no ``group_id``.
         """
-        self._engine.check_usable()
-        if self.options.group_id is None:
-            raise IllegalStateError("commit() needs a group_id: offsets are committed for a group")
-        if offsets is None:
-            wanted = self._delivery.consumed()
-        else:
-            wanted = {
-                TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-                for partition, offset in offsets.items()
-            }
+        wanted = self._to_commit(offsets, "commit()")
         with self._engine.user("commit"):
             await self._engine.committer.commit(wanted, deadline=self._deadline(timeout_ms))
+
+    def commit_nowait(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        on_done: Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], object] | None = None,
+    ) -> None:
+        """Commit as `commit` does, in the background; returns at once.
+
+        Commits happen in the order in which they were asked for. What is asked for while one is under way goes together
+        with the next, so that calling this for every record costs one request at a time. Leaving the block waits for
+        them.
+
+        Args:
+            offsets: partition to the next offset to read; by default those behind everything handed out so far.
+            on_done: called in a background task with what was committed and None, or the error; it must not block.
+                Without it failures are logged. A function given several times meanwhile is called once.
+
+        Raises:
+            IllegalStateError: there is no ``group_id``.
+        """
+        self._engine.committer.commit_later(self._to_commit(offsets, "commit_nowait()"), on_done)
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None, what: str
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._engine.check_usable()
+        if self.options.group_id is None:
+            raise IllegalStateError(f"{what} needs a group_id: offsets are committed for a group")
+        if offsets is None:
+            return self._delivery.consumed()
+        return {
+            TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
+        }
 
     @overload
     async def committed(
@@ -397,17 +424,3 @@ class Consumer:
     def metrics(self) -> dict[str, float]:
         """Counters and gauges by name, without asking anybody."""
         return take_metrics(self._engine)
-
-
-class Batches:
-    """The iterator that `Consumer.batches` returns."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> FetchedBatch:
-        """The next batch; waits without limit. The one before counts as finished. If cancelled, nothing is lost."""
-        return await self._consumer._next_batch()

@@ -5,6 +5,7 @@ A plain object. What ``async for`` gives out is known to the record: the one in 
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,8 @@ from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.records.arrow import ArrowBuilder
+
+logger = logging.getLogger(__name__)
 
 _NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
 
@@ -53,7 +56,12 @@ class Delivery:
         self._subscription = subscription
         self._fetcher = fetcher
         self._buffer = fetcher.buffer
-        self._convert = _converter(options.key_deserializer, options.value_deserializer)
+        self.skipped = 0
+        """Records passed over because no deserializer could read them."""
+        self._skips = options.deserialization_error_policy == "skip"
+        self._convert = _converter(
+            options.key_deserializer, options.value_deserializer, raw=options.deserialization_error_policy == "raw"
+        )
         self._runs: deque[_Run] = deque()  # the first one is being iterated over
 
     @property
@@ -163,6 +171,8 @@ class Delivery:
                 break
             if self._convert is not None:
                 records = self._deserialize(records, data, start)
+                if not records:
+                    continue
             count += len(records)
             self.delivered += len(records)
             taken.append(_Run(data.partition, records, data, start, data.position))
@@ -176,6 +186,15 @@ class Delivery:
             try:
                 converted.append(self._convert(record))
             except Exception as error:
+                if self._skips:
+                    self.skipped += 1
+                    logger.warning(
+                        "passed over the record at offset %d of %s, which the deserializer cannot read: %r",
+                        record.offset,
+                        data.partition,
+                        error,
+                    )
+                    continue
                 data.rewind(record.offset if converted else start)
                 if converted:
                     return converted
@@ -280,11 +299,24 @@ class Delivery:
         return offsets
 
 
-def _converter(key_deserializer: Any, value_deserializer: Any) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
+class UndeserializedBytes(bytes):
+    """A key or value as it was fetched, because the deserializer failed with ``error``.
+
+    Handed out under ``deserialization_error_policy="raw"``.
+    """
+
+    error: Exception
+
+
+def _converter(
+    key_deserializer: Any, value_deserializer: Any, *, raw: bool
+) -> Callable[[ConsumerRecord], ConsumerRecord] | None:
     """A function that makes the deserialized record, None when there is nothing to do. Null is left as it is."""
     if key_deserializer is None and value_deserializer is None:
         return None
     key_of, value_of = _deserialize_with(key_deserializer), _deserialize_with(value_deserializer)
+    if raw:
+        key_of, value_of = _or_raw(key_of), _or_raw(value_of)
 
     def convert(record: ConsumerRecord) -> ConsumerRecord:
         key, value = record.key, record.value
@@ -303,6 +335,18 @@ def _converter(key_deserializer: Any, value_deserializer: Any) -> Callable[[Cons
         )
 
     return convert
+
+
+def _or_raw(deserialize: Callable[[ConsumerRecord, bytes], Any]) -> Callable[[ConsumerRecord, bytes], Any]:
+    def deserialize_or_wrap(record: ConsumerRecord, data: bytes) -> Any:
+        try:
+            return deserialize(record, data)
+        except Exception as error:
+            kept = UndeserializedBytes(data)
+            kept.error = error
+            return kept
+
+    return deserialize_or_wrap
 
 
 def _deserialize_with(deserializer: Any) -> Callable[[ConsumerRecord, bytes], Any]:

@@ -137,6 +137,7 @@ class Engine:
             self.subscription.finish_all()
         membership = self.membership
         in_group = membership is not None and membership.identity.generation >= 0
+        await self.committer.all_sent()
         if self.committer.automatic and (in_group or self.subscription.mode is Mode.ASSIGNED):
             await self.committer.commit_finished(self.options.close_timeout_ms / 1000)
         self._assigner.abandon()

@@ -26,6 +26,7 @@ from triokafka.errors import (
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from triokafka.network.backoff import Backoff
@@ -195,9 +196,14 @@ class GroupOffsets:
         return {partition: found.get(partition) for partition in wanted}
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: GroupIdentity, *, deadline: float
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        identity: GroupIdentity,
+        *,
+        deadline: float,
+        missing: set[TopicPartition] | None = None,
     ) -> None:
-        """Commit, with retries.
+        """Commit, with retries. Partitions that do not exist are tried again too, or put into ``missing`` if given.
 
         Raises:
             CommitFailedError: the group has gone on without this member; its cause says how it found out.
@@ -230,14 +236,16 @@ class GroupOffsets:
             response = await self._network.send(
                 node_id, request, max_version=_LAST_WITH_TOPIC_NAMES, purpose=COORDINATOR
             )
-            check_commit(
-                {
-                    TopicPartition(topic.name, answer.partition_index): answer.error_code
-                    for topic in response.topics
-                    for answer in topic.partitions
-                },
-                group_id,
-            )
+            codes = {
+                TopicPartition(topic.name, answer.partition_index): answer.error_code
+                for topic in response.topics
+                for answer in topic.partitions
+            }
+            if missing is not None:
+                gone = UnknownTopicOrPartitionError.code
+                missing.update(partition for partition, code in codes.items() if code == gone)
+                codes = {partition: code for partition, code in codes.items() if code != gone}
+            check_commit(codes, group_id)
 
         await self._at_coordinator(call, deadline, f"the commit to group {group_id!r}")
 

@@ -91,6 +91,7 @@ def take_metrics(engine: Engine) -> dict[str, float]:
         "fetch_total": engine.fetcher.counters.fetches,
         "bytes_consumed_total": engine.fetcher.counters.bytes,
         "records_consumed_total": engine.delivery.delivered,
+        "records_skipped_total": engine.delivery.skipped,
         "fetch_buffer_bytes": engine.fetcher.buffer.total_bytes,
         "records_lag": sum(lags),
         "records_lag_max": max(lags, default=0),

@@ -182,6 +182,53 @@ async def test_deserializers_apply_and_a_poison_record_stays_until_it_is_passed_
         assert [r.value for r in (await consumer.poll(timeout_ms=1_000))[T0]] == [4, None]
 
 
+@simulated
+@pytest.mark.parametrize("how", ["poll", "iterate"])
+async def test_poison_records_may_be_passed_over(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, [b"x", b"x"])
+    cluster.write("t", 0, [b"1", b"x", b"4", b"x"])
+    cluster.write("t", 0, [b"x", b"7"])
+    async with triokafka.Consumer(
+        **options, group_id="g", value_deserializer=int, deserialization_error_policy="skip", max_poll_records=2
+    ) as consumer:
+        consumer.assign([T0])
+        values: list[Any] = []
+        while len(values) < 3:
+            if how == "iterate":
+                values.append((await anext(consumer)).value)
+            else:
+                values += [record.value for record in (await consumer.poll(timeout_ms=1_000)).get(T0, ())]
+        assert values == [1, 4, 7]
+        assert consumer.metrics()["records_skipped_total"] == 5
+    assert "passed over the record at offset 3 of t-0" in caplog.text
+    assert cluster.committed[T0] == 8
+
+
+@simulated
+async def test_what_is_passed_over_is_committed_too() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, [b"x"] * 10)
+    async with triokafka.Consumer(
+        **options, group_id="g", value_deserializer=int, deserialization_error_policy="skip"
+    ) as consumer:
+        consumer.assign([T0])
+        assert await consumer.poll(timeout_ms=6_000) == {}
+        assert cluster.committed[T0] == 10
+
+
+@simulated
+async def test_poison_records_may_be_handed_out_as_they_are() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, [b"1", b"x", b"3"])
+    async with triokafka.Consumer(**options, value_deserializer=int, deserialization_error_policy="raw") as consumer:
+        consumer.assign([T0])
+        one, poison, three = (record.value for record in (await consumer.poll(timeout_ms=1_000))[T0])
+    assert (one, poison, three) == (1, b"x", 3)
+    assert isinstance(poison, triokafka.UndeserializedBytes)
+    assert isinstance(poison.error, ValueError)
+
+
 class Topical(triokafka.Deserializer[str]):
     """A deserializer that notes what happens to it."""
 
@@ -558,6 +605,50 @@ class Listener(triokafka.ConsumerRebalanceListener):
 
     async def on_partitions_lost(self, lost: Any) -> None:
         self.heard.append(("lost", [str(one) for one in lost]))
+
+
+@simulated
+async def test_commits_in_the_background_keep_their_order_and_go_together() -> None:
+    """(`client/OFF-5`, `client/OFF-6`)"""
+    cluster, broker, options = await started(2)
+    cluster.write("t", 0, numbers(0, 30))
+    told: list[tuple[dict[int, int], Any]] = []
+
+    def on_done(offsets: Any, error: Any) -> None:
+        told.append(({partition.partition: offset.offset for partition, offset in offsets.items()}, error))
+
+    async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
+        for _ in range(30):
+            await take(consumer, 1)
+            consumer.commit_nowait(on_done=on_done)
+        consumer.commit_nowait({T1: 0})
+        await consumer.commit({T0: 12})
+        assert cluster.committed == {T0: 12, T1: 0}
+        assert len(broker.seen(OffsetCommitRequest)) <= 4
+        assert told[-1] == ({0: 30, 1: 0}, None)
+        consumer.commit_nowait({T0: 20})
+    assert cluster.committed[T0] == 20
+    assert [commit[T0] for commit in cluster.commits if T0 in commit][-3:] == [30, 12, 20]
+
+
+@simulated
+async def test_a_commit_in_the_background_that_fails_is_told_or_logged(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    told: list[Any] = []
+    async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
+        with pytest.raises(IllegalStateError, match=r"commit_nowait\(\) needs a group_id"):
+            async with triokafka.Consumer(**options) as alone:
+                alone.commit_nowait()
+        await take(consumer, 3)
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=25))
+        await trio.sleep(4)
+        consumer.commit_nowait(on_done=lambda offsets, error: told.append(type(error)))
+        await trio.sleep(1)
+        consumer.commit_nowait()
+        await trio.sleep(1)
+    assert told == [CommitFailedError]
+    assert "commit_nowait of 1 partitions failed" in caplog.text
 
 
 @simulated

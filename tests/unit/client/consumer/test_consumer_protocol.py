@@ -755,3 +755,29 @@ async def test_fetching_of_what_goes_stops_with_the_first_call() -> None:
         await consumer.poll(timeout_ms=3_000)
         fetched = broker.seen(FetchRequest)[-1]
         assert [partition.partition for topic in fetched.topics for partition in topic.partitions] == [1]
+
+
+@simulated
+async def test_a_deleted_topic_holds_up_no_rebalance_by_its_commit() -> None:
+    cluster, broker, options = await started(t=1, u=1)
+    u = TopicPartition("u", 0)
+
+    def gone(request: OffsetCommitRequest) -> Any:
+        response = broker.offset_commit(request)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.error_code = 3 if topic.name == "t" else 0
+        return response
+
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.subscribe(["t", "u"])
+        await until(consumer, lambda: consumer.assignment() == {T0, u})
+        cluster.write("t", 0, numbers(0, 2))
+        cluster.write("u", 0, numbers(0, 2))
+        await take(consumer, 4)
+        broker.script(OffsetCommitRequest, *[gone] * 100)
+        cluster.assign(u)
+        before = trio.current_time()
+        await until(consumer, lambda: consumer.assignment() == {u})
+        assert trio.current_time() - before < 3
+        assert cluster.committed[u] == 2
