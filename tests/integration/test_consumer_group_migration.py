@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -211,16 +212,23 @@ def test_static_members_keep_their_part_as_they_change_their_protocol(group: Gro
     assert not any(member.errors for member in [*group.members, *group.gone])
 
 
-def ours(bootstrap: str, topic: str, group: str, strategy: str) -> Callable[[Peer], None]:
+def ours(bootstrap: str, topic: str, group: str, strategy: str, protocol: str = "classic") -> Callable[[Peer], None]:
+    settings: dict[str, Any] = {"group_protocol": "consumer"}
+    if protocol == "classic":
+        settings = {
+            "partition_assignment_strategy": (strategy,),
+            "session_timeout_ms": 6_000,
+            "heartbeat_interval_ms": 100,
+        }
+
     async def main(peer: Peer) -> None:
         async with triokafka.Consumer(
             topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
-            partition_assignment_strategy=(strategy,),
-            session_timeout_ms=6_000,
-            heartbeat_interval_ms=100,
+            auto_commit_interval_ms=100,
+            **settings,
         ) as consumer:
             while not peer.stop.is_set():
                 for records in (await consumer.poll(timeout_ms=50)).values():
@@ -267,3 +275,36 @@ def test_classic_members_of_every_client_share_with_consumer_ones(
         feed.stop()
         for peer in peers:
             peer.end()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_our_own_members_change_their_protocol_one_by_one_and_back(group: Group, strategy: str) -> None:
+    peers: list[Peer] = []
+    gone: list[Peer] = []
+
+    def start(protocol: str) -> None:
+        peers.append(Peer(ours(group.bootstrap, group.name, group.name, strategy, protocol)))
+
+    def stop_oldest() -> None:
+        gone.append(peers.pop(0))
+        gone[-1].end()
+
+    start("classic")
+    start("classic")
+    feed = Feed(group.bootstrap, group.name)
+    try:
+        group.await_kind("CLASSIC", [3, 3])
+        for protocol, kinds in (("consumer", ("CONSUMER", "CONSUMER")), ("classic", ("CONSUMER", "CLASSIC"))):
+            for kind in kinds:
+                start(protocol)
+                group.await_kind("CONSUMER", [2, 2, 2])
+                stop_oldest()
+                group.await_kind(kind, [3, 3])
+        feed.stop()
+        wanted = {(partition, offset) for partition in range(PARTITIONS) for offset in range(feed.written)}
+        group.until(lambda: {record for peer in [*peers, *gone] for record in peer.seen} == wanted, "all is read")
+        group.until(lambda: group.committed() == dict.fromkeys(range(PARTITIONS), feed.written), "all is committed")
+    finally:
+        feed.stop()
+        while peers:
+            stop_oldest()
