@@ -182,6 +182,25 @@ class TestLooking:
         done = tool("groups", "members", "mem-new")
         assert (done.status, done.err) == (0, "Note: group mem-new has no members now.\n")
 
+    def test_member_that_still_speaks_the_classic_protocol_is_told(self, tool: Tool) -> None:
+        """(KIP-848, KIP-1099) A group on its way from one protocol to the other."""
+        filled(tool, "up", partitions=2)
+        options: dict[str, Any] = {"bootstrap.servers": tool.bootstrap, "group.id": "up-g"}
+        old = ConfluentConsumer({**options, "client.id": "old"})
+        new = ConfluentConsumer({**options, "client.id": "new", "group.protocol": "consumer"})
+        try:
+            for consumer in (old, new):
+                consumer.subscribe(["up"])
+                while not consumer.assignment():
+                    old.poll(0.1)
+                    new.poll(0.1)
+            rows = table(tool.ok("groups", "members", "up-g", "--verbose"))
+            assert {row["CLIENT-ID"]: row["UPGRADED"] for row in rows} == {"old": "false", "new": "true"}
+            assert {row["CURRENT-ASSIGNMENT"] for row in rows} == {"up:0", "up:1"}
+        finally:
+            new.close()
+            old.close()
+
     def test_committed_offsets_are_shown_as_they_are(self, tool: Tool) -> None:
         """(MD-13)"""
         filled(tool, "pos-a")

@@ -193,6 +193,30 @@ def test_both_see_the_same_groups_offsets_members_and_states(tools: Tools) -> No
         assert modern["CURRENT-ASSIGNMENT"] == "orders:0,1,2;pay:0,1"
 
 
+def test_both_tell_who_still_speaks_the_classic_protocol(tools: Tools) -> None:
+    """(KIP-848, KIP-1099)"""
+    options: dict[str, object] = {
+        "bootstrap.servers": tools.bootstrap,
+        "group.id": "mixed",
+        "enable.auto.commit": False,
+    }
+    old = Consumer({**options, "client.id": "old"})
+    new = Consumer({**options, "client.id": "new", "group.protocol": "consumer"})
+    try:
+        for consumer in (old, new):
+            consumer.subscribe(["pay"])
+            while not consumer.assignment():
+                old.poll(0.1)
+                new.poll(0.1)
+        rows = same_rows(
+            tools, ["--describe", "--group", "mixed", "--members", "--verbose"], ["members", "mixed", "--verbose"]
+        )
+        assert {row["CLIENT-ID"]: row["UPGRADED"] for row in rows} == {"old": "false", "new": "true"}
+    finally:
+        new.close()
+        old.close()
+
+
 @pytest.mark.parametrize(
     ("way", "expected"),
     [
