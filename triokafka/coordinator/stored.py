@@ -81,7 +81,8 @@ def encode(change: Change) -> CoordinatorRecord:
     committed = change.value
     if committed is None:
         return CoordinatorRecord(key, None)
-    version = 1 if committed.expire_timestamp >= 0 else 4 if committed.topic_id != NO_TOPIC_ID else 3
+    # Its number, because comparing ids is a Python call.
+    version = 1 if committed.expire_timestamp >= 0 else 4 if committed.topic_id.int else 3
     return CoordinatorRecord(key, OffsetCommitValue.encode_values(committed, version))
 
 

@@ -114,7 +114,7 @@ class EncoderWriter(SourceWriter):
         if isinstance(wire, Number):
             self.fixed(wire.code, source, path)
         elif isinstance(wire, UuidType):
-            self.fixed("16s", f"{source}.bytes", path)
+            self.fixed("16s", f"{source}.int.to_bytes(16, 'big')", path)
         elif isinstance(wire, Absent):
             pass  # checked on entry to the structure
         elif isinstance(wire, LengthPrefixed):
@@ -277,7 +277,7 @@ class EncoderWriter(SourceWriter):
         if isinstance(default, UUID):
             assert default == NIL_UUID
             # Comparing ids is a Python call; most are the shared nil.
-            return f"({value} is not NIL and {value} != NIL)"
+            return f"({value} is not NIL and ({value} is None or {value}.int))"
         if isinstance(default, dict):
             declared = next(f for f in factory.__fields__ if f.name == name)
             alias = self.name("c")

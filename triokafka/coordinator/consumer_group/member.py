@@ -23,12 +23,14 @@ NO_PARTITIONS: Final[Partitions] = {}
 
 def partitions_of(pairs: Iterable[tuple[UUID, Iterable[int]]]) -> Partitions:
     """Collect partitions by topic; a topic that is named twice gets the partitions of both."""
-    found: dict[UUID, frozenset[int]] = {}
+    found: dict[UUID, set[int]] = {}
     for topic_id, numbers in pairs:
-        together = found.get(topic_id, frozenset()) | frozenset(numbers)
-        if together:
-            found[topic_id] = together
-    return found
+        known = found.get(topic_id)
+        if known is None:
+            found[topic_id] = set(numbers)
+        else:
+            known.update(numbers)
+    return {topic_id: frozenset(numbers) for topic_id, numbers in found.items() if numbers}
 
 
 class MemberState(IntEnum):

@@ -114,17 +114,23 @@ def commit(
     if request.retention_time_ms >= 0:
         expire_timestamp = min(turn.at.wall_ms + request.retention_time_ms, _LAST_MOMENT)
     limit = shard.config.offset_metadata_max_bytes
+    group_id, wall_ms = request.group_id, turn.at.wall_ms
     for topic, answered in known:
+        name, topic_id, knows_epochs = topic.name, topic.topic_id, True
+        if expire_timestamp >= 0:
+            # The only record with an expiry time has room for neither of the other two: keep what the log will say.
+            topic_id, knows_epochs = NO_TOPIC_ID, False
         for partition in topic.partitions:
-            error_code = 0
-            if _java_length(partition.committed_metadata or "") > limit:
+            index, error_code, metadata = partition.partition_index, 0, partition.committed_metadata or ""
+            if metadata and _java_length(metadata) > limit:
                 error_code = OffsetMetadataTooLargeError.code
             else:
-                key = OffsetKey(request.group_id, topic.name, partition.partition_index)
-                turn.write(OffsetChange(key, _committed(topic, partition, turn.at.wall_ms, expire_timestamp)))
-            answered.partitions.append(
-                OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error_code)
-            )
+                epoch = partition.committed_leader_epoch if knows_epochs else -1
+                value = CommittedOffset(
+                    partition.committed_offset, epoch, metadata, wall_ms, expire_timestamp, topic_id
+                )
+                turn.write(OffsetChange(OffsetKey(group_id, name, index), value))
+            answered.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error_code))
     shard.counters.offset_commits += len(turn.records)
     turn.answer(reply, response)
 
@@ -138,21 +144,6 @@ def commit_failed(request: OffsetCommitRequest, error_code: int) -> OffsetCommit
             )
             for topic in request.topics
         ]
-    )
-
-
-def _committed(
-    topic: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, wall_ms: int, expire_timestamp: int
-) -> CommittedOffset:
-    # The only record with an expiry time has room for neither of the other two: keep what the log will say.
-    expires = expire_timestamp >= 0
-    return CommittedOffset(
-        offset=partition.committed_offset,
-        leader_epoch=-1 if expires else partition.committed_leader_epoch,
-        metadata=partition.committed_metadata or "",
-        commit_timestamp=wall_ms,
-        expire_timestamp=expire_timestamp,
-        topic_id=NO_TOPIC_ID if expires else topic.topic_id,
     )
 
 

@@ -120,7 +120,11 @@ class OffsetStore:
             previous = self._groups.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
             self._journal.note(offset, key, previous)
         if value is not None:
-            self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
+            group_id, topic, partition = key
+            try:
+                self._groups[group_id][topic][partition] = value
+            except KeyError:
+                self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
             return
         topics = self._groups.get(key.group_id)
         partitions = topics.get(key.topic) if topics is not None else None
