@@ -439,6 +439,26 @@ def test_a_join_that_does_not_fit_is_refused(arguments: dict[str, Any], error: t
     assert len(rig.log.records[PARTITION]) == records
 
 
+def test_what_a_member_had_that_is_gone_need_not_be_common_any_more() -> None:
+    rig = Rig()
+    rig.beat(beat("n"))
+    rig.join(protocols=[RANGE, ("sticky", metadata())])
+    second = rig.join(protocols=(RANGE,)).value
+    sticky = [("sticky", metadata())]
+    assert refusal(rig.join(protocols=sticky)) is InconsistentGroupProtocolError
+    rig.leave(second.member_id)
+    assert rig.join(protocols=sticky).value.error_code == 0
+    assert refusal(rig.join(protocols=(RANGE,))) is InconsistentGroupProtocolError
+
+
+def test_a_classic_member_that_joins_does_not_wait_for_the_next_assignment() -> None:
+    rig = Rig(group_consumer_assignment_interval_ms=60_000)
+    rig.beat(beat("n"))
+    joined = rig.join(protocols=(RANGE,)).value
+    assert joined.generation_id == 2
+    assert code(rig.heartbeat(joined.member_id, 2)) == 0, "else it would join again and again"
+
+
 def test_a_full_group_takes_no_more_classic_members_but_those_that_it_has() -> None:
     rig = Rig(group_consumer_max_size=2)
     member_id, _, epoch = mixed(rig)
