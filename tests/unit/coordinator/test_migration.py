@@ -207,6 +207,20 @@ def test_an_assignment_that_is_committed_after_the_conversion_is_ignored() -> No
     check_replays(rig)
 
 
+def test_a_restart_that_is_not_committed_in_time_expects_nothing_of_a_group_that_is_gone() -> None:
+    rig = Rig()
+    (old,), generation = stable(rig, (0, 1, 2, 3), instance_id="i")
+    rig.log.commits_at_once = False
+    restarting = rig.join(instance_id="i", protocols=(RANGE,))
+    rig.beat(beat("n"))
+    rig.pass_time(6)
+    assert code(restarting) == RequestTimedOutError.code
+    kinds = {key.kind for key in rig.shard.timers._deadlines if key.group_id == "g"}
+    assert kinds == {sessions.SESSION, sessions.JOIN}
+    assert consumer(rig).epoch == generation + 1
+    assert old not in consumer(rig).profiles
+
+
 def test_members_of_an_upgraded_group_have_the_session_that_they_asked_for() -> None:
     rig = Rig()
     (a, b), generation = stable(rig, (0, 1), (2, 3))

@@ -254,7 +254,8 @@ def _replace_static(
             _answer_replaced(group, member, old_leader, joiner, later)
 
         def not_stored(error: KafkaError, later: GroupTurn) -> None:
-            if group.members.get(member_id) is not member or group.generation != generation:
+            is_gone = group.state is GroupState.DEAD or group.members.get(member_id) is not member
+            if is_gone or group.generation != generation:
                 return
             waiting = group.take_join(member)
             if not turn.appended:
