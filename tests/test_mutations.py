@@ -1,6 +1,6 @@
-"""Each subtle rule of the producer and of the log is guarded: broken on purpose, a named test fails.
+"""Each subtle rule of the producer, the log and the coordinator is guarded: broken on purpose, a named test fails.
 
-The rules are in `tests.mutations` and `tests.log_mutations`.
+The rules are in `tests.mutations`, `tests.log_mutations` and `tests.coordinator_mutations`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.coordinator_mutations import COORDINATOR_MUTATIONS
 from tests.log_mutations import LOG_MUTATIONS
 from tests.mutations import MUTATIONS, Mutation
 
-ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS
+ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS + COORDINATOR_MUTATIONS
 ROOT = Path(__file__).parents[1]
 _MOST_SECONDS = 200.0
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "data")

@@ -39,6 +39,8 @@ REBALANCE = 12.0
 AGAIN = 1.0
 """Seconds until a removal that could not be written is tried again."""
 TOLERANCE = 1e-3
+_PAST = 20
+"""How many owned partitions of the past are remembered, to commit them too late."""
 UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE, UNRELEASED, NOT_FOUND, NOT_EMPTY, STALE = 25, 110, 82, 111, 69, 68, 113
 
 
@@ -128,6 +130,7 @@ class ConsumerGroupLife(CoordinatorLife):
         "be_slow_or_quick": 3,
         "lie": 2,
         "commit_offset": 4,
+        "commit_late": 3,
         "delete_offset": 1,
         "delete_group": 2,
         "look_around": 2,
@@ -148,6 +151,7 @@ class ConsumerGroupLife(CoordinatorLife):
     def __init__(self, draw: Draw) -> None:
         self.clients: list[Client] = []
         self.number = 0
+        self.past: list[tuple[str, int, tuple[UUID, int]]] = []
         self.commits: list[tuple[CountedReply, OffsetKey, int]] = []
         self.acknowledged: dict[OffsetKey, int] = {}
         self.removed: dict[OffsetKey, int] = {}
@@ -278,6 +282,21 @@ class ConsumerGroupLife(CoordinatorLife):
         assert refused or holder in (None, client.member_id), f"{client.member_id} commits what {holder} owns"
         self.commits.append((reply, key, self.number))
 
+    def commit_late(self, draw: Draw) -> None:
+        """In the name and the epoch in which a member had a partition once: never what another one has by now."""
+        if not self.past or not self.is_here:
+            return
+        member_id, epoch, (topic_id, number) = draw.of(self.past)
+        topic, group = self.rig.topics.topic_name(topic_id), self.rig.shard.consumer_groups.get(GROUP)
+        if topic is None or group is None:
+            return
+        holder = group.holder_of(topic_id, number)
+        reply = self.rig.commit(member_id, epoch, {(topic, number): 0}, group_id=GROUP, version=9)
+        refused = reply.is_set and code(reply) != 0
+        assert refused or holder in (None, member_id), f"{member_id} commits what {holder} owns"
+        if not refused:
+            self._remove(OffsetKey(GROUP, topic, number))
+
     def delete_offset(self, draw: Draw) -> None:
         key = OffsetKey(GROUP, draw.of(TOPICS), draw.below(5))
         self._remove(key)
@@ -358,6 +377,8 @@ class ConsumerGroupLife(CoordinatorLife):
             epoch = 0 if change.value is None else change.value[0]
             assert change.value is None or epoch >= self.epoch, "the epoch of a group only grows"
             self.epoch = epoch
+            if change.value is None:
+                self.past.clear()
         elif isinstance(change, ProgressChange):
             self.moved_at[change.member_id] = self.now
             if change.value is not None:
@@ -509,6 +530,8 @@ class ConsumerGroupLife(CoordinatorLife):
                 self.check_committed(client, reply.value)
                 self.heard_of[client.member_id] = reply.asked_at
                 client.hear(reply.value, reply.asked_at)
+                self.past += [(client.member_id, client.epoch, held) for held in sorted(client.owned)[:2]]
+                del self.past[:-_PAST]
             elif answered in (UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE, NOT_FOUND):
                 client.start_anew()
             elif answered == UNRELEASED:

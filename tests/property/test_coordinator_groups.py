@@ -50,6 +50,7 @@ class Client:
     leads: tuple[str, ...] = ()
     next_step: str = "join"
     alive: bool = True
+    forgets_to_sync: bool = False
     owned: tuple[int, ...] = ()
     waiting: list[tuple[CountedReply, Callable[[Any], None]]] = field(default_factory=list)
 
@@ -68,6 +69,7 @@ class GroupLife(CoordinatorLife):
         "heartbeat": 4,
         "leave": 3,
         "die": 3,
+        "forget_to_sync": 2,
         "restart": 4,
         "hang_up": 3,
         "lie": 3,
@@ -96,6 +98,7 @@ class GroupLife(CoordinatorLife):
         self.heard_of: dict[tuple[str, str], float] = {}
         self.maybe_heard_of: dict[tuple[str, str], float] = {}
         self.owed: dict[tuple[str, str], tuple[int, bool, bool]] = {}
+        self.joined_at: dict[tuple[str, int, str], float] = {}
         self.seen: dict[str, tuple[ClassicGroup, int]] = {}
         self.restored: dict[str, tuple[GroupMetadataValue, ClassicGroup]] = {}
         self.begin(
@@ -142,7 +145,7 @@ class GroupLife(CoordinatorLife):
         """What a proper client does next."""
         if client.next_step == "join":
             self.send_join(client)
-        elif client.next_step == "sync":
+        elif client.next_step == "sync" and not client.forgets_to_sync:
             self.send_sync(client, 0)
         else:
             self.send_heartbeat(client)
@@ -222,6 +225,11 @@ class GroupLife(CoordinatorLife):
 
     def die(self, draw: Draw) -> None:
         draw.of(self.clients).alive = False
+
+    def forget_to_sync(self, draw: Draw) -> None:
+        """It joins and sends heartbeats, and never asks for its assignment; or it does so again."""
+        client = draw.of(self.clients)
+        client.forgets_to_sync = not client.forgets_to_sync
 
     def restart(self, draw: Draw) -> None:
         """A new process, which knows nothing of what the old one waited for."""
@@ -341,10 +349,11 @@ class GroupLife(CoordinatorLife):
         self.clientless: list[tuple[Any, Callable[[Any], None]]] = []
         self.lives: dict[str, int] = {}
         self.assigned: dict[tuple[str, int, int], list[tuple[int, dict[str, bytes]]]] = {}
+        self.parts: dict[tuple[str, int, int], dict[str, bytes]] = {}
         super().begin(**config)
 
     def _fold_afresh(self) -> None:
-        self.lives, self.assigned = {}, {}
+        self.lives, self.assigned, self.parts = {}, {}, {}
         super()._fold_afresh()
 
     def fold(self, change: Change, offset: int) -> None:
@@ -356,12 +365,12 @@ class GroupLife(CoordinatorLife):
                 self.lives[change.group_id] = life + 1
             else:
                 assert before is None or change.value.generation >= before.generation
-                assigned = {member.member_id: bytes(member.assignment) for member in change.value.members}
+                members = change.value.members
+                assigned = {member.member_id: bytes(member.assignment) for member in members}
                 key = (change.group_id, life, change.value.generation)
-                known = self.assigned.setdefault(key, [])
-                known.append((offset, assigned))
-                parts = [sorted(of.values()) for _, of in known if of]
-                assert parts[1:] == parts[:-1], "a second assignment of one generation is in the log"
+                self.assigned.setdefault(key, []).append((offset, assigned))
+                parts = {member.group_instance_id or member.member_id: bytes(member.assignment) for member in members}
+                assert self.parts.setdefault(key, parts) == parts, "a second assignment of one generation is in the log"
         elif isinstance(change, OffsetChange) and change.value is None:
             self.check_removal(change.key, self.offsets.get(change.key))
         super().fold(change, offset)
@@ -467,6 +476,9 @@ class GroupLife(CoordinatorLife):
         assert len(group.members) <= self.rig.config.group_max_size or group.state is not GroupState.STABLE
         assert group.pending_syncs.keys() <= group.members.keys()
         assert not group.members.keys() & group.pending_members.keys()
+        for member_id in group.pending_syncs:
+            since = self.joined_at.setdefault((group.group_id, group.generation, member_id), self.now)
+            assert self.now <= since + REBALANCE + TOLERANCE, f"{member_id} has not synced, and is still a member"
         for member_id, member in group.members.items():
             assert member.member_id == member_id
             if group.state is GroupState.STABLE:
@@ -493,6 +505,7 @@ class GroupLife(CoordinatorLife):
 
     def loaded(self) -> None:
         self.seen.clear()
+        self.joined_at.clear()
         for key in self.maybe_heard_of:
             self.maybe_heard_of[key] = self.now
 
@@ -528,6 +541,7 @@ class GroupLife(CoordinatorLife):
     def become_stable(self) -> None:
         """Everybody who lives behaves: soon each group is stable, and each of its partitions owned by one of them."""
         for client in self.clients:
+            client.forgets_to_sync = False
             client.waiting[:] = [(reply, then) for reply, then in client.waiting if not reply.is_set]
         ends = self.now + 2 * REBALANCE + 2 * SESSION
         while self.now < ends:

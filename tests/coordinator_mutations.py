@@ -1,0 +1,272 @@
+"""The rules that keep groups and offsets right, each with a way to break it and the random lives that must notice.
+
+As in ``tests/mutations.py``, and applied by the same ``tests/test_mutations.py``.
+"""
+
+from __future__ import annotations
+
+from tests.mutations import Mutation
+
+_C = "triokafka/coordinator/"
+_GROUPS = "tests/property/test_coordinator_groups.py::test_groups_survive_random_lives"
+_CONSUMERS = "tests/property/test_consumer_group.py::test_groups_survive_random_lives"
+_MIXED = "tests/property/test_mixed_groups.py::test_mixed_groups_survive_random_lives"
+_OFFSETS = "tests/property/test_coordinator_offsets.py::test_offsets_survive_random_lives"
+_FAILURES = "tests/unit/coordinator/test_failures.py::"
+_MIGRATION = "tests/unit/coordinator/test_migration.py::"
+
+COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
+    Mutation(rule, _C + file, old, new, test)
+    for rule, file, old, new, test in (
+        # ---------------------------------------------------------------- runtime
+        (
+            "answers wait for their records to be committed",
+            "runtime.py",
+            "        context.held.append(_Held(context.end, turn",
+            "        self._give(turn)\n        context.held.append(_Held(context.end, turn",
+            _OFFSETS,
+        ),
+        (
+            "answers without records wait for what they rest on",
+            "runtime.py",
+            "if not turn.records and (committed or context.end <= ",
+            "if not turn.records and (True or context.end <= ",
+            _CONSUMERS,
+        ),
+        (
+            "who waits for a shard that moves is told",
+            "runtime.py",
+            "            waiting.extend(reply for reply, _ in item.turn.answers)\n",
+            "            pass\n",
+            _OFFSETS,
+        ),
+        (
+            "who is parked in a shard that moves is told",
+            "shard.py",
+            "                    waiting.append(member.join_reply)\n",
+            "                    pass\n",
+            _GROUPS,
+        ),
+        (
+            "a late load undoes nothing",
+            "runtime.py",
+            "            if known.leader_epoch >= leader_epoch:\n",
+            "            if known.leader_epoch < 0:\n",
+            _GROUPS,
+        ),
+        (
+            "a late unload undoes nothing",
+            "runtime.py",
+            "if known is None or (leader_epoch is not None and leader_epoch < known.leader_epoch):",
+            "if known is None:",
+            _GROUPS,
+        ),
+        (
+            "a commit that takes too long is answered",
+            "runtime.py",
+            "                self._time_out(context, context.held.popleft())\n",
+            "                context.held.popleft()\n",
+            _GROUPS,
+        ),
+        (
+            "readers see what is committed",
+            "journal.py",
+            "        return newest if before is None else before[0]\n",
+            "        return newest\n",
+            _OFFSETS,
+        ),
+        # ---------------------------------------------------------------- classic groups
+        (
+            "the generation counts up",
+            "group/classic.py",
+            "        self.generation += 1\n",
+            "        self.generation += self.generation == 0\n",
+            _GROUPS,
+        ),
+        (
+            "one assignment per generation goes to the log",
+            "group/sync.py",
+            "if member.member_id == group.leader_id and group.storing_generation != group.generation:",
+            "if member.member_id == group.leader_id:",
+            _FAILURES + "test_leader_that_repeats_its_sync_does_not_store_a_second_assignment",
+        ),
+        (
+            "a stored assignment of an older round is ignored",
+            "group/sync.py",
+            "        return group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation\n",
+            "        return group.state is GroupState.COMPLETING_REBALANCE\n",
+            _FAILURES + "test_assignment_that_is_committed_after_a_new_round_began_is_ignored",
+        ),
+        (
+            "who is silent is removed",
+            "group/liveness.py",
+            '    rounds.member_gone(group, member_id, f"{member_id} was silent for too long", config, turn)\n',
+            "",
+            _GROUPS,
+        ),
+        (
+            "a heartbeat prolongs the session",
+            "group/liveness.py",
+            "    rounds.start_session(group, member, turn)\n    return Rebalance",
+            "    return Rebalance",
+            _GROUPS,
+        ),
+        (
+            "a static member that could not be replaced is back",
+            "group/join.py",
+            "                group.rename_static(member, old_id)\n",
+            "",
+            _GROUPS,
+        ),
+        (
+            "who does not sync is removed",
+            "group/rounds.py",
+            "    turn.timers.schedule(sync_timer(group), turn.at.now + group.rebalance_timeout_ms / 1000)\n",
+            "",
+            _GROUPS,
+        ),
+        (
+            "a group that could not be stored is none",
+            "shard.py",
+            "                self._discard(group, error, later)\n",
+            "                pass\n",
+            _GROUPS,
+        ),
+        (
+            "loaded members have sessions",
+            "shard.py",
+            "                rounds.start_session(group, member, turn)\n",
+            "                pass\n",
+            _GROUPS,
+        ),
+        (
+            "whom a full round refuses is no member",
+            "group/join.py",
+            "        rounds.drop_member(group, request.member_id, turn)\n",
+            "        turn.timers.cancel(rounds.session_timer(group, request.member_id))\n",
+            _GROUPS,
+        ),
+        # ---------------------------------------------------------------- offsets
+        (
+            "a deleted group leaves a tombstone",
+            "offsets/expiry.py",
+            "        turn.write(group_removal(group.group_id))\n",
+            "        pass\n",
+            _OFFSETS,
+        ),
+        (
+            "what a member wants does not expire",
+            "offsets/expiry.py",
+            "        expired = not is_wanted and _is_expired(",
+            "        expired = _is_expired(",
+            _OFFSETS,
+        ),
+        (
+            "the age of offsets counts from when the group became empty",
+            "offsets/expiry.py",
+            "        return lambda committed: max(since, committed.commit_timestamp)\n",
+            "        return lambda committed: committed.commit_timestamp\n",
+            _OFFSETS,
+        ),
+        (
+            "a retention time of its own counts",
+            "offsets/expiry.py",
+            "        return wall_ms >= committed.expire_timestamp\n",
+            "        return wall_ms - age_of(committed) >= retention_ms\n",
+            _OFFSETS,
+        ),
+        (
+            "what a member wants is not deleted",
+            "offsets/delete.py",
+            "            error_code = GroupSubscribedToTopicError.code\n",
+            "            pass\n",
+            _OFFSETS,
+        ),
+        # ---------------------------------------------------------------- consumer groups
+        (
+            "what is to be given up is not free",
+            "consumer_group/member.py",
+            "        for partitions in (self.assigned, self.revoking):\n",
+            "        for partitions in (self.assigned,):\n",
+            _CONSUMERS,
+        ),
+        (
+            "a member waits for what another one holds",
+            "consumer_group/reconcile.py",
+            "            if is_held(topic_id, number):\n",
+            "            if waits and is_held(topic_id, number):\n",
+            _CONSUMERS,
+        ),
+        (
+            "a member that goes leaves the group in a new epoch",
+            "consumer_group/leaving.py",
+            "(group.epoch + 1, metadata_hash)",
+            "(group.epoch, metadata_hash)",
+            _CONSUMERS,
+        ),
+        (
+            "a removal that could not be written is tried again",
+            "consumer_group/leaving.py",
+            "            later.timers.schedule(key, later.at.now + _AGAIN_SECONDS)\n",
+            "            pass\n",
+            _CONSUMERS,
+        ),
+        (
+            "who holds on for too long is removed",
+            "consumer_group/sessions.py",
+            "    if before != after and after.state is MemberState.UNREVOKED_PARTITIONS:\n",
+            "    if before is None and after.state is MemberState.UNREVOKED_PARTITIONS:\n",
+            _CONSUMERS,
+        ),
+        (
+            "a member that is removed leaves tombstones of all it had",
+            "consumer_group/advance.py",
+            "        changes.append(TargetChange(group.group_id, member_id, None))\n",
+            "        pass\n",
+            _CONSUMERS,
+        ),
+        (
+            "an old epoch is refused",
+            "consumer_group/group.py",
+            "        self._refuse_epoch(member_id, member_epoch, progress)\n\n    def check_fetch",
+            "        return\n\n    def check_fetch",
+            _CONSUMERS,
+        ),
+        # ---------------------------------------------------------------- between the protocols
+        (
+            "a group that goes back to classic says what members hold",
+            "consumer_group/leaving.py",
+            "        owned = {known: group.progress_of(known).held_partitions for known in left}\n",
+            "        owned = {known: group.target_of(known) for known in left}\n",
+            _MIXED,
+        ),
+        (
+            "cooperative members keep what they claim",
+            "consumer_group/migration.py",
+            "_not_taken(claimed[member_id], taken).items()",
+            "()",
+            _MIGRATION + "test_what_a_cooperative_member_had_when_it_joined_is_not_free_though_the_round_failed",
+        ),
+        (
+            "a group that owed a round is dealt anew",
+            "consumer_group/migration.py",
+            "hash_of_topics(names, topics) if is_dealt else _DEALS_ANEW",
+            "hash_of_topics(names, topics)",
+            _MIGRATION + "test_a_static_member_that_takes_over_has_dealt_what_nobody_owns",
+        ),
+        (
+            "an upgraded group is no classic one any more",
+            "consumer_group/migration.py",
+            "    turn.write(group_removal(classic.group_id))\n",
+            "",
+            _MIXED,
+        ),
+        (
+            "a downgraded group rebalances",
+            "consumer_group/migration.py",
+            "        if classic.state_timestamp_ms == OWES_A_ROUND:\n",
+            "        if False:\n",
+            _MIXED,
+        ),
+    )
+)
