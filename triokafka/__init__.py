@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from triokafka.client.consumer import Consumer
     from triokafka.client.consumer.delivery import UndeserializedBytes
     from triokafka.client.consumer.listener import ConsumerInterceptor, ConsumerRebalanceListener
+    from triokafka.client.consumer.per_partition import process_partitions
     from triokafka.client.consumer.subscription import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
     from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
@@ -104,6 +105,7 @@ _HOMES: Final[dict[str, str]] = {
     "UUIDSerializer": "triokafka.client.serializers",
     "UndeserializedBytes": "triokafka.client.consumer.delivery",
     "World": "triokafka.world",
+    "process_partitions": "triokafka.client.consumer.per_partition",
     "read_topic": "triokafka.client.reader",
 }
 _MODULES: Final = ("errors", "structs", "testing")
@@ -161,6 +163,7 @@ __all__ = [
     "World",
     "__version__",
     "errors",
+    "process_partitions",
     "read_topic",
     "structs",
     "testing",

@@ -150,6 +150,15 @@ class Engine:
         """The membership of the group that decides the assignment, if one does."""
         return self._membership if self.subscription.uses_group else None
 
+    @property
+    def listener(self) -> object:
+        """Who is told when partitions come and go."""
+        return self._assigner.listener
+
+    @listener.setter
+    def listener(self, listener: object) -> None:
+        self._assigner.listener = listener
+
     def _member(self) -> GroupIdentity | None:
         membership = self.membership
         return None if membership is None else membership.identity

@@ -28,8 +28,9 @@ class PartitionHealth:
 class ConsumerHealth:
     """A consumer at one moment. Ages are seconds; None means never.
 
-    ``state`` is in words: what the member of the group is doing, or that there is no group. ``troubles`` are sentences
-    about what fails at the moment, the longest first; ``failure`` is what made the consumer unusable.
+    ``state`` is in words: what the member of the group is doing, or that there is no group. ``generation`` is the
+    member epoch under the consumer protocol. ``troubles`` are sentences about what fails at the moment, the longest
+    first; ``failure`` is what made the consumer unusable.
     """
 
     state: str
@@ -84,7 +85,7 @@ def _partition(engine: Engine, partition: TopicPartition) -> PartitionHealth:
 
 
 def take_metrics(engine: Engine) -> dict[str, float]:
-    """Counters and gauges by name."""
+    """Counters and gauges by name; ages are -1 for never."""
     health = take_health(engine)
     lags = [partition.lag for partition in health.partitions.values() if partition.lag is not None]
     return {
@@ -96,4 +97,8 @@ def take_metrics(engine: Engine) -> dict[str, float]:
         "records_lag": sum(lags),
         "records_lag_max": max(lags, default=0),
         "assigned_partitions": len(health.partitions),
+        "generation": health.generation,
+        "rebalance_total": engine.membership.rebalances if engine.membership is not None else 0,
+        "last_heartbeat_seconds_ago": -1 if health.last_heartbeat_age is None else health.last_heartbeat_age,
+        "assignment_age_seconds": -1 if health.assignment_age is None else health.assignment_age,
     }

@@ -125,6 +125,9 @@ async def test_a_member_joins_reads_commits_and_leaves() -> None:
         assert health.member_id == broker.beats[0].member_id
         assert health.assignment_age is not None
         assert health.last_heartbeat_age is not None
+        metrics = consumer.metrics()
+        assert (metrics["generation"], metrics["rebalance_total"], metrics["assigned_partitions"]) == (1, 1, 2)
+        assert 0 <= metrics["last_heartbeat_seconds_ago"] <= metrics["assignment_age_seconds"] < 1
         await trio.sleep(10)
     assert cluster.committed == {T0: 4, T1: 0}
     assert listener.heard == [("assigned", ["t-0", "t-1"]), ("revoked", ["t-0", "t-1"])]
@@ -565,10 +568,14 @@ async def test_a_commit_with_an_epoch_that_has_passed_is_sent_again_with_the_new
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, enable_auto_commit=False) as consumer:
+        cluster.interval_ms = 60_000
         await take(consumer, 3)
+        await trio.sleep(2)
         cluster.generation += 1  # the group has gone on; the next heartbeat tells
+        before = trio.current_time()
         await consumer.commit()
         assert cluster.committed[T0] == 3
+        assert trio.current_time() - before < 1  # it is sent for that, out of turn
     epochs = [request.generation_id_or_member_epoch for request in broker.seen(OffsetCommitRequest)]
     assert epochs == [1, 2]
 
@@ -705,6 +712,25 @@ async def test_leaving_overtakes_no_join_that_waits_for_its_connection() -> None
         await trio.sleep(5)
     epochs = [beat.member_epoch for beat in broker.beats]
     assert epochs in ([], [-1], [0, -1])
+
+
+@simulated
+async def test_who_joins_again_while_leaving_joins_afterwards() -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 2))
+
+    async def slow(request: OffsetCommitRequest) -> Any:
+        await trio.sleep(3)
+        return broker.offset_commit(request)
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        await take(consumer, 2)
+        at = len(broker.beats)
+        broker.script(OffsetCommitRequest, slow)
+        consumer.unsubscribe()
+        consumer.subscribe("t")
+        await until(consumer, consumer.assignment)
+    assert [beat.member_epoch for beat in broker.beats[at : at + 2]] == [-1, 0]
 
 
 # ---------------------------------------------------------------- options

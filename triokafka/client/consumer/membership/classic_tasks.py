@@ -159,6 +159,7 @@ class ClassicMembership(GroupMembership):
                 self._troubles.succeeded(self._what)
                 self.clock.reset(now)
                 self.joined_at = now
+                self.rebalances += 1
                 self._assignment = member.assignment
                 return
 

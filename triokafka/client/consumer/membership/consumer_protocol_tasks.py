@@ -92,6 +92,7 @@ class ConsumerProtocolMembership(GroupMembership):
         """Tell the coordinator what this member owns now."""
         self.member.settle(owned, complete=complete)
         self.joined_at = self._world.now()
+        self.rebalances += complete
         self._changed.set()
 
     def commit_failed(self, error: CommitFailedError) -> None:

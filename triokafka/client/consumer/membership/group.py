@@ -53,6 +53,8 @@ class GroupMembership(ABC):
         self.group_id: str = options.group_id
         self.clock = clock
         self.joined_at: float | None = None
+        self.rebalances = 0
+        """Assignments so far that were taken over in full."""
         self._options = options
         self._network = network
         self._world = network.world

@@ -1,0 +1,215 @@
+"""Handling partitions side by side: order, commits without gaps, rebalances, failures, cancellation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+import triokafka
+from tests.scripted_group import GroupBroker, GroupCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.client.consumer.per_partition import FinishedPrefix
+from triokafka.errors import IllegalStateError
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from triokafka.structs import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def started(records: int = 20) -> tuple[GroupCluster, GroupBroker, dict[str, Any]]:
+    simulation = current_simulation()
+    cluster = GroupCluster(t=2)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    for partition in (0, 1):
+        cluster.write("t", partition, [b"%d" % number for number in range(records)])
+    broker = cluster.brokers[1]
+    assert isinstance(broker, GroupBroker)
+    options = {
+        "bootstrap_servers": address,
+        "world": simulation.host("client").world,
+        "auto_offset_reset": "earliest",
+        "group_id": "g",
+        "group_protocol": "consumer",
+        "enable_auto_commit": False,
+    }
+    return cluster, broker, options
+
+
+@given(st.permutations(range(12)), st.integers(1, 9))
+def test_what_may_be_committed_is_below_everything_unfinished(order: list[int], step: int) -> None:
+    prefix = FinishedPrefix()
+    assert prefix.next_offset is None
+    for number in range(12):
+        prefix.begin(5 + number * step)
+    assert prefix.next_offset == 5
+    left = set(range(12))
+    for number in order:
+        prefix.finish(5 + number * step)
+        left.discard(number)
+        assert prefix.next_offset == (5 + min(left) * step if left else 5 + 11 * step + 1)
+
+
+@simulated
+async def test_partitions_go_side_by_side_and_each_in_order() -> None:
+    """(`client/MOD-28`)"""
+    cluster, _, options = await started()
+    handled: dict[int, list[int]] = defaultdict(list)
+    done = trio.Event()
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(1 if record.partition else 3)
+        handled[record.partition].append(record.offset)
+        if len(handled[0]) + len(handled[1]) == 40:
+            done.set()
+
+    async with triokafka.Consumer("t", **options) as consumer, trio.open_nursery() as nursery:
+        nursery.start_soon(triokafka.process_partitions, consumer, handle)
+        before = trio.current_time()
+        await done.wait()
+        assert trio.current_time() - before < 62  # not 80
+        nursery.cancel_scope.cancel()
+    assert handled == {0: list(range(20)), 1: list(range(20))}
+    assert cluster.committed == {T0: 20, T1: 20}
+
+
+@simulated
+async def test_a_slow_record_holds_back_the_commit_of_those_behind_it_only() -> None:
+    cluster, _, options = await started()
+    handled: list[int] = []
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        if record.partition == 0 and record.offset == 3:
+            await trio.sleep(100)
+        handled.append(record.offset)
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        with trio.move_on_after(50):
+            await triokafka.process_partitions(consumer, handle, tasks_per_partition=4)
+    assert len(handled) == 39
+    assert cluster.committed == {T0: 3, T1: 20}
+
+
+@simulated
+async def test_no_more_is_in_hand_than_may_be_and_the_member_stays_alive() -> None:
+    cluster, broker, options = await started()
+    in_hand = most = 0
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        nonlocal in_hand, most
+        in_hand += 1
+        most = max(most, in_hand)
+        await trio.sleep(20)
+        in_hand -= 1
+
+    async with triokafka.Consumer("t", **options, max_poll_interval_ms=10_000) as consumer:
+        with trio.move_on_after(110):
+            await triokafka.process_partitions(consumer, handle, tasks_per_partition=10, max_records_in_hand=8)
+        assert consumer.paused() == frozenset()
+    assert most == 8
+    assert [beat.member_epoch for beat in broker.beats].count(-1) == 1
+    assert cluster.committed == {T0: 20, T1: 20}
+
+
+@simulated
+async def test_what_is_in_hand_is_finished_and_committed_before_partitions_go() -> None:
+    """(`client/SUB-16`)"""
+    cluster, _, options = await started()
+    told: list[tuple[str, int]] = []
+    handled: set[tuple[int, int]] = set()
+
+    class Listener(triokafka.ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append(("revoked", cluster.committed.get(T0, 0)))
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(1)
+        handled.add((record.partition, record.offset))
+
+    async with triokafka.Consumer(**options) as consumer, trio.open_nursery() as nursery:
+        consumer.subscribe("t", listener=Listener())
+
+        async def process() -> None:
+            await triokafka.process_partitions(consumer, handle, commit_interval_ms=600_000, max_records_in_hand=10)
+
+        nursery.start_soon(process)
+        await trio.sleep(2.5)
+        cluster.assign(T1)
+        while consumer.assignment() != {T1}:
+            await trio.sleep(0.1)
+        [(_, committed)] = told
+        assert committed == len([1 for partition, _ in handled if partition == 0]) > 0
+        await trio.sleep(40)
+        assert {offset for partition, offset in handled if partition == 1} == set(range(20))
+        nursery.cancel_scope.cancel()
+
+
+@simulated
+async def test_lost_partitions_are_not_handled_on() -> None:
+    _, broker, options = await started()
+    handled: list[tuple[int, int]] = []
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(5)
+        handled.append((record.partition, record.offset))
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        with trio.move_on_after(12):
+            await triokafka.process_partitions(consumer, handle, commit_interval_ms=600_000)
+        before = len(handled)
+        assert before == 4
+        with trio.move_on_after(8):
+            broker.script(
+                ConsumerGroupHeartbeatRequest,
+                ConsumerGroupHeartbeatResponse(error_code=110, member_epoch=0, heartbeat_interval_ms=0),
+            )
+            await triokafka.process_partitions(consumer, handle)
+        # Begun anew where the group had committed; nothing of the old membership went on.
+        assert handled[before:] == [(0, 2), (1, 2)] or handled[before:] == [(1, 2), (0, 2)]
+
+
+@simulated
+async def test_after_a_cancelled_run_the_next_begins_with_what_was_not_finished() -> None:
+    _, _, options = await started(5)
+    handled: list[tuple[int, int]] = []
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(2)
+        handled.append((record.partition, record.offset))
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        for seconds in (5, 5, 3, 50):
+            with trio.move_on_after(seconds):
+                await triokafka.process_partitions(consumer, handle)
+    assert sorted(handled) == [(partition, offset) for partition in (0, 1) for offset in range(5)]
+
+
+@simulated
+async def test_what_a_handler_raises_ends_it_all_and_what_was_finished_is_committed() -> None:
+    cluster, _, options = await started()
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(1)
+        if (record.partition, record.offset) == (1, 4):
+            raise ZeroDivisionError
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        with pytest.raises(ZeroDivisionError):
+            await triokafka.process_partitions(consumer, handle, commit_interval_ms=600_000)
+    assert cluster.committed[T1] == 4
+    assert cluster.committed[T0] in (4, 5)
+
+
+@simulated
+async def test_a_consumer_that_commits_by_itself_is_refused() -> None:
+    _, _, options = await started()
+    async with triokafka.Consumer("t", **{**options, "enable_auto_commit": True}) as consumer:
+        with pytest.raises(IllegalStateError, match="enable_auto_commit=False"):
+            await triokafka.process_partitions(consumer, lambda record: trio.sleep(0))

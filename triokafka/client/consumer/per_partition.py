@@ -1,0 +1,283 @@
+"""Handling partitions side by side, each in order, while commits follow what has been finished without a gap."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+import trio
+
+from triokafka.client.consumer.consumer import Consumer
+from triokafka.client.consumer.listener import Records, tell_listener
+from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.records import ConsumerRecord
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_POLL_MS: Final = 1_000
+
+
+class FinishedPrefix:
+    """Which records of one partition are finished, and how far without a gap. A plain object."""
+
+    def __init__(self) -> None:
+        self._begun: deque[int] = deque()
+        self._finished: set[int] = set()
+        self.next_offset: int | None = None
+        """What may be committed: everything below is finished. None before the first record."""
+
+    def begin(self, offset: int) -> None:
+        """A record was handed out; offsets rise."""
+        self._begun.append(offset)
+        if self.next_offset is None:
+            self.next_offset = offset
+
+    def finish(self, offset: int) -> None:
+        """A record is finished, in whatever order."""
+        self._finished.add(offset)
+        while self._begun and self._begun[0] in self._finished:
+            done = self._begun.popleft()
+            self._finished.remove(done)
+            self.next_offset = self._begun[0] if self._begun else done + 1
+
+
+class _Lane:
+    """One partition: what waits, how many are in hand, the tasks that handle them, and how far they are."""
+
+    def __init__(self) -> None:
+        self.prefix = FinishedPrefix()
+        self.committed: int | None = None
+        self.waiting: deque[ConsumerRecord] = deque()
+        self.in_hand = 0
+        self.changed = trio.Event()
+        self.closed = False
+        self._scopes: list[trio.CancelScope] = []
+
+    def scope(self) -> trio.CancelScope:
+        """The scope of one of its tasks."""
+        scope = trio.CancelScope()
+        self._scopes.append(scope)
+        if self.closed:
+            scope.cancel()
+        return scope
+
+    def close(self) -> None:
+        """End its tasks; what they are in the middle of is cancelled."""
+        self.closed = True
+        self.waiting.clear()
+        for scope in self._scopes:
+            scope.cancel()
+
+    def notify(self) -> None:
+        """Something has come, or is finished."""
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+async def process_partitions(
+    consumer: Consumer,
+    handle: Callable[[ConsumerRecord], Awaitable[object]],
+    *,
+    tasks_per_partition: int = 1,
+    max_records_in_hand: int = 1_000,
+    commit_interval_ms: float = 1_000,
+) -> None:
+    """Call ``handle(record)`` for everything the consumer reads, partitions side by side, until cancelled.
+
+    Records of one partition are handled in order, one after the other, or with ``tasks_per_partition`` so many at a
+    time. Commits follow what is finished without a gap, so that no record is lost when the program ends in between.
+    When partitions go to another member, what is in hand of them is finished and committed first; when they are lost,
+    their handlers are cancelled. A listener given to ``subscribe`` is told afterwards.
+
+    Cancelling ends all handlers; what was finished is committed, and the consumer stands where something is not: the
+    next call begins there.
+
+    Args:
+        consumer: has ``enable_auto_commit=False``, is subscribed or assigned, and is used by nobody else meanwhile.
+        handle: async; called in tasks of its own.
+        tasks_per_partition: how many records of one partition are handled at a time.
+        max_records_in_hand: most records that are handled or wait for it, of all partitions; then fetching waits.
+        commit_interval_ms: time between commits.
+
+    Raises:
+        IllegalStateError: the consumer commits by itself, too.
+        Exception: what ``handle`` raises, after the others were cancelled and what was finished is committed.
+        KafkaError: as `Consumer.poll`.
+    """
+    if consumer.options.enable_auto_commit and consumer.options.group_id is not None:
+        raise IllegalStateError(
+            "process_partitions() commits what is finished: make the consumer with enable_auto_commit=False"
+        )
+    await _Processing(consumer, handle, tasks_per_partition, max_records_in_hand, commit_interval_ms / 1000).run()
+
+
+class _Processing:
+    """One run of `process_partitions`. Stands before the user's rebalance listener meanwhile."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        handle: Callable[[ConsumerRecord], Awaitable[object]],
+        tasks_per_partition: int,
+        max_records_in_hand: int,
+        commit_interval: float,
+    ) -> None:
+        self._consumer = consumer
+        self._handle = handle
+        self._tasks_per_partition = tasks_per_partition
+        self._limit = max_records_in_hand
+        self._interval = commit_interval
+        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._in_hand = 0
+        self._poll_scope: trio.CancelScope | None = None
+        self._failure: Exception | None = None
+        self._listener: object = None
+
+    async def run(self) -> None:
+        """Go on until cancelled or something fails."""
+        engine = self._consumer._engine
+        self._listener = engine.listener
+        engine.listener = self
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._commit_now_and_then)
+                try:
+                    while self._failure is None:
+                        await self._take(nursery)
+                except Exception as error:
+                    self._failure = error
+                nursery.cancel_scope.cancel()
+        finally:
+            engine.listener = self._listener
+            with trio.CancelScope(shield=True):
+                await self._commit(self._lanes)
+            self._put_back()
+        if self._failure is not None:
+            raise self._failure
+
+    # ---------------------------------------------------------------- records
+
+    async def _take(self, nursery: trio.Nursery) -> None:
+        """One call for records. With too many in hand it asks for none, so that the group still sees a live member."""
+        consumer = self._consumer
+        room = self._limit - self._in_hand
+        stopped = frozenset() if room > 0 else consumer.assignment() - consumer.paused()
+        consumer.pause(*stopped)
+        try:
+            with trio.CancelScope() as self._poll_scope:
+                polled = await consumer.poll(timeout_ms=_POLL_MS, max_records=max(1, room))
+                self._hand_out(polled, nursery)
+        finally:
+            self._poll_scope = None
+            consumer.resume(*(stopped & consumer.assignment()))
+
+    def _hand_out(self, polled: Records, nursery: trio.Nursery) -> None:
+        for partition, records in polled.items():
+            lane = self._lanes.get(partition)
+            if lane is None:
+                lane = self._lanes[partition] = _Lane()
+                for _ in range(self._tasks_per_partition):
+                    nursery.start_soon(self._work, lane, name=f"handling {partition}")
+            for record in records:
+                lane.prefix.begin(record.offset)
+            lane.waiting.extend(records)
+            lane.in_hand += len(records)
+            self._in_hand += len(records)
+            lane.notify()
+
+    async def _work(self, lane: _Lane) -> None:
+        with lane.scope():
+            while self._failure is None:
+                if not lane.waiting:
+                    await lane.changed.wait()
+                    continue
+                record = lane.waiting.popleft()
+                try:
+                    await self._handle(record)
+                except Exception as error:
+                    self._fail(error)
+                    return
+                lane.prefix.finish(record.offset)
+                lane.in_hand -= 1
+                self._in_hand -= 1
+                lane.notify()
+                if self._in_hand == self._limit - 1 and self._poll_scope is not None:
+                    self._poll_scope.cancel()  # there is room again; a cancelled poll loses no record
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        for lane in self._lanes.values():
+            lane.notify()
+        if self._poll_scope is not None:
+            self._poll_scope.cancel()
+
+    # ---------------------------------------------------------------- commits
+
+    async def _commit_now_and_then(self) -> None:
+        while True:
+            await trio.sleep(self._interval)
+            offsets = self._finished(self._lanes)
+            if offsets:
+                self._consumer.commit_nowait(offsets)
+
+    async def _commit(self, partitions: Iterable[TopicPartition]) -> None:
+        offsets = self._finished(partitions)
+        if offsets:
+            try:
+                await self._consumer.commit(offsets, timeout_ms=self._consumer.options.close_timeout_ms)
+            except KafkaError as error:
+                logger.warning("the last commit of %s failed: %s", [str(partition) for partition in offsets], error)
+
+    def _finished(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | OffsetAndMetadata]:
+        offsets: dict[TopicPartition, int | OffsetAndMetadata] = {}
+        if self._consumer.options.group_id is None:
+            return offsets
+        for partition in partitions:
+            lane = self._lanes.get(partition)
+            if lane is None:
+                continue
+            offset = lane.prefix.next_offset
+            if offset is not None and offset != lane.committed:
+                offsets[partition] = lane.committed = offset
+        return offsets
+
+    # ---------------------------------------------------------------- as a rebalance listener
+
+    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Finish what is in hand, commit it, and let the partitions go."""
+        scope, self._poll_scope = self._poll_scope, None  # room for more is no reason to begin anew here
+        try:
+            for partition in partitions:
+                lane = self._lanes.get(partition)
+                while lane is not None and lane.in_hand and self._failure is None:
+                    await lane.changed.wait()
+            await self._commit(partitions)
+            self._drop(partitions)
+        finally:
+            self._poll_scope = scope
+        await tell_listener(self._listener, "on_partitions_revoked", partitions)
+
+    async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Others may handle the same records already."""
+        self._drop(partitions)
+        await tell_listener(self._listener, "on_partitions_lost", partitions)
+
+    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Nothing to prepare."""
+        await tell_listener(self._listener, "on_partitions_assigned", partitions)
+
+    def _put_back(self) -> None:
+        """What is in hand and not finished is for the next call for records."""
+        for partition, lane in self._lanes.items():
+            if lane.in_hand and lane.prefix.next_offset is not None and partition in self._consumer.assignment():
+                self._consumer.seek(partition, lane.prefix.next_offset)
+
+    def _drop(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            lane = self._lanes.pop(partition, None)
+            if lane is not None:
+                self._in_hand -= lane.in_hand
+                lane.close()
