@@ -187,6 +187,46 @@ async def test_list_in_every_version(version: int) -> None:
         assert group.group_type == ("classic" if version >= 5 else "")
 
 
+@pytest.mark.parametrize("version", [4, 5])
+async def test_list_is_filtered_by_state_and_type(version: int) -> None:
+    """KIP-518 and KIP-848, whatever the case; what no group is finds none."""
+    async with running_node(**FAST) as node:
+        await node.create("t")
+        await stable(node, "steady")
+        await node.call(commit_request(node, 8), 8)
+
+        async def listed(states: tuple[str, ...], types: tuple[str, ...] = ()) -> list[str]:
+            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+            return [group.group_id for group in (await node.call(request, version)).groups]
+
+        assert await listed(("stable",)) == ["steady"]
+        assert await listed(("EMPTY",)) == ["g"]
+        assert sorted(await listed(("Stable", "Empty", "Nonsense"))) == ["g", "steady"]
+        assert await listed(("Dead",)) == []
+        if version >= 5:
+            assert sorted(await listed((), ("Classic",))) == ["g", "steady"]
+            assert await listed(("Empty",), ("classic", "consumer")) == ["g"]
+            assert await listed((), ("consumer",)) == await listed((), ("share",)) == []
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 10])
+async def test_stable_positions_are_asked_for_on_the_wire(version: int) -> None:
+    """KIP-447: nothing is pending here, so they are what they are."""
+    async with running_node(**FAST) as node:
+        await node.create("t")
+        await node.call(FindCoordinatorRequest(key="g"), 1)
+        await node.call(commit_request(node, 8), 8)
+        if version < 8:
+            response: Any = await node.call(OffsetFetchRequest(group_id="g", topics=None, require_stable=True), version)
+        else:
+            groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h")]
+            answer = await node.call(OffsetFetchRequest(groups=groups, require_stable=True), version)
+            assert [group.group_id for group in answer.groups] == ["g", "h"]
+            response = answer.groups[0]
+        (found,) = response.topics[0].partitions
+        assert (found.committed_offset, found.committed_leader_epoch, found.error_code) == (7, 3, 0)
+
+
 @pytest.mark.parametrize("version", range(3))
 async def test_delete_in_every_version(version: int) -> None:
     async with running_node(**FAST) as node:
