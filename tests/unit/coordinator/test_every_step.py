@@ -1,29 +1,52 @@
-"""One story of a group, told again and again: each time another append fails, is late, or is lost with its leader.
+"""Stories of groups, told again and again: each time another append fails, is late, or is lost with its leader.
 
 Wherever it strikes, the group gets over it: the log replays into the state, nobody hangs, what was acknowledged is
-there, and in the end a stable group has an assignment that the log has too.
+there, and in the end a stable group has an assignment that the log has too. Between them the stories have every
+operation that writes: of classic groups, of consumer groups, of what goes from one to the other, of offsets and tools,
+and of deadlines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from tests.unit.coordinator.mixed_members import assignment, metadata
 from tests.unit.coordinator.rig import PARTITION, Rig, code
+from triokafka.coordinator.consumer_group.group import ConsumerGroupState
+from triokafka.coordinator.consumer_group.heartbeat import Beat
+from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, Partitions
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.turn import CoordinatorRecord, Reply
-from triokafka.errors import KafkaStorageError, RequestTimedOutError
+from triokafka.errors import (
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
+    KafkaStorageError,
+    RequestTimedOutError,
+    UnknownMemberIdError,
+)
 
-RESTING = (GroupState.EMPTY, GroupState.STABLE)
+BEGIN_ANEW = (
+    UnknownMemberIdError.code,
+    FencedMemberEpochError.code,
+    FencedInstanceIdError.code,
+    GroupIdNotFoundError.code,
+)
 
 
 class Story:
-    """Members come, commit, restart, leave; offsets and groups are deleted. Appends go through ``strike``."""
+    """Members come, commit, restart, leave; offsets are deleted. Appends go through ``strike``."""
+
+    ASSIGNMENT = b"all"
 
     def __init__(self, strike: Callable[[Rig, int], None]) -> None:
-        self.rig = Rig(group_initial_rebalance_delay_ms=0)
+        self.rig = Rig(
+            group_initial_rebalance_delay_ms=0, offsets_retention_minutes=60, offsets_retention_check_interval_ms=60_000
+        )
         self.replies: list[Reply[Any]] = []
         self.acknowledged: dict[int, int] = {}
         self.step = 0
@@ -60,7 +83,7 @@ class Story:
                 member_id = "" if code(reply) == 25 else member_id
                 continue
             member_id, generation = joined.member_id, joined.generation_id
-            if self.keep(self.rig.sync(member_id, generation, {member_id: b"all"}, instance_id=instance_id)):
+            if self.keep(self.rig.sync(member_id, generation, {member_id: self.ASSIGNMENT}, instance_id=instance_id)):
                 return member_id, generation
         return None
 
@@ -98,41 +121,198 @@ class Story:
         rig.restart()
         assert dict(rig.shard.offsets.newest("g")) == offsets
         assert (rig.group().generation, list(rig.group().members)) == (live.generation, [last[0]])
-        assert rig.sync(*last).value.assignment == b"all"
+        assert rig.sync(*last).value.assignment == self.ASSIGNMENT
+
+    def removed(self, reply: Reply[Any], *partitions: int) -> None:
+        """Wait for a tool's answer. What it removed is not there any more; after a timeout, perhaps."""
+        self.keep(reply)
+        if code(reply) in (0, RequestTimedOutError.code):
+            for partition in partitions:
+                self.acknowledged.pop(partition, None)
 
 
-def steps() -> int:
-    story = Story(lambda rig, step: None)
+@dataclass(eq=False)
+class Consumer:
+    """A member under the consumer protocol, which begins anew when it is told to."""
+
+    member_id: str
+    instance_id: str | None = None
+    pattern: str = ""
+    epoch: int = 0
+    owned: Partitions = field(default_factory=dict)
+
+    def beat(self) -> Beat:
+        return Beat(
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.instance_id,
+            rack_id=None,
+            rebalance_timeout_ms=20_000,
+            topic_names=frozenset({"orders"} if not self.pattern else ()),
+            pattern=self.pattern,
+            server_assignor=None,
+            owned=self.owned,
+            client_id="c",
+            client_host="/h",
+        )
+
+
+class ConsumerStory(Story):
+    """Of a group under the consumer protocol: static members are replaced, patterns find new topics, members leave, are
+    silent, or hold on to what they have; tools remove offsets and the group; positions expire."""
+
+    def settle(self, *members: Consumer) -> None:
+        """Let members heartbeat until the group is stable."""
+        for _ in range(30):
+            for member in members:
+                self.heartbeat(member)
+            group = self.rig.shard.consumer_groups.get("g")
+            is_stable = group is not None and group.state is ConsumerGroupState.STABLE
+            if group is not None and is_stable and all(member.epoch == group.epoch for member in members):
+                return
+            self.rig.pass_time(2)
+        raise AssertionError(f"{group} does not become stable")
+
+    def heartbeat(self, member: Consumer) -> None:
+        reply = self.rig.beat(member.beat())
+        response = self.keep(reply)
+        if response is None:
+            if code(reply) in BEGIN_ANEW:
+                member.epoch, member.owned = 0, {}
+            return
+        member.epoch = response.member_epoch
+        if response.assignment is not None:
+            told = response.assignment.topic_partitions
+            member.owned = {topic.topic_id: frozenset(topic.partitions) for topic in told}
+
+    def tell(self) -> None:
+        rig = self.rig
+        first, static = Consumer("a"), Consumer("b", "i")
+        self.settle(first)
+        self.commit(0, 1, member_id="a", generation=first.epoch, version=9)
+        self.settle(first, static)
+        self.keep(rig.last_beat("b", LEAVING_FOR_NOW, instance_id="i"))
+        static = Consumer("c", "i")
+        self.settle(first, static)
+        curious = Consumer("d", pattern="o.*")
+        self.settle(first, static, curious)
+        rig.topics.set("odds", 2)
+        self.settle(first, static, curious)
+        self.keep(rig.last_beat("d"))
+        for _ in range(6):  # the static one is silent
+            rig.pass_time(9)
+            self.heartbeat(first)
+        self.settle(first)
+        holder = Consumer("e")
+        self.heartbeat(holder)
+        for _ in range(4):  # the first one is told to give something up, and does not
+            kept = first.owned
+            self.heartbeat(first)
+            first.owned = kept
+            rig.pass_time(7)
+        self.settle(holder)
+        self.keep(rig.last_beat("e"))
+        rig.pass_time(60)
+        self.commit(1, 2)
+        self.commit(2, 3)
+        self.removed(rig.delete_offsets(("bills", 1)), 1)
+        self.removed(rig.delete_group(), 0, 1, 2)
+        self.commit(3, 4)
+        rig.pass_time(3_800)  # until it has expired, and all else that is left
+        self.acknowledged.clear()
+        last = Consumer("z")
+        self.settle(last)
+        self.check_consumer(last)
+
+    def check_consumer(self, last: Consumer) -> None:
+        rig = self.rig
+        rig.log.commits_at_once = True
+        rig.commit_log()
+        assert all(reply.is_set for reply in self.replies)
+        for partition, offset in self.acknowledged.items():
+            assert rig.offset("bills", partition) >= offset
+        assert last.owned == {rig.topics.ids["orders"]: frozenset(range(4))}
+        before, offsets = durable(rig), dict(rig.shard.offsets.newest("g"))
+        rig.restart()
+        assert (durable(rig), dict(rig.shard.offsets.newest("g"))) == (before, offsets)
+        self.heartbeat(last)
+        assert last.owned == {rig.topics.ids["orders"]: frozenset(range(4))}
+
+
+class MigrationStory(ConsumerStory):
+    """Of a group that becomes a consumer group and a classic one again, with members of both kinds in it."""
+
+    ASSIGNMENT = assignment(0, 1, 2, 3)
+
+    def tell(self) -> None:
+        rig = self.rig
+        self.member()
+        new = Consumer("n", "i")
+        self.settle(new)
+        for _ in range(2):
+            rig.pass_time(7)  # the classic member is silent
+            self.heartbeat(new)
+        self.settle(new)
+        self.commit(0, 1, member_id="n", generation=new.epoch, version=9)
+        joined = self.keep(rig.join(version=3, protocols=[("range", metadata())], session_ms=40_000))
+        if joined is not None:
+            self.keep(rig.sync(joined.member_id, joined.generation_id))
+            self.keep(rig.heartbeat(joined.member_id, joined.generation_id))
+            self.heartbeat(new)
+        self.keep(rig.last_beat("n", instance_id="i"))
+        if joined is not None:
+            self.keep(rig.leave(joined.member_id))
+        rig.pass_time(120)  # and who could not leave is silent for too long
+        last = self.member()
+        assert last is not None
+        self.check(last)
+
+
+def durable(rig: Rig) -> dict[str, Any]:
+    """What the log says of the group, without what is only remembered."""
+    (group,) = rig.shard.consumer_groups.values()
+    return {name: value for name, value in vars(group).items() if name not in ("topics_version", "patterns_checked")}
+
+
+STORIES: tuple[type[Story], ...] = (Story, ConsumerStory, MigrationStory)
+
+
+def steps(kind: type[Story]) -> int:
+    story = kind(lambda rig, step: None)
     story.tell()
     return story.step
 
 
-STEPS = steps()
+PLACES = [
+    pytest.param(kind, struck, id=f"{kind.__name__}-{struck}")
+    for kind in STORIES
+    for struck in range(1, steps(kind) + 1)
+]
 
 
-def test_story_is_long_enough_to_be_worth_telling() -> None:
-    assert STEPS >= 10
+def test_stories_are_long_enough_to_be_worth_telling() -> None:
+    assert [steps(kind) >= least for kind, least in zip(STORIES, (10, 20, 10), strict=True)] == [True] * 3
 
 
-@pytest.mark.parametrize("struck", range(1, STEPS + 1))
-def test_append_that_fails_at_any_step_is_survived(struck: int) -> None:
+@pytest.mark.parametrize(("kind", "struck"), PLACES)
+def test_append_that_fails_at_any_step_is_survived(kind: type[Story], struck: int) -> None:
     """`cluster/GER-01`, `cluster/GSY-04`."""
 
     def strike(rig: Rig, step: int) -> None:
         if step == struck:
             raise KafkaStorageError("the disk is gone")
 
-    Story(strike).tell()
+    kind(strike).tell()
 
 
-@pytest.mark.parametrize("struck", range(1, STEPS + 1))
-def test_commit_that_is_late_at_any_step_is_survived(struck: int) -> None:
+@pytest.mark.parametrize(("kind", "struck"), PLACES)
+def test_commit_that_is_late_at_any_step_is_survived(kind: type[Story], struck: int) -> None:
     """The high watermark stands still until whoever waits was told that it took too long."""
 
     def strike(rig: Rig, step: int) -> None:
         rig.log.commits_at_once = step != struck
 
-    story = Story(strike)
+    story = kind(strike)
     keep = story.keep
 
     def keep_then_catch_up(reply: Reply[Any]) -> Any:
@@ -145,8 +325,10 @@ def test_commit_that_is_late_at_any_step_is_survived(struck: int) -> None:
     story.tell()
 
 
-@pytest.mark.parametrize("struck", range(1, STEPS + 1))
-def test_records_that_are_lost_with_their_leader_at_any_step_were_never_acknowledged(struck: int) -> None:
+@pytest.mark.parametrize(("kind", "struck"), PLACES)
+def test_records_that_are_lost_with_their_leader_at_any_step_were_never_acknowledged(
+    kind: type[Story], struck: int
+) -> None:
     """`cluster/GMD-24`, `cluster/GMD-25`: who waited is told, and the next leader knows nothing of it."""
     story: Story
 
@@ -155,7 +337,7 @@ def test_records_that_are_lost_with_their_leader_at_any_step_were_never_acknowle
         if step == struck + 1:
             raise KafkaStorageError("not the leader any more")
 
-    story = Story(strike)
+    story = kind(strike)
     keep = story.keep
 
     def keep_or_move(reply: Reply[Any]) -> Any:
