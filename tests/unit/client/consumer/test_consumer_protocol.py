@@ -360,6 +360,30 @@ async def test_partitions_that_are_given_back_in_time_stay() -> None:
 
 
 @simulated
+async def test_partitions_that_are_given_back_during_the_commit_are_read_on() -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 2))
+    listener = Listener()
+
+    async def slow(request: OffsetCommitRequest) -> Any:
+        await trio.sleep(5)
+        return broker.offset_commit(request)
+
+    async with triokafka.Consumer(**options, auto_commit_interval_ms=600_000) as consumer:
+        consumer.subscribe("t", listener=listener)
+        await take(consumer, 2)
+        broker.script(OffsetCommitRequest, slow)
+        cluster.assign(T1)
+        await trio.sleep(1.5)
+        assert await consumer.poll(timeout_ms=0) == {}
+        cluster.assign(T0, T1)
+        await trio.sleep(8)
+        cluster.write("t", 0, numbers(2, 4))
+        assert await take(consumer, 2) == numbers(2, 4)
+    assert [what for what, _ in listener.heard] == ["assigned", "revoked"]
+
+
+@simulated
 async def test_a_cancelled_listener_is_called_again() -> None:
     cluster, _, options = await started()
     cluster.write("t", 0, [b"here"])
