@@ -111,7 +111,8 @@ def sink_broker(*, check_everything: bool = False) -> Iterator[SinkBroker]:
 def in_memory_broker() -> Iterator[KafkaBroker]:
     """``triokafka broker --in-memory``, for the length of the block; a deleted topic's memory is free at once."""
     settings = ("--set", "log.segment.delete.delay.ms=0", "--set", "group.initial.rebalance.delay.ms=0")
-    with ready_process("-m", "triokafka", "broker", "--in-memory", "--listen", "127.0.0.1:0", *settings) as (process, bootstrap):
+    arguments = ("broker", "--in-memory", "--listen", "127.0.0.1:0", *settings)
+    with ready_process("-m", "triokafka", *arguments) as (process, bootstrap):
         yield KafkaBroker(process.pid, bootstrap)
 
 
