@@ -461,6 +461,13 @@ class TestDeleting:
 
 
 class TestSurroundings:
+    @pytest.mark.parametrize("group", ["groups", "topics", "perf"])
+    def test_no_command_at_all_is_the_help(self, group: str, capfd: pytest.CaptureFixture[str]) -> None:
+        """(CL-02)"""
+        assert run([group]) == 2
+        out, err = capfd.readouterr()
+        assert out == "" and err.startswith(f"Usage: triokafka {group} [OPTIONS] COMMAND") and "See " not in err
+
     def test_unreachable_broker_is_one_sentence_in_the_time_that_is_given(
         self, capfd: pytest.CaptureFixture[str]
     ) -> None:

@@ -90,6 +90,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         result = commands.main(arguments, prog_name="triokafka", standalone_mode=False)
         return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()  # the help is the message
+        return error.exit_code
     except click.UsageError as error:
         path = "triokafka" if error.ctx is None else error.ctx.command_path
         click.echo(f"{path}: {_ended(error.format_message())} See {path} --help.", err=True)
