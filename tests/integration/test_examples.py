@@ -42,6 +42,9 @@ def test_what_one_example_produces_the_other_consumes(bootstrap: str) -> None:
     (lag,) = run_example("group_lag.py", bootstrap).splitlines()
     group, topic, records = lag.split()
     assert (group, topic) == ("billing", "examples") and int(records) > 0
+    *handled, committed = run_example("consume_partitions.py", bootstrap, "examples", "20").splitlines()
+    assert [int(line.split()[1]) for line in handled] == list(range(20))
+    assert committed == "committed 20"
 
 
 @pytest.mark.parametrize(
