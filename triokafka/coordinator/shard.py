@@ -66,6 +66,8 @@ class GroupShard:
         self._stored: dict[str, str] = {}
         """Protocol type by group, of the groups with metadata in the log; by the newest state."""
         self._journal: Journal[str, str] = Journal()
+        self.not_looked_at: list[str] = []
+        """Soft: the groups to which the look for expired offsets that is under way has still to come."""
         self._loading: dict[str, GroupMetadataValue] | None = {}
 
     # --- what the runtime calls ---

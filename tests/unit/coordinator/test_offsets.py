@@ -459,6 +459,27 @@ def test_very_many_expired_offsets_are_removed_in_several_appends() -> None:
     assert rig.log.appends - before == 3
 
 
+def test_a_look_for_expired_offsets_lets_requests_in_between() -> None:
+    rig = Rig()
+    for number in range(4):
+        rig.commit(group_id=f"g{number}", offsets={("orders", p): 1 for p in range(600)})
+    rig.world.clock += 8 * 24 * 3600
+    rig.runtime.fire_due()
+    assert len(rig.shard.offsets) < 2_400, "it has begun"
+    assert len(rig.shard.offsets) >= 1_200, "and is not done"
+    rig.pass_time(1)
+    assert len(rig.shard.offsets) == 0
+
+
+def test_a_long_look_that_finds_nothing_is_done_once_an_interval() -> None:
+    rig = Rig()
+    for number in range(4):
+        rig.commit(group_id=f"g{number}", offsets={("orders", p): 1 for p in range(600)})
+    rig.pass_time(601)
+    assert rig.shard.not_looked_at == []
+    assert rig.runtime.next_deadline() > rig.world.clock + 500
+
+
 def test_expiry_that_cannot_be_written_is_tried_again_later() -> None:
     """`cluster/GMD-16`, `cluster/GMD-17`."""
     rig = Rig()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 EXPIRY: Final = "expiry"
 _KEY: Final = TimerKey(EXPIRY)
+_LOOKED_AT_ONCE: Final = 1_000
+"""Positions, about; all shards of a broker may look at the same time, and requests wait meanwhile."""
 
 
 def schedule(turn: GroupTurn, config: GroupCoordinatorConfig) -> None:
@@ -32,31 +34,47 @@ def schedule(turn: GroupTurn, config: GroupCoordinatorConfig) -> None:
 
 
 def expire(shard: GroupShard, turn: GroupTurn) -> None:
-    """Write tombstones for what has expired; with very much of it, a part now and the rest soon after.
+    """Write tombstones for what has expired; where there is much to look at, of a part now and of the rest soon after.
 
     When they cannot be written, the next regular look tries again.
     """
-    groups: list[ClassicGroup | ConsumerGroup] = [*shard.groups.values(), *shard.consumer_groups.values()]
-    for group in groups:
-        _expire_group(shard, group, turn)
+    left = shard.not_looked_at
+    if not left:
+        left += [*shard.groups, *shard.consumer_groups]
+        left.reverse()  # taken from the end, in the order of the groups
+    looked_at = 0
+    while left and looked_at < _LOOKED_AT_ONCE:
+        group = shard.groups.get(left[-1]) or shard.consumer_groups.get(left[-1])
+        looked_at += 1 if group is None else 1 + _expire_group(shard, group, turn)
         if len(turn.records) >= MAX_RECORDS:
-            turn.timers.schedule(_KEY, turn.at.now + PAUSE)
-            turn.on_failed = lambda error, later: schedule(later, shard.config)
-            return
+            break  # and come back to this group
+        left.pop()
+    if not left:
+        schedule(turn, shard.config)
+        return
+    turn.timers.schedule(_KEY, turn.at.now + PAUSE)
+    turn.on_failed = lambda error, later: _give_up(shard, later)
+
+
+def _give_up(shard: GroupShard, turn: GroupTurn) -> None:
+    shard.not_looked_at.clear()
     schedule(turn, shard.config)
 
 
-def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: GroupTurn) -> None:
+def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: GroupTurn) -> int:
+    """Look at one group's positions; returns how many those were."""
     age_of = _age_counts_from(group)
     if age_of is None:
-        return
+        return 0
     retention_ms = shard.config.offsets_retention_minutes * 60_000
     # Asked of the group for every offset, that would take as long as there are members.
     wanted = group.wanted_topics() if isinstance(group, ConsumerGroup) else None
     all_expired = True
+    looked_at = 0
     for key, committed in shard.offsets.newest(group.group_id):
         if len(turn.records) >= MAX_RECORDS:
-            return
+            return looked_at
+        looked_at += 1
         is_wanted = group.subscribes_to(key.topic) if wanted is None else key.topic in wanted
         expired = not is_wanted and _is_expired(committed, age_of, retention_ms, turn.at.wall_ms)
         if expired and key not in shard.offsets.pending:
@@ -65,12 +83,13 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, turn: 
         else:
             all_expired = False
     if not all_expired or shard.offsets.has_pending(group.group_id):
-        return
+        return looked_at
     if isinstance(group, ConsumerGroup):
         for change in group.removal() if not group.profiles else ():
             turn.write(change)
     elif group.state is GroupState.EMPTY and not group.pending_members:
         turn.write(group_removal(group.group_id))
+    return looked_at
 
 
 def _age_counts_from(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
