@@ -329,6 +329,9 @@ def test_ten_thousand_members_that_never_sync_are_gone_after_the_rebalance_timeo
     rig.pass_time(60)
     assert (group.state, group.members, group.pending_syncs) == (GroupState.EMPTY, {}, {})
     assert (timers_of(rig, "g"), len(rig.log.records[PARTITION]) - written) == (0, 1)
+    late = replies[MANY // 2].value
+    assert code(rig.sync(late.member_id, late.generation_id)) == UNKNOWN
+    assert code(rig.heartbeat(late.member_id, late.generation_id)) == UNKNOWN
     assert len(rig.shard.timers._heap) <= 64 + 2 * len(rig.shard.timers)
     peace.check()
 
