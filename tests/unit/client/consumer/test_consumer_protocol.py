@@ -605,6 +605,28 @@ async def test_a_commit_with_an_epoch_that_has_passed_is_sent_again_with_the_new
 
 
 @simulated
+async def test_a_commit_that_says_the_member_is_unknown_ends_its_membership_at_once() -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.interval_ms = 600_000
+    listener = Listener()
+
+    def unknown(request: OffsetCommitRequest) -> Any:
+        response = broker.offset_commit(request)
+        response.topics[0].partitions[0].error_code = UNKNOWN_MEMBER_ID
+        return response
+
+    async with triokafka.Consumer(**options, enable_auto_commit=False) as consumer:
+        consumer.subscribe("t", listener=listener)
+        await take(consumer, 3)
+        broker.script(OffsetCommitRequest, unknown)
+        with pytest.raises(CommitFailedError, match="has rebalanced"):
+            await consumer.commit()
+        await until(consumer, lambda: len(listener.heard) == 3)
+    assert [what for what, _ in listener.heard] == ["assigned", "lost", "assigned", "revoked"]
+
+
+@simulated
 async def test_a_late_commit_of_partitions_that_went_is_not_sent_again() -> None:
     """Their new owner may have committed already."""
     cluster, broker, options = await started()

@@ -183,6 +183,14 @@ def test_an_id_that_an_older_coordinator_made_is_kept() -> None:
     assert rig.member.member_id == "theirs"
 
 
+def test_an_interval_of_nothing_is_no_interval() -> None:
+    rig = Rig()
+    rig.join()
+    response = ConsumerGroupHeartbeatResponse(member_id="me", member_epoch=1, heartbeat_interval_ms=0)
+    rig.member.answered(response, rig.sent_as, now=rig.now, chance=NO_JITTER)
+    assert rig.waits == 9.0
+
+
 # ---------------------------------------------------------------- reconciling
 
 

@@ -216,7 +216,8 @@ class ConsumerProtocolMember:
             self._failures = 0  # a member that is put out again right after it has joined is backing off still
         self.epoch = response.member_epoch
         self.member_id = response.member_id or self.member_id
-        self.clock.interval = response.heartbeat_interval_ms / 1000
+        if response.heartbeat_interval_ms > 0:
+            self.clock.interval = response.heartbeat_interval_ms / 1000
         if joined:
             self.state = State.STABLE
         if response.assignment is not None:
