@@ -386,6 +386,20 @@ class RealMember(Process):
         self.positions: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
+        while True:
+            try:
+                await self._consume()
+            except errors.FencedInstanceIdError:
+                # The coordinator gave its instance a new id, in a round that it died in before it was complete: as with
+                # Kafka nobody can tell such a member from one that another process has replaced. It is restarted.
+                self.history.note("is-fenced", self.part.group, self.who)
+                self.history.gave_up(self.who, self.part.group)
+                self.positions.clear()
+                self.stand_up()
+            if self.part.instance is None:
+                raise AssertionError(f"{self.who} was fenced, and is no instance")
+
+    async def _consume(self) -> None:
         options: dict[str, object] = {}
         if self.part.group == MODERN:
             options["group_protocol"] = "consumer"
@@ -451,7 +465,7 @@ class RealMember(Process):
         positions = {partition: OffsetAndMetadata(at, attempt.tag) for partition, at in self.positions.items()}
         outcome = Outcome.UNKNOWN
         try:
-            await consumer.commit(positions, timeout_ms=10_000)
+            await consumer.commit(positions, timeout_ms=4_000)
             outcome = Outcome.ACKNOWLEDGED
         except KafkaError:
             pass  # it may have tried more than once, so that nothing is certain
