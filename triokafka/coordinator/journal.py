@@ -7,7 +7,7 @@ before. With nothing uncommitted it is empty and costs nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -15,13 +15,19 @@ V = TypeVar("V")
 
 
 class Journal(Generic[K, V]):
-    """Values that keys had before their uncommitted changes."""
+    """Values that keys had before their uncommitted changes.
 
-    __slots__ = ("_by_key", "_changes")
+    Args:
+        group_of: to which group a key belongs, where changes are looked up by group.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_by_group", "_by_key", "_changes", "_group_of")
+
+    def __init__(self, group_of: Callable[[K], str] | None = None) -> None:
         self._changes: deque[tuple[int, K]] = deque()
         self._by_key: dict[K, deque[V | None]] = {}
+        self._group_of = group_of
+        self._by_group: dict[str, dict[K, None]] = {}
 
     def __len__(self) -> int:
         return len(self._changes)
@@ -30,10 +36,23 @@ class Journal(Generic[K, V]):
         """Keys with uncommitted changes."""
         return iter(self._by_key)
 
+    def groups(self) -> Iterable[str]:
+        """Groups with uncommitted changes."""
+        return self._by_group.keys()
+
+    def keys_of(self, group: str) -> Iterable[K]:
+        """Keys of one group with uncommitted changes."""
+        return self._by_group.get(group, ())
+
     def note(self, offset: int, key: K, previous: V | None) -> None:
         """The record at ``offset`` replaced ``previous`` (None: there was nothing). Offsets come in order."""
         self._changes.append((offset, key))
-        self._by_key.setdefault(key, deque()).append(previous)
+        before = self._by_key.get(key)
+        if before is None:
+            before = self._by_key[key] = deque()
+            if self._group_of is not None:
+                self._by_group.setdefault(self._group_of(key), {})[key] = None
+        before.append(previous)
 
     def committed(self, key: K, newest: V | None) -> V | None:
         """The committed value of ``key``, given the newest one."""
@@ -48,3 +67,11 @@ class Journal(Generic[K, V]):
             before.popleft()
             if not before:
                 del self._by_key[key]
+                if self._group_of is not None:
+                    self._forget(self._group_of(key), key)
+
+    def _forget(self, group: str, key: K) -> None:
+        keys = self._by_group[group]
+        del keys[key]
+        if not keys:
+            del self._by_group[group]

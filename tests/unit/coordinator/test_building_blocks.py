@@ -137,6 +137,21 @@ def test_journal_shows_what_the_map_was_at_the_high_watermark(
     assert (len(journal), list(journal)) == (0, [])
 
 
+def test_journal_finds_the_changes_of_a_group_without_looking_at_the_others() -> None:
+    journal: Journal[tuple[str, int], int] = Journal(lambda key: key[0])
+    for offset, key in enumerate([("a", 1), ("b", 1), ("a", 2), ("a", 1)]):
+        journal.note(offset, key, None)
+    assert (list(journal.groups()), list(journal.keys_of("a")), list(journal.keys_of("x"))) == (
+        ["a", "b"],
+        [("a", 1), ("a", 2)],
+        [],
+    )
+    journal.commit(3)
+    assert (list(journal.groups()), list(journal.keys_of("a"))) == (["a"], [("a", 1)])
+    journal.commit(4)
+    assert list(journal.groups()) == []
+
+
 # --- subscriptions ---
 
 

@@ -20,7 +20,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self.pending = PendingOffsets()
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
-        self._journal: Journal[OffsetKey, CommittedOffset] = Journal()
+        self._journal: Journal[OffsetKey, CommittedOffset] = Journal(lambda key: key.group_id)
 
     def replay(self, key: OffsetKey, value: CommittedOffset | None, offset: int, *, committed: bool) -> None:
         """Apply the record at ``offset``; ``committed`` when the high watermark is past it already."""
@@ -55,7 +55,7 @@ class OffsetStore:
 
     def changing_groups(self) -> Iterable[str]:
         """Groups with uncommitted changes, which the newest state may have forgotten."""
-        return {key.group_id: None for key in self._journal}
+        return self._journal.groups()
 
     def has(self, group_id: str) -> bool:
         """Whether the group has offsets, by the newest state, pending ones included."""
@@ -97,9 +97,7 @@ class OffsetStore:
     def read_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
         """All committed offsets of a group by topic and partition."""
         result = {topic: dict(partitions) for topic, partitions in self._groups.get(group_id, _EMPTY).items()}
-        for key in self._journal:
-            if key.group_id != group_id:
-                continue
+        for key in self._journal.keys_of(group_id):
             value = self.read(key)
             if value is not None:
                 result.setdefault(key.topic, {})[key.partition] = value
@@ -109,9 +107,9 @@ class OffsetStore:
 
     def read_has(self, group_id: str) -> bool:
         """Whether the group has committed offsets."""
-        if not len(self._journal):
-            return group_id in self._groups
-        return bool(self.read_group(group_id))
+        if self._journal.keys_of(group_id):
+            return bool(self.read_group(group_id))
+        return group_id in self._groups
 
     def _put(self, key: OffsetKey, value: CommittedOffset | None, offset: int, *, committed: bool) -> None:
         if committed:
