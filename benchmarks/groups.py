@@ -1,7 +1,7 @@
 """The group coordinator, side by side with noida-db and, where it is there, Apache Kafka.
 
 Members and committers are raw connections in a process of their own (`benchmarks.groups_load`); the brokers take turns,
-round after round, each over a directory of its own, and medians are compared. Processor time and memory are the
+round after round, each time over a fresh directory, and medians are compared. Processor time and memory are the
 broker's alone; memory without mapped files. A third client asks for something small all along: how long it waits at
 most is how long the broker attends to nobody else. ``group.initial.rebalance.delay.ms`` is `DELAY_MS` where a broker
 has it, and part of the seconds in which a classic group forms.
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import triokafka
 from benchmarks import groups_load
@@ -98,6 +98,10 @@ QUICK: Final = Plan(
 """About a minute."""
 
 
+_Figures: TypeAlias = tuple[type, tuple[Any, ...], tuple[float, ...]]
+"""The kind of a row, what it is of, and what was measured."""
+
+
 class Run:
     """One run of the benchmark; collects failures."""
 
@@ -105,6 +109,7 @@ class Run:
         self._plan = plan
         self._directory = directory
         self.failures: list[str] = []
+        self._found: dict[tuple[Any, ...], list[tuple[float, ...]]] = {}
         self._brokers = []
         for name in plan.brokers:
             why = KINDS[name].missing()
@@ -115,59 +120,63 @@ class Run:
 
     def measure(self) -> Findings:
         """Everything that is asked for, with all brokers in turns."""
-        found: dict[tuple[Any, ...], list[tuple[float, ...]]] = {}
-        parts: dict[str, Callable[[str], Iterator[tuple[type, tuple[Any, ...], tuple[float, ...]]]]] = {
+        parts: dict[str, Callable[[str, KafkaBroker], Iterator[_Figures]]] = {
             "classic": self._one_group,
             "consumer": self._one_consumer_group,
             "many": self._many,
             "offsets": self._offsets,
-            "loading": self._loading,
         }
-        for part in self._plan.only:
-            for round_number in range(self._plan.rounds):
-                for name in turns(self._brokers, round_number):
-                    with self._trying(f"{part}: {name}"):
-                        for row_type, key, figures in parts[part](name):
-                            found.setdefault((row_type, *key, name), []).append(figures)
-        rows = [key[0](*key[1:], *map(statistics.median, zip(*all_, strict=True))) for key, all_ in found.items()]
+        chosen = [part for part in parts if part in self._plan.only]
+        for round_number in range(self._plan.rounds):
+            for name in turns(self._brokers, round_number):
+                if chosen:
+                    with self._trying(name), self._fresh(name) as broker:
+                        for part in chosen:
+                            with self._trying(f"{part}: {name}"):
+                                self._keep(name, parts[part](name, broker))
+                if "loading" in self._plan.only:
+                    with self._trying(f"loading: {name}"):
+                        self._keep(name, self._loading(name))
+        rows = [key[0](*key[1:], *map(statistics.median, zip(*all_, strict=True))) for key, all_ in self._found.items()]
         groups = sorted((row for row in rows if isinstance(row, GroupRow)), key=lambda row: row[:2])
         many = sorted((row for row in rows if isinstance(row, ManyRow)), key=lambda row: row[:3])
         offsets = sorted((row for row in rows if isinstance(row, OffsetRow)), key=lambda row: row[:2])
         loading = sorted((row for row in rows if isinstance(row, LoadingRow)), key=lambda row: row[:2])
         return Findings(groups, many, offsets, loading, verdicts(groups, offsets, loading, OURS), self.failures)
 
+    def _keep(self, name: str, figures: Iterator[_Figures]) -> None:
+        for row_type, key, measured in figures:
+            self._found.setdefault((row_type, *key, name), []).append(measured)
+
     # ---------------------------------------------------------------- the parts, for one broker
 
-    def _one_group(self, name: str, kind: str = "classic") -> Iterator[tuple[type, tuple[Any, ...], tuple[float, ...]]]:
-        with self._fresh(name) as broker:
-            for members, kib, *steps in groups_load.run(kind, self._job(broker, sizes=list(self._plan.members))):
-                yield GroupRow, (kind, members), (kib, *(figure for step in steps for figure in step))
+    def _one_group(self, name: str, broker: KafkaBroker, kind: str = "classic") -> Iterator[_Figures]:
+        for members, kib, *steps in groups_load.run(kind, self._job(broker, sizes=list(self._plan.members))):
+            yield GroupRow, (kind, members), (kib, *(figure for step in steps for figure in step))
 
-    def _one_consumer_group(self, name: str) -> Iterator[tuple[type, tuple[Any, ...], tuple[float, ...]]]:
+    def _one_consumer_group(self, name: str, broker: KafkaBroker) -> Iterator[_Figures]:
         if name not in WITHOUT_CONSUMER_PROTOCOL:
-            yield from self._one_group(name, "consumer")
+            yield from self._one_group(name, broker, "consumer")
 
-    def _many(self, name: str) -> Iterator[tuple[type, tuple[Any, ...], tuple[float, ...]]]:
+    def _many(self, name: str, broker: KafkaBroker) -> Iterator[_Figures]:
         for groups, each in self._plan.many:
             for protocol, load in (("classic", "many"), ("consumer", "many_consumers")):
                 if protocol == "consumer" and name in WITHOUT_CONSUMER_PROTOCOL:
                     continue
-                with self._fresh(name) as broker:
-                    repeats = max(1, self._plan.beats // groups // each)
-                    job = self._job(broker, sizes=[each], groups=groups, repeats=repeats)
-                    ((_, _, kib, formed, beaten),) = groups_load.run(load, job)
+                repeats = max(1, self._plan.beats // groups // each)
+                job = self._job(broker, group=f"of-{each}", sizes=[each], groups=groups, repeats=repeats)
+                ((_, _, kib, formed, beaten),) = groups_load.run(load, job)
                 seconds, cpu, _, worst_ms = formed
                 beats, beat_seconds, beat_cpu, _, beat_worst_ms = beaten
                 figures = (beats / beat_seconds, beat_cpu / beats * _MICRO, beat_worst_ms)
                 yield ManyRow, (protocol, groups, each), (kib, seconds, cpu, worst_ms, *figures)
 
-    def _offsets(self, name: str) -> Iterator[tuple[type, tuple[Any, ...], tuple[float, ...]]]:
-        with self._fresh(name) as broker:
-            job = self._job(broker, sizes=list(self._plan.batches), repeats=self._plan.offsets)
-            for what, size, count, seconds, cpu, _, worst_ms in groups_load.run("commits", job):
-                yield OffsetRow, (what, size), (count / seconds, cpu / count * _MICRO, worst_ms)
+    def _offsets(self, _name: str, broker: KafkaBroker) -> Iterator[_Figures]:
+        job = self._job(broker, sizes=list(self._plan.batches), repeats=self._plan.offsets)
+        for what, size, count, seconds, cpu, _, worst_ms in groups_load.run("commits", job):
+            yield OffsetRow, (what, size), (count / seconds, cpu / count * _MICRO, worst_ms)
 
-    def _loading(self, name: str) -> Iterator[tuple[type, tuple[Any, ...], tuple[float, ...]]]:
+    def _loading(self, name: str) -> Iterator[_Figures]:
         for groups, times in self._plan.loading:
             with self._instance(name) as instance:
                 broker = instance.start().broker
