@@ -41,7 +41,8 @@ AGAIN = 1.0
 TOLERANCE = 1e-3
 _PAST = 20
 """How many owned partitions of the past are remembered, to commit them too late."""
-UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE, UNRELEASED, NOT_FOUND, NOT_EMPTY, STALE = 25, 110, 82, 111, 69, 68, 113
+UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE, UNRELEASED, NOT_FOUND, NOT_EMPTY = 25, 110, 82, 111, 69, 68
+FULL, NO_PATTERN = 81, 128
 
 
 @dataclass(eq=False)
@@ -242,21 +243,27 @@ class ConsumerGroupLife(CoordinatorLife):
             client.slow = not client.slow
 
     def lie(self, draw: Draw) -> None:
-        """About the member, the epoch or the instance: it is refused, and nothing is written."""
+        """About the member, the epoch, the instance or the pattern: it is refused, and nothing is written."""
         group = self.rig.shard.consumer_groups.get(GROUP) if self.is_here else None
         if group is None or not self.clients:
             return
         client, written = draw.of(self.clients), len(self.rig.log.records[PARTITION])
-        beat, which = client.beat(), draw.below(4)
+        beat, which = client.beat(), draw.below(6)
         if which == 0:
             told = self.rig.beat(replace(beat, member_id="nobody", member_epoch=3, instance_id=None))
         elif which == 1:
             told = self.rig.beat(replace(beat, member_epoch=group.epoch + 5))
         elif which == 2:
             told = self.rig.beat(replace(beat, member_id="nobody", member_epoch=3, instance_id="i-nobody"))
+        elif which == 3:
+            told = self.rig.beat(replace(beat, member_id="new", member_epoch=JOINING, instance_id=None, pattern="("))
+        elif which == 4:
+            told = self.rig.leave("nobody", ("", "i-nobody"), group_id=GROUP)
         else:
             told = self.rig.commit("nobody", group.epoch, group_id=GROUP, version=9)
-        assert told.is_set and code(told) in (UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE)
+        if not told.is_set:
+            self.rig.commit_log()  # what is refused one by one waits for what it rests on
+        assert told.is_set and code(told) in (UNKNOWN, FENCED_EPOCH, FENCED_INSTANCE, NO_PATTERN, FULL)
         assert len(self.rig.log.records[PARTITION]) == written
 
     # --- offsets and tools ---

@@ -304,6 +304,13 @@ def test_a_pattern_finds_topics_that_come_later_and_is_forgotten_with_its_last_u
     assert not rig.shard.consumer_groups["g"].patterns
 
 
+def test_clients_write_nothing_to_standard_error_with_their_patterns(capfd: pytest.CaptureFixture[str]) -> None:
+    """The library says there what is wrong with a pattern, unless told not to."""
+    with pytest.raises(InvalidRegularExpressionError):
+        matching_topics("(", [])
+    assert capfd.readouterr().err == ""
+
+
 def test_a_pattern_that_is_none_is_refused_and_one_that_explodes_elsewhere_is_not() -> None:
     rig = Rig()
     assert refusal(rig.beat(beat("a", pattern="(["))) is InvalidRegularExpressionError

@@ -167,13 +167,16 @@ def test_a_member_that_joins_first_and_replaces_later_also_gets_its_part() -> No
     assert sorted(len(member.owned) for member in old) == [2, 2]
 
 
-def test_members_that_wait_for_a_round_are_sent_back_to_join() -> None:
+def test_members_that_wait_for_a_round_are_let_out_of_it_and_sent_back_when_they_sync() -> None:
     rig = Rig()
     (a, b), generation = stable(rig, (0, 1), (2, 3))
     joining = rig.join(a, protocols=[("range", metadata("bills"))])
     assert not joining.is_set
     rig.beat(beat("n"))
-    assert code(joining) == RebalanceInProgressError.code
+    let_out = joining.value
+    assert (let_out.error_code, let_out.member_id, let_out.generation_id) == (0, a, generation)
+    assert (let_out.leader, let_out.protocol_type, let_out.protocol_name) == ("", "consumer", "range")
+    assert refusal(rig.sync(a, generation, protocol_name="range")) is RebalanceInProgressError
     joined = rig.join(a, protocols=[("range", metadata("bills"))]).value
     assert joined.error_code == 0
     assert consumer(rig).profiles[a].topic_names == {"bills"}
@@ -332,7 +335,8 @@ def test_a_group_whose_first_round_is_not_over_can_be_upgraded() -> None:
     joining = rig.join(member_id, version=9, protocols=(RANGE,))
     got = assigned(rig.beat(beat("n")).value) or []
     assert len(got) == 2, "nobody owned anything"
-    assert code(joining) == RebalanceInProgressError.code
+    assert (code(joining), joining.value.member_id) == (0, member_id)
+    assert refusal(rig.sync(member_id, joining.value.generation_id)) is RebalanceInProgressError
     joined = rig.join(member_id, version=9, protocols=(RANGE,)).value
     assert joined.error_code == 0
     rest = numbers_of(rig.sync(member_id, joined.generation_id).value.assignment)
@@ -879,6 +883,17 @@ def test_a_static_member_that_takes_over_has_dealt_what_nobody_owns(happens: str
     for _ in range(2):
         response = rig.beat(beat("n", response.member_epoch, instance_id="i", owned=owned(rig, "n"))).value
     assert owned(rig, "n") == list(range(rig.topics.partition_count("orders")))
+
+
+def test_a_static_member_that_comes_back_classic_gets_what_was_let_go_for_it_meanwhile() -> None:
+    """It takes the group along, which is at rest with what it gets now: there is no round in which it would be dealt."""
+    rig = Rig()
+    (member_id,), _ = stable(rig, (0, 1, 2, 3))
+    rig.beat(beat("n", instance_id="i"))
+    rig.join(member_id, protocols=(RANGE,))
+    again = rig.join(protocols=(RANGE,), instance_id="i", version=9).value
+    assert rig.state() is GroupState.STABLE
+    assert numbers_of(rig.sync(again.member_id, again.generation_id, instance_id="i").value.assignment) == [2, 3]
 
 
 def test_positions_stay_through_every_conversion() -> None:

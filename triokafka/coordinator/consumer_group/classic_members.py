@@ -22,7 +22,13 @@ from triokafka.coordinator.consumer_group.member import (
     MemberState,
     Partitions,
 )
-from triokafka.coordinator.consumer_group.migration import OWES_A_ROUND, classic_group, downgrade, goes_back
+from triokafka.coordinator.consumer_group.migration import (
+    OWES_A_ROUND,
+    classic_group,
+    downgrade,
+    goes_back,
+    joined,
+)
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.join import Joiner
 from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
@@ -84,7 +90,7 @@ def join(
             return
     for change in step.changes:
         turn.write(change)
-    turn.answer(reply, _joined(member_id, step.progress.epoch, asked.traits))
+    turn.answer(reply, joined(member_id, step.progress.epoch, asked.traits.protocols[0][0]))
 
     def appended(now: GroupTurn) -> None:
         if known_as is not None and known_as != member_id:
@@ -172,7 +178,7 @@ def _take_along(
     settled = group.epoch == group.target_epoch and all(group.progress_of(m).is_at(group.epoch) for m in profiles)
     profiles[member_id] = step.profile
     at_rest = settled and step.progress.is_at(group.epoch)
-    progress = {**group.progress, member_id: speaker.progress}
+    progress = {**group.progress, member_id: step.progress if at_rest else speaker.progress}
     owned = {known: progress[known].held_partitions for known in profiles if known in progress}
     since_ms = turn.at.wall_ms if at_rest else OWES_A_ROUND
     classic = classic_group(group, profiles, owned, shard.topics, stable_since_ms=since_ms)
@@ -193,15 +199,6 @@ def _take_along(
 
         turn.on_failed = not_written
     downgrade(shard, group, classic, turn)
-
-
-def _joined(member_id: str, epoch: int, traits: ClassicTraits) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        member_id=member_id,
-        generation_id=epoch,
-        protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocol_name=traits.protocols[0][0],
-    )
 
 
 # --- SyncGroup, Heartbeat ---

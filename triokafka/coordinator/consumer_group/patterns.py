@@ -31,7 +31,9 @@ def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
             "this broker matches no regular expressions: the package google-re2 is not installed there"
         ) from None
     try:
-        compiled = re2.compile(pattern)
+        options = re2.Options()
+        options.log_errors = False  # to standard error: that is not for clients to write to
+        compiled = re2.compile(pattern, options)
     except re2.error as error:
         raise InvalidRegularExpressionError(f"{pattern!r} is no regular expression in RE2's syntax: {error}") from None
     return frozenset(name for name in names if compiled.fullmatch(name))
