@@ -886,7 +886,7 @@ def test_a_static_member_that_takes_over_has_dealt_what_nobody_owns(happens: str
 
 
 def test_a_static_member_that_comes_back_classic_gets_what_was_let_go_for_it_meanwhile() -> None:
-    """It takes the group along, which is at rest with what it gets now: there is no round in which it would be dealt."""
+    """It takes the group along, which is at rest with what it gets now: no round follows that would deal it."""
     rig = Rig()
     (member_id,), _ = stable(rig, (0, 1, 2, 3))
     rig.beat(beat("n", instance_id="i"))
