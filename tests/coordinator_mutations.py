@@ -255,6 +255,13 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
             _MIGRATION + "test_a_static_member_that_takes_over_has_dealt_what_nobody_owns",
         ),
         (
+            "who takes a group at rest along gets what it has by now",
+            "consumer_group/classic_members.py",
+            "step.progress if at_rest else speaker.progress",
+            "speaker.progress",
+            _MIGRATION + "test_a_static_member_that_comes_back_classic_gets_what_was_let_go_for_it_meanwhile",
+        ),
+        (
             "an upgraded group is no classic one any more",
             "consumer_group/migration.py",
             "    turn.write(group_removal(classic.group_id))\n",
