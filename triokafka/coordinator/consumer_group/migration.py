@@ -41,6 +41,7 @@ from triokafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.stored import GroupTurn
 from triokafka.coordinator.topics import TopicsView
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, RebalanceInProgressError
+from triokafka.protocol.api.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
     from triokafka.coordinator.shard import GroupShard
@@ -62,7 +63,9 @@ has said itself; Kafka takes that for something to lose, and refuses such groups
 def upgrade(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> ConsumerGroup:
     """Write that a classic group with members is a consumer group now, and return that, for its new member to join.
 
-    Once it is written, the members who wait are sent back to join: their new coordinator answers joins at once.
+    Once it is written, the members who wait for their assignment are sent back to join. Those who wait in a round are
+    let out of it first, into the generation that they were in, and are sent back when they sync: many clients do not
+    expect a join to be refused like that, and some do not know their id before one succeeds.
 
     Raises:
         GroupIdNotFoundError: it cannot be one; says why, and what would help.
@@ -83,6 +86,9 @@ def upgrade(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> Consum
         now.timers.cancel(rounds.join_timer(classic))
         now.timers.cancel(rounds.sync_timer(classic))
         for member in classic.members.values():
+            joining = classic.take_join(member)
+            if joining is not None:
+                now.answer(joining, joined(member.member_id, classic.generation, member.protocols[0].name))
             rounds.answer_waiting(classic, member, RebalanceInProgressError.code, now)
         sessions.start_all(shard.consumer_groups[classic.group_id], shard.session_timeout_ms(classic.group_id), now)
         classic.transition_to(GroupState.DEAD, now.at.wall_ms)
@@ -194,6 +200,13 @@ def _with_claims(
 def _settled(epoch: int, partitions: Partitions) -> Progress:
     assigned = {topic_id: dict.fromkeys(sorted(numbers), epoch) for topic_id, numbers in partitions.items()}
     return Progress(epoch, epoch, assigned=assigned)
+
+
+def joined(member_id: str, epoch: int, protocol: str) -> JoinGroupResponse:
+    """The answer that a classic member is in a consumer group, which nobody leads."""
+    return JoinGroupResponse(
+        member_id=member_id, generation_id=epoch, protocol_type=CONSUMER_PROTOCOL_TYPE, protocol_name=protocol
+    )
 
 
 # --- from consumer to classic ---
