@@ -136,6 +136,7 @@ class HostedLogs:
             clean=clean,
             producer_expiration_ms=self.producer_expiration_ms,
             before_cut=partial(self._before_cut, found.directory, found.topic_partition),
+            checkpoint_start=partial(self._written, found.directory, found.directory.checkpoint_start_offsets),
             request_flush=self._flusher.request,
             disk_failed=partial(self._fail, found.directory),
             files=files,

@@ -57,6 +57,7 @@ class PartitionLog(AppendableLog):
         clean: bool = False,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         before_cut: Callable[[], None] | None = None,
+        checkpoint_start: Callable[[], None] | None = None,
         request_flush: Callable[[PartitionLog], bool] | None = None,
         disk_failed: Callable[[OSError], None] | None = None,
         files: OpenFiles | None = None,
@@ -68,6 +69,7 @@ class PartitionLog(AppendableLog):
             log_start_offset: from its checkpoint; 0 for the first record there is.
             clean: the last stop was clean, so that nothing needs to be recovered.
             before_cut: called before records at the end are given up, to checkpoint recovery point and start offset.
+            checkpoint_start: called before several segments are dropped at once, to checkpoint the start offset.
             request_flush: called when ``flush.messages`` wants a flush; False when nobody is there to do it, so that
                 the append does it before it returns.
             disk_failed: called with an error that is not just a lack of room; see `DiskGuard`.
@@ -87,6 +89,7 @@ class PartitionLog(AppendableLog):
                 log_start_offset=log_start_offset,
                 producer_expiration_ms=producer_expiration_ms,
                 before_cut=before_cut,
+                checkpoint_start=checkpoint_start,
                 request_flush=request_flush,
                 disk_failed=disk_failed,
                 files=OpenFiles(storage) if files is None else files,
@@ -113,6 +116,7 @@ class PartitionLog(AppendableLog):
         clean: bool,
         producer_expiration_ms: int,
         before_cut: Callable[[], None] | None,
+        checkpoint_start: Callable[[], None] | None,
         request_flush: Callable[[PartitionLog], bool] | None,
         disk_failed: Callable[[OSError], None] | None,
         files: OpenFiles,
@@ -123,6 +127,7 @@ class PartitionLog(AppendableLog):
         self._storage = storage
         self._producer_expiration_ms = producer_expiration_ms
         self._before_cut: Callable[[], None] | None = None
+        self._checkpoint_start = checkpoint_start
         self._request_flush = None
         self._last_time_ms = now_ms
         self._guard = DiskGuard(topic_partition, disk_failed)
@@ -275,8 +280,16 @@ class PartitionLog(AppendableLog):
                 self._durability.sync_names()
             remove_at_ms = now_ms + self.config.file_delete_delay_ms
             self._durability.names_unsynced = True
+            if count > 1:
+                # A crash may keep one that is dropped and take the next. Then it must be known that what is missing in
+                # between was before the start, else the log would seem to end there.
+                self.advance_log_start_offset(self._segments[count].base_offset)
+                if self._checkpoint_start is not None:
+                    self._checkpoint_start()
             try:
-                for base_offset in self._segments.drop_oldest(count, remove_at_ms=remove_at_ms):
+                for base_offset in self._segments.drop_oldest(
+                    count, remove_at_ms=remove_at_ms, one_by_one=self._checkpoint_start is None
+                ):
                     self._snapshots.remove(base_offset)
             finally:  # it may have come only a part of the way
                 self.advance_log_start_offset(self._segments[0].base_offset)

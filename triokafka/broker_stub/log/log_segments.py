@@ -194,10 +194,16 @@ class LogSegments:
         finally:
             self.end_offset = self.active.next_offset() if self._segments else offset
 
-    def drop_oldest(self, count: int, *, remove_at_ms: int) -> list[int]:
-        """Drop segments at the beginning, and return their base offsets; their files are removed by `remove_doomed`."""
-        dropped = []
+    def drop_oldest(self, count: int, *, remove_at_ms: int, one_by_one: bool) -> list[int]:
+        """Drop segments at the beginning, and return their base offsets; their files are removed by `remove_doomed`.
+
+        Args:
+            one_by_one: none is dropped before the ones before it are gone for good.
+        """
+        dropped: list[int] = []
         for _ in range(count):
+            if dropped and one_by_one:
+                self._files.storage.sync_dir(self._directory)
             self._doomed.append((remove_at_ms, self._segments[0].mark_deleted()))
             dropped.append(self._bases[0])
             del self._segments[0], self._bases[0]

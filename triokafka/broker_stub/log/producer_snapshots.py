@@ -46,13 +46,13 @@ class ProducerSnapshots:
         if offset != self.newest:
             self._offsets.append(offset)
 
-    def restore(self, up_to_offset: int) -> tuple[ProducerStates, int]:
-        """The state of the newest that can be read at or before ``up_to_offset``, and its offset; -1 when none can.
+    def restore(self, up_to_offset: int, *, from_offset: int = 0) -> tuple[ProducerStates, int]:
+        """The state of the newest that can be read between the two offsets, and its offset; -1 when none can.
 
         Those that cannot be read are removed.
         """
         for offset in reversed(self._offsets):
-            if offset > up_to_offset:
+            if not from_offset <= offset <= up_to_offset:
                 continue
             producers = ProducerStates()
             path = self._path(offset)

@@ -65,6 +65,8 @@ def load_log(
     storage = files.storage
     clear_leftovers(storage, directory)
     segments = _open_segments(files, directory, config, now_ms)
+    if not clean:
+        _remove_before(storage, segments, log_start_offset)
     if epochs.lost:
         recovery_point, clean = (segments[0].base_offset if segments else 0), False
     if not segments:
@@ -90,7 +92,8 @@ def load_producers(snapshots: ProducerSnapshots, segments: Sequence[LogSegment],
         OSError: the disk failed.
         CorruptRecordError: a batch is damaged.
     """
-    producers, start = snapshots.restore(end_offset)
+    # One from before the first segment knows nothing of what came in between, and has gone.
+    producers, start = snapshots.restore(end_offset, from_offset=segments[0].base_offset)
     start = max(start, segments[0].base_offset)
     for index, segment in enumerate(segments):
         is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
@@ -150,6 +153,15 @@ def _remove_leftover_segments(storage: Storage, segments: list[LogSegment]) -> N
         else:
             _remove(storage, segment)
             del segments[index]
+
+
+def _remove_before(storage: Storage, segments: list[LogSegment], start_offset: int) -> None:
+    """Remove the segments before the one with ``start_offset``. Retention may have dropped some of them, and what is
+    left would tell of transactions whose ends are gone, and seem to end the log."""
+    kept = max((i for i, segment in enumerate(segments) if segment.base_offset <= start_offset), default=0)
+    for segment in segments[:kept]:
+        _remove(storage, segment)
+    del segments[:kept]
 
 
 def _goes_past(segment: LogSegment, offset: int) -> bool:

@@ -261,3 +261,47 @@ def test_what_was_flushed_survives_the_power_cut() -> None:
         log = open_log(storage, recovery_point=30)
         assert log.log_end_offset >= 30
         assert offsets(log) == list(range(log.log_end_offset))
+
+
+def test_segments_before_the_start_are_not_missed() -> None:
+    """Retention was dropping the first two when the power failed, and the first was kept (`broker-log/Z07`)."""
+    storage, bases = stored()
+    storage.remove(path(bases[1], ".log"))
+    log = open_log(storage, log_start_offset=bases[2])
+    assert (log.log_start_offset, log.log_end_offset) == (bases[2], COUNT)
+    assert offsets(log) == list(range(bases[2], COUNT))
+    assert not storage.exists(path(0, ".log"))
+
+
+def test_several_segments_are_dropped_once_the_new_start_is_known() -> None:
+    """So that a power cut in between cannot make the log end at what is left of them (`broker-log/Z07`)."""
+    storage = MemoryStorage()
+    seen: list[tuple[int, list[int]]] = []
+
+    def note_start() -> None:
+        seen.append((log.log_start_offset, [segment.base_offset for segment in log.segments]))
+
+    log = open_log(storage, config(retention_ms=0), checkpoint_start=note_start)
+    fill(log, COUNT)
+    bases = [segment.base_offset for segment in log.segments]
+    log.apply_retention(NOW + 10**7, up_to_offset=bases[2])
+    assert seen == [(bases[2], bases)]
+    assert log.log_start_offset == log.segments[0].base_offset == bases[2]
+
+
+def test_a_snapshot_from_before_the_first_segment_counts_for_nothing() -> None:
+    """It does not know what its producers sent before retention took that (`broker-log/Z11`)."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, from_producer(b"a", sequence=0))
+    log.roll(now_ms=NOW)
+    stale = storage.read_file(path(1, ".snapshot"))
+    append(log, from_producer(b"b", sequence=1))
+    log.advance_log_start_offset(2)
+    log.roll(now_ms=NOW)
+    log.apply_retention(NOW)
+    storage.remove(path(2, ".snapshot"))
+    file = storage.open(path(1, ".snapshot"), create=True)
+    file.write_at(0, stale)
+    file.close()
+    assert open_log(storage).producers.get(9) is None
