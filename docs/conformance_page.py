@@ -14,6 +14,7 @@ _TITLES: Final = {
     "consume": "Consuming",
     "offsets": "Offsets and deleting records",
     "groups": "Groups",
+    "members": "Members of groups",
     "topics": "Topics and the cluster",
     "configs": "Configuration",
     "cleaning": "Retention and compaction",

@@ -64,6 +64,7 @@ _CONSUMER: Final = Options(
             "heartbeat_interval_ms",
             "isolation_level",
             "max_partition_fetch_bytes",
+            "max_poll_interval_ms",
             "max_poll_records",
             "metadata_max_age_ms",
             "partition_assignment_strategy",

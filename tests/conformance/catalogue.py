@@ -16,7 +16,18 @@ from typing import Any, Final
 
 from tests.conformance.driver import ClientDriver, ConsumerDriver, Delivered, Message, NotOffered, Record, Refused, Spot
 
-AREAS: Final = ("produce", "codecs", "consume", "offsets", "groups", "topics", "configs", "cleaning", "limits")
+AREAS: Final = (
+    "produce",
+    "codecs",
+    "consume",
+    "offsets",
+    "groups",
+    "members",
+    "topics",
+    "configs",
+    "cleaning",
+    "limits",
+)
 """Modules of ``tests.conformance.scenarios``, in the order of the page."""
 
 SETTINGS: Final = {
@@ -24,6 +35,7 @@ SETTINGS: Final = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    "group.max.size": "4",
     "group.min.session.timeout.ms": "1000",
     "log.cleaner.backoff.ms": "200",
     "log.cleaner.dedupe.buffer.size": "4194304",

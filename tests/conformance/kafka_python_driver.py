@@ -76,6 +76,7 @@ _CONSUMER: Final = Options(
             "heartbeat_interval_ms",
             "isolation_level",
             "max_partition_fetch_bytes",
+            "max_poll_interval_ms",
             "max_poll_records",
             "metadata_max_age_ms",
             "partition_assignment_strategy",
@@ -150,7 +151,7 @@ class KafkaPythonConsumer(ConsumerDriver):
     def poll(self) -> list[Record]:
         with _refusals():
             # Shorter ones give up joining a group halfway, and begin anew for ever.
-            found = self._consumer.poll(500)
+            found = self._consumer.poll(2_000)
         return [_record(record) for records in found.values() for record in records]
 
     def assignment(self) -> set[Spot]:
