@@ -6,6 +6,7 @@ What they do after a commit has failed is their business: it may still be carrie
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -42,6 +43,10 @@ class Desk:
         """These partitions are somebody else's."""
         for number in numbers:
             self._positions.pop(number, None)
+
+    def forget_all(self) -> None:
+        """The client is started anew."""
+        self._positions.clear()
 
     def begin(self) -> tuple[Attempt, Mapping[int, int]] | None:
         """Positions to commit, and as what; None when there are none."""
@@ -183,8 +188,10 @@ def kafka_python(desk: Desk) -> None:
 
 
 def aiokafka(desk: Desk) -> None:
-    """aiokafka, in an event loop of its own."""
-    asyncio.run(_aiokafka(desk))
+    """aiokafka, in an event loop of its own; one that died of itself is started again."""
+    while not desk.stop.is_set():
+        asyncio.run(_aiokafka(desk))
+        desk.forget_all()
 
 
 async def _aiokafka(desk: Desk) -> None:
@@ -223,6 +230,11 @@ async def _aiokafka(desk: Desk) -> None:
         await consumer.commit(offsets)
         desk.acknowledged(attempt)
 
+    def is_dead() -> bool:
+        # It cancels its heartbeats at the beginning of a rebalance, and if they have not begun yet, its coordination
+        # with them: then nobody joins any more, and whoever asks for records waits for an assignment that never comes.
+        return bool(consumer._coordinator._coordination_task.done())
+
     loop = asyncio.get_running_loop()
     desk.explain = lambda: "\n".join(
         f"{task.get_coro()}: {[str(frame) for frame in task.get_stack()]}" for task in asyncio.all_tasks(loop)
@@ -232,7 +244,14 @@ async def _aiokafka(desk: Desk) -> None:
     try:
         while not desk.stop.is_set():
             try:
-                found = await consumer.getmany(timeout_ms=100, max_records=200)
+                asking = asyncio.ensure_future(consumer.getmany(timeout_ms=100, max_records=200))
+                while not asking.done() and not is_dead():
+                    await asyncio.wait([asking], timeout=1)
+                if is_dead():
+                    asking.cancel()
+                    desk.trouble("aiokafka has given up its coordination by itself")
+                    return
+                found = await asking
                 async with in_hand:
                     mine = consumer.assignment()
                     for partition, records in found.items():
@@ -243,4 +262,5 @@ async def _aiokafka(desk: Desk) -> None:
             except errors.KafkaError as error:
                 desk.trouble(error)
     finally:
-        await consumer.stop()
+        with contextlib.suppress(asyncio.CancelledError):  # that of its coordination
+            await consumer.stop()

@@ -161,3 +161,18 @@ def test_whatever_dies_every_record_is_read_and_the_group_settles(seed: int) -> 
                         committed[partition] = offset.offset
 
     run_simulation(main, seed)
+
+
+def test_a_wait_that_is_over_before_it_begins_fails_no_member() -> None:
+    """On a busy machine time passes between two looks at the clock."""
+
+    async def main(simulation: Simulation) -> None:
+        start_broker(simulation)
+        await produce(simulation, 1)
+        world = simulation.host("member").world
+        async with triokafka.Consumer("t", bootstrap_servers=f"broker:{PORT}", group_id="g", world=world) as consumer:
+            membership = consumer._engine.membership
+            assert membership is not None
+            await membership._wait_until(world.now() - 1)
+
+    run_simulation(main, 1)

@@ -156,7 +156,7 @@ class GroupMembership(ABC):
 
     async def _wait_until(self, until: float) -> None:
         """Wait for news, at most until then."""
-        with trio.move_on_after(until - self._world.now()):
+        with trio.move_on_after(max(0.0, until - self._world.now())):
             await self._changed.wait()
         late = self._world.now() - until
         if late > self.clock.interval:
