@@ -262,6 +262,7 @@ def _with_records(medians: list[float], plan: Plan) -> tuple[float, float, int, 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     """Make a topic, and wait until it is served."""
+
     async def create() -> None:
         options: dict[str, Any] = {"bootstrap_servers": bootstrap, "request_timeout_ms": _ADMIN_TIMEOUT_MS}
         async with triokafka.AdminClient(**options) as admin:

@@ -89,10 +89,10 @@ class Plan(NamedTuple):
 
 QUICK: Final = Plan(
     members=(10, 100),
-    many=(Many(100, 3),),
-    beats=5_000,
-    offsets=20_000,
-    loading=(Loading(50, 1),),
+    many=(Many(40, 3),),
+    beats=4_000,
+    offsets=10_000,
+    loading=(Loading(20, 1),),
     rounds=1,
 )
 """About a minute."""
