@@ -65,7 +65,7 @@ def check_opened(
     if start > latest_start:
         # The names of the first segments were lost, with all that was in them.
         assert not lossless, f"{tp} starts at {start}, later than {latest_start}"
-        assert start >= model.durable_end, f"{tp} starts at {start}: what was durable before is lost"
+        assert start >= lowest_end, f"{tp} starts at {start}: what was durable before is lost"
     if not expected.cuts and not expected.checkpoints_lost:
         assert start >= model.start_floor, f"{tp} starts at {start}, it was to start at {model.start_floor}"
     else:

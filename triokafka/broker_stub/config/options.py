@@ -328,7 +328,7 @@ class GroupOptions:
         "Replicas of __consumer_offsets. Kafka's default is 3; with one node, and in its sample file, it is 1.",
         minimum=1,
     )
-    offsets_topic_segment_bytes: int = _int(104_857_600, "Segment size of __consumer_offsets.", 1)
+    offsets_topic_segment_bytes: int = _int(104_857_600, "Segment size of __consumer_offsets.", 1_048_576)
     offsets_topic_compression_codec: int = _int(0, "Codec of __consumer_offsets, by number; 0 for none.", 0, maximum=4)
     offsets_load_buffer_size: int = _int(5_242_880, "Bytes of offsets that are read at once when loading.", 1)
     offsets_commit_timeout_ms: int = _int(5000, "How long a commit waits to be replicated.", 1)
