@@ -105,6 +105,7 @@ def _confluent(desk: Desk, options: Mapping[str, Any]) -> None:
             "max.poll.interval.ms": POLL_INTERVAL_MS,
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,
+            "error_cb": lambda error: error.fatal() and desk.trouble(error),
             **options,
         }
     )
@@ -131,6 +132,8 @@ def _confluent(desk: Desk, options: Mapping[str, Any]) -> None:
             for message in consumer.consume(200, 0.1):
                 if message.error() is None:
                     desk.read(message.partition(), message.offset())
+                else:
+                    desk.trouble(message.error())
             commit()
     finally:
         consumer.close()

@@ -342,7 +342,11 @@ async def _all_commit(residents: list[Desk | OurMember], signals: Signals) -> No
     stuck = [member for member in residents if member.acknowledged_at < since]
     told = [
         f"{member.name} (last one {since - member.acknowledged_at:.1f} s before)"
-        + (f", troubles {member.troubles[-3:]}\n{member.explain()}" if isinstance(member, Desk) else "")
+        + (
+            f", troubles {list(dict.fromkeys(member.troubles))[-5:]}\n{member.explain()}"
+            if isinstance(member, Desk)
+            else ""
+        )
         for member in stuck
     ]
     raise AssertionError(f"no commit within {STUCK} s: " + "\n".join(told))
