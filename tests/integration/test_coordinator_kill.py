@@ -340,15 +340,11 @@ async def _all_commit(residents: list[Desk | OurMember], signals: Signals) -> No
             await signals.wait("progress")
         return
     stuck = [member for member in residents if member.acknowledged_at < since]
-    told = [
-        f"{member.name} (last one {since - member.acknowledged_at:.1f} s before)"
-        + (
-            f", troubles {list(dict.fromkeys(member.troubles))[-5:]}\n{member.explain()}"
-            if isinstance(member, Desk)
-            else ""
-        )
-        for member in stuck
-    ]
+    told = []
+    for member in stuck:
+        told.append(f"{member.name} (last one {since - member.acknowledged_at:.1f} s before)")
+        if isinstance(member, Desk):
+            told.append(f"  troubles {list(dict.fromkeys(member.troubles))[-5:]}\n{member.explain()}")
     raise AssertionError(f"no commit within {STUCK} s: " + "\n".join(told))
 
 
