@@ -269,8 +269,8 @@ class Run:
             host = self.simulation.host(part.host)
             what = chance.choice(("restart", "restart", "freeze", "freeze", "isolate", "cut", "nothing"))
             if what == "restart" and part.instance is not None and part.protocol == "cooperative-sticky":
-                # When it dies after it gave partitions up and before it has joined again, its group stays half-way, with
-                # partitions that nobody has, until somebody else joins or leaves: so in Kafka, too.
+                # When it dies after it gave partitions up and before it has joined again, its group stays half-way,
+                # with partitions that nobody has, until somebody else joins or leaves: so in Kafka, too.
                 what = "freeze"
             self.history.note("trouble:", what, part.host)
             if what == "restart":
