@@ -28,6 +28,8 @@ class Desk:
         self.acknowledged_at = -1.0
         """Since when the newest acknowledged commit was on its way."""
         self.troubles: list[str] = []
+        self.ends = 0
+        """How many consumers it has used up: one when none of them gave up by itself."""
         self.explain: Callable[[], str] = lambda: ""
         """What the member waits for, where that can be told."""
         self._history = history
@@ -94,8 +96,17 @@ def confluent_modern(desk: Desk) -> None:
 
 
 def _confluent(desk: Desk, options: Mapping[str, Any]) -> None:
+    """Run one consumer after the other: a fatal error is the end of one."""
+    while not desk.stop.is_set():
+        _confluent_once(desk, options)
+        desk.forget_all()
+        desk.ends += 1
+
+
+def _confluent_once(desk: Desk, options: Mapping[str, Any]) -> None:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+    dead = threading.Event()
     consumer = Consumer(
         {
             "bootstrap.servers": desk.bootstrap,
@@ -105,7 +116,7 @@ def _confluent(desk: Desk, options: Mapping[str, Any]) -> None:
             "max.poll.interval.ms": POLL_INTERVAL_MS,
             "reconnect.backoff.max.ms": 500,
             "log_level": 0,
-            "error_cb": lambda error: error.fatal() and desk.trouble(error),
+            "error_cb": lambda error: dead.set() if error.fatal() else None,
             **options,
         }
     )
@@ -128,7 +139,7 @@ def _confluent(desk: Desk, options: Mapping[str, Any]) -> None:
 
     consumer.subscribe([desk.topic], on_revoke=gone, on_lost=gone)
     try:
-        while not desk.stop.is_set():
+        while not desk.stop.is_set() and not dead.is_set():
             for message in consumer.consume(200, 0.1):
                 if message.error() is None:
                     desk.read(message.partition(), message.offset())
@@ -195,6 +206,7 @@ def aiokafka(desk: Desk) -> None:
     while not desk.stop.is_set():
         asyncio.run(_aiokafka(desk))
         desk.forget_all()
+        desk.ends += 1
 
 
 async def _aiokafka(desk: Desk) -> None:

@@ -272,7 +272,7 @@ async def kill_and_check(tmp_path: Path, kills: int) -> None:
         for desk in desks:
             desk.stop.set()
         broker.close()
-    print(f"{kills} kills: {history.counts()}")
+    print(f"{kills} kills: {history.counts()}; consumers used up: { {desk.name: desk.ends for desk in desks} }")
     print("\n".join(event for event in history.events if "broker" in event or "again" in event))
     violations = history.violations()
     assert not violations, f"seed {seed}:\n" + "\n".join(violations)
