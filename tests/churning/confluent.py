@@ -16,8 +16,16 @@ _LATER: Final = {
     KafkaError.FENCED_MEMBER_EPOCH,
     KafkaError._NO_OFFSET,
     KafkaError._ASSIGNMENT_LOST,
+    # The broker is away.
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
 }
-"""Answers to a commit for which the group has moved on, or will: the next owner reads again."""
+"""Errors after which a commit is tried again, or its records are read again by the next owner."""
 _FENCED: Final = (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL)
 
 

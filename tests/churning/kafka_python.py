@@ -76,7 +76,8 @@ def take_part(terms: Terms, journal: Journal) -> None:
         consumer.subscribe([terms.topic], listener=Listener())
         while not journal.leave.is_set():
             try:
-                found = consumer.poll(100, max_records=200)
+                # It may forget an assignment that comes just when this time is over, so it has plenty.
+                found = consumer.poll(1_000, max_records=200)
             except errors.FencedInstanceIdError as fenced:
                 raise Fenced(str(fenced)) from fenced
             for records in found.values():

@@ -19,8 +19,12 @@ _NOT_YET: Final = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.GROUP_ID_NOT_FOUND,
+    # The broker itself may be on its way.
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
 }
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,9 @@ class Observer:
         self._bootstrap = bootstrap
         self._topic = topic
         self._group = group
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        # It is to be back as soon as the broker is.
+        options = {"reconnect.backoff.max.ms": 200, "log_level": 0}
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **options})
         self.committed: dict[int, int] = {}
 
     async def look(self) -> Seen:
@@ -49,8 +55,8 @@ class Observer:
     def _look(self) -> Seen:
         try:
             asked = [ConsumerGroupTopicPartitions(self._group)]
-            offsets = self._admin.list_consumer_group_offsets(asked)[self._group].result(_PATIENCE)
-            found = self._admin.describe_consumer_groups([self._group])[self._group].result(_PATIENCE)
+            offsets = self._admin.list_consumer_group_offsets(asked, request_timeout=_PATIENCE)[self._group].result()
+            found = self._admin.describe_consumer_groups([self._group], request_timeout=_PATIENCE)[self._group].result()
         except KafkaException as error:
             if error.args[0].code() in _NOT_YET:
                 return Seen("Unknown", {})

@@ -13,13 +13,22 @@ from triokafka.errors import (
     CommitFailedError,
     FencedInstanceIdError,
     IllegalGenerationError,
+    KafkaTimeoutError,
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
-_LATER = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
-"""Answers to a commit for which the group has moved on, or will: the next owner reads again."""
+_LATER = (
+    CommitFailedError,
+    IllegalGenerationError,
+    KafkaTimeoutError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+"""Errors after which a commit is tried again, or its records are read again by the next owner."""
+_COMMIT_TIMEOUT_MS = 5_000
+"""Less than max_poll_interval_ms: while the broker is away the member goes on to poll."""
 
 
 def _options(terms: Terms) -> dict[str, Any]:
@@ -56,7 +65,8 @@ class _Member:
         topic = self._terms.topic
         try:
             await self._consumer.commit(
-                {TopicPartition(topic, partition): OffsetAndMetadata(at) for partition, at in positions.items()}
+                {TopicPartition(topic, partition): OffsetAndMetadata(at) for partition, at in positions.items()},
+                timeout_ms=_COMMIT_TIMEOUT_MS,
             )
         except _LATER:
             return

@@ -60,10 +60,10 @@ async def test_members_that_keep_what_they_have(broker: str, java: str) -> None:
     plan = Plan(
         both("java", "confluent", "kafka_python", "ours"), PARTITIONS, "cooperative-sticky", seed=23, at_least=5
     )
-    await churn(broker, java, "cooperative", plan, 40)
+    await churn(broker, java, "cooperative", plan, 30)
 
 
 async def test_members_that_tell_each_other_what_they_had(broker: str, java: str) -> None:
     """(KIP-54)"""
     plan = Plan(both("java", "kafka_python", "aiokafka", "ours"), PARTITIONS, "sticky", seed=24, at_least=5)
-    await churn(broker, java, "sticky", plan, 40)
+    await churn(broker, java, "sticky", plan, 30)
