@@ -258,7 +258,7 @@ class GroupLife(CoordinatorLife):
             (lambda: self.rig.sync(member_id, generation + 1, group_id=group_id), (UNKNOWN, ILLEGAL)),
             (lambda: self.rig.leave(f"not-{member_id}", group_id=group_id), (UNKNOWN,)),
             (lambda: self.rig.leave(("", "nobody"), group_id=group_id), (UNKNOWN,)),
-            (lambda: self.rig.join(f"not-{member_id}", group_id=group_id), (UNKNOWN, FULL)),
+            (lambda: self.rig.join(f"not-{member_id}", group_id=group_id), (UNKNOWN, FULL, INCONSISTENT)),
             (
                 lambda: self.rig.heartbeat(f"not-{member_id}", generation, group_id=group_id, instance_id="i1"),
                 (UNKNOWN, FENCED),
