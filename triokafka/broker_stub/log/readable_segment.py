@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from triokafka.broker_stub.log.batch_places import BatchPlace, ReadableFile, place_at, walk_batches
+from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.index import CorruptIndexError, IndexFile, OffsetIndex, TimeIndex
 from triokafka.broker_stub.log.open_files import OpenFiles
@@ -251,6 +252,8 @@ class ReadableSegment:
             if batch.producer_id >= 0:
                 data = self.read_batch(batch) if batch.is_control else b""
                 yield batch, memoryview(data)
+            if end_offset is not None and batch.next_offset >= end_offset:
+                return  # what follows may be torn, and look like anything
 
     def headers(self, position: int = 0) -> Iterator[BatchInfo]:
         """As `batches`, but without the bytes, most of which are not read."""
@@ -330,14 +333,30 @@ class ReadableSegment:
             return action()
 
     def rebuild_indexes(self) -> None:
-        """Make offset and time index anew from the batches."""
+        """Make offset and time index anew from the batches. Raises `OSError`."""
         self._clear_indexes()
         self._read_through(None, None, check_crc=False)
+        self._write_rebuilt()
 
     def _clear_indexes(self) -> None:
+        """Forget what the indexes say, and see to it that a crash does not bring it back beside something else.
+
+        An entry of the offset index promises that the others know all up to there; recovery believes that. So its file
+        is the first to be emptied, and the last to be written.
+        """
         self.offset_index.clear()
+        self.offset_index.write()
+        if self.offset_index.unsynced:
+            sync_path(self._storage, self.offset_index.path)
         self.time_index.clear()
         self._bytes_since_index_entry = 0
+
+    def _write_rebuilt(self) -> None:
+        for index in (self.time_index, self.transaction_index, self.offset_index):
+            index.write()
+            if index.unsynced:
+                sync_path(self._storage, index.path)
+                index.unsynced = False
 
     def _read_through(
         self, after: TrustedPart | None, visit: Callable[[BatchInfo, memoryview], None] | None, *, check_crc: bool

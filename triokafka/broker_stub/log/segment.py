@@ -253,12 +253,7 @@ class LogSegment(ReadableSegment):
         # behind what was appended meanwhile.
         sync_path(self._storage, self._log_path)
         self.unsynced = True
-        # An entry of the offset index promises that the others know all up to there. If a second crash kept it and took
-        # what they got here, `trusted_part` would believe it.
-        for index in (self.time_index, self.transaction_index, self.offset_index):
-            index.write()
-            if index.unsynced:
-                sync_path(self._storage, index.path)
+        self._write_rebuilt()
         return dropped
 
     # -- end of life
