@@ -250,10 +250,11 @@ class BrokerSteps:
         offset = round(model.start + (model.end - model.start) * choices.random())
         lowest = end = model.batch_start(offset)
         if self.compacted:  # a gap before it goes, too
-            kept = (batch.end for batch in model.batches if batch.records and not batch.lost and batch.end <= end)
+            left = (batch for batch in model.batches if batch.records and not batch.lost and batch.end <= end)
+            kept = (batch.end for batch in left if batch.records[-1].offset >= model.start)
             lowest = max(kept, default=0)
         self.cutting(tp, lowest, partial(log.truncate_to, max(offset, end), now_ms=self.world.wall))
-        assert lowest <= log.log_end_offset <= end
+        assert lowest <= log.log_end_offset <= end, f"{log}, cut at {max(offset, end)}: not from {lowest} to {end}"
         model.cut(log.log_end_offset)
         model.start = min(model.start, model.end)
 

@@ -16,7 +16,14 @@ from triokafka.broker_stub.log.leftovers import remove_unfinished
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.readable_segment import SegmentRead
 from triokafka.broker_stub.log.segment import LogSegment
-from triokafka.broker_stub.log.segment_names import CLEANED_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, offset_file_name
+from triokafka.broker_stub.log.segment_names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    is_segment_file,
+    offset_file_name,
+)
 from triokafka.errors import IllegalStateError
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer
@@ -172,6 +179,7 @@ class LogSegments:
                     self._segments.pop()
                     self._bases.pop()
                 self._files.storage.sync_dir(self._directory)  # else a crash may leave them behind a gap
+            self._remove_strays()
             self.active.truncate_to(offset)
             self.active.sync()
         finally:
@@ -185,6 +193,7 @@ class LogSegments:
             while doomed:
                 self._remove_files(doomed[-1].mark_deleted())
                 doomed.pop()
+            self._remove_strays()
             self._add(offset, now_ms)
             self.active.sync()
         except OSError:
@@ -193,6 +202,14 @@ class LogSegments:
             raise
         finally:
             self.end_offset = self.active.next_offset() if self._segments else offset
+
+    def _remove_strays(self) -> None:
+        """Remove what a failed roll has left: beyond the new end it would pass for the end of the log."""
+        storage = self._files.storage
+        known = {offset_file_name(base, LOG_SUFFIX) for base in self._bases}
+        for name in storage.list_dir(self._directory):
+            if is_segment_file(name, LOG_SUFFIX) and name not in known:
+                storage.remove(f"{self._directory}/{name}")
 
     def drop_oldest(self, count: int, *, remove_at_ms: int, one_by_one: bool) -> list[int]:
         """Drop segments at the beginning, and return their base offsets; their files are removed by `remove_doomed`.
