@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID, SafeUUID
 
 from triokafka.protocol.composites import pack_tags
-from triokafka.protocol.primitives import NIL_UUID, encode_uvarint
+from triokafka.protocol.primitives import MAX_STRING, NIL_UUID, encode_uvarint
 from triokafka.structs import Buffer
 
 
@@ -44,6 +44,18 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
             raise Malformed("varint is longer than 5 bytes")
 
 
+def read_string_length(data: Buffer, position: int) -> tuple[int, int]:
+    """As `read_uvarint`, of the length + 1 of a compact string, which may be no longer than a plain one."""
+    value, position = read_uvarint(data, position)
+    _check_string(value - 1)
+    return value, position
+
+
+def _check_string(length: int) -> None:
+    if length > MAX_STRING:
+        raise Malformed(f"a string of {length} bytes is longer than {MAX_STRING}")
+
+
 def read_zigzag(data: Buffer, position: int, bits: int) -> tuple[int, int]:
     """Read a zigzag varint of 32 or 64 bits: value and next position. IndexError at the end of the data."""
     value = shift = 0
@@ -64,6 +76,12 @@ def write_uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint of 32 bits."""
     if not 0 <= value <= 0xFFFF_FFFF:
         raise Malformed(f"{value} does not fit an unsigned 32-bit varint")
+    return encode_uvarint(value)
+
+
+def write_string_length(value: int) -> bytes:
+    """As `write_uvarint`, of the length + 1 of a compact string, which may be no longer than a plain one."""
+    _check_string(value - 1)
     return encode_uvarint(value)
 
 

@@ -171,7 +171,8 @@ class DecoderWriter(SourceWriter):
         self.fixed("B" if wire.compact else wire.code, n, path)
         self.flush()
         if wire.compact:
-            self.line(f"if {n} > 127: {n}, p = read_uvarint(d, p - 1)", path)
+            read = "read_string_length" if isinstance(wire, StringType) else "read_uvarint"
+            self.line(f"if {n} > 127: {n}, p = {read}(d, p - 1)", path)
             size, is_null = f"{n} - 1", f"not {n}"
         else:
             size, is_null = n, f"{n} == -1"

@@ -94,16 +94,18 @@ class EncoderWriter(SourceWriter):
         """Write the collected run and a length (``count`` is a name, or -1 for null; compact: 0 for null, else + 1)."""
         if not wire.compact:
             self.flush(_Fixed(wire.code, count, path), keep=True)
-        elif self.run:
+            return
+        write = "write_string_length" if isinstance(wire, StringType) else "write_uvarint"
+        if self.run:
             self.line(f"if {count} < 128:", path)
             with self.indented():
                 self.flush(_Fixed("B", count, path), keep=True)
             self.line("else:", path)
             with self.indented():
                 self.flush(keep=True)
-                self.line(f"w(write_uvarint({count}))", path)
+                self.line(f"w({write}({count}))", path)
         else:
-            self.line(f"w(ONE_BYTE[{count}] if {count} < 128 else write_uvarint({count}))", path)
+            self.line(f"w(ONE_BYTE[{count}] if {count} < 128 else {write}({count}))", path)
 
     # Types
 

@@ -27,6 +27,10 @@ from construct import (
 NIL_UUID: Final = UUID(int=0)
 """The id that means "no id": the default of every id field."""
 
+MAX_STRING: Final = 32_767
+"""Bytes of a string, also of a compact one, whose length would have room for more: what one version of a message
+carries, others and records must be able to carry as well."""
+
 _MAX_UVARINT: Final = 0xFFFF_FFFF
 
 
@@ -204,6 +208,7 @@ class StringType(LengthPrefixed):
         length = self._read_length(stream, path)
         if length is None:
             return None
+        _check_string(length, path)
         data: bytes = stream_read(stream, length, path)
         try:
             return data.decode()
@@ -212,9 +217,15 @@ class StringType(LengthPrefixed):
 
     def _build(self, obj: str | None, stream: BinaryIO, context: Any, path: str) -> str | None:
         data = None if obj is None else obj.encode()
+        _check_string(len(data or b""), path)
         self._write_length(None if data is None else len(data), stream, path)
         stream.write(data or b"")
         return obj
+
+
+def _check_string(length: int, path: str) -> None:
+    if length > MAX_STRING:
+        raise StringError(f"a string of {length} bytes is longer than {MAX_STRING}", path=path)
 
 
 class BytesType(LengthPrefixed):
@@ -287,6 +298,7 @@ Records: Final = RecordsType()
 Array: Final = ArrayType
 
 __all__ = [
+    "MAX_STRING",
     "NIL_UUID", "Array", "ArrayType", "Boolean", "Bytes", "BytesType", "CompactBytes", "CompactNullableString",
     "CompactString", "Float64", "Int8", "Int16", "Int32", "Int64", "LengthPrefixed", "NullableString", "Number",
     "Records", "RecordsType", "String", "StringType", "UInt16", "UInt32", "UVarInt", "UVarIntType", "Uuid", "UuidType",

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from construct import StringError
 
 from tests.unit.protocol.fillings import name_of, rich, stored_messages, versions_of, wire_messages
 from triokafka.errors import ProtocolError
@@ -14,6 +15,7 @@ from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
 from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.message import Message
+from triokafka.protocol.primitives import CompactString
 
 CASES = versions_of([*wire_messages(), *stored_messages()])
 
@@ -57,6 +59,12 @@ def test_bytes_after_the_message_are_refused(cls: type[Message], version: int) -
         (b"\x03\xff\xff\0\0\0\0\1\0\0", "not UTF-8: invalid start byte", "HeartbeatRequest.group_id", 1),
         (b"\x80\x80\x80\x80\x80\x01", "varint is longer than 5 bytes", "HeartbeatRequest.group_id", 1),
         (b"\xff\xff\xff\xff\x7f", "varint does not fit 32 bits", "HeartbeatRequest.group_id", 1),
+        (
+            b"\x81\x80\x02" + b"x" * 32_768,
+            "a string of 32768 bytes is longer than 32767",
+            "HeartbeatRequest.group_id",
+            1,
+        ),
         (b"\1\0\0\0\0\1\0\1\0\x05", "tagged field of 5 bytes is more than what is left", "HeartbeatRequest", 8),
         (b"\1\0\0\0\0\1\0\0!", "1 bytes too many", "HeartbeatRequest", 8),
     ],
@@ -94,3 +102,16 @@ def test_malformed_fields_are_named(cls: type[Message], version: int, data: byte
     with pytest.raises(ProtocolError) as caught:
         cls.decode(data, version)
     assert (caught.value.message, caught.value.path) == (message, path)
+
+
+def test_a_compact_string_is_no_longer_than_a_plain_one() -> None:
+    """Else a request could bring what no record and no older version of an answer has room for."""
+    longest = HeartbeatRequest(group_id="x" * 32_767)
+    assert HeartbeatRequest.decode(longest.encode(4), 4) == longest
+    for version in (3, 4):
+        with pytest.raises(ProtocolError):
+            HeartbeatRequest(group_id="x" * 32_768).encode(version)
+    with pytest.raises(StringError):
+        CompactString.build("x" * 32_768)
+    with pytest.raises(StringError):
+        CompactString.parse(b"\x81\x80\x02" + b"x" * 32_768)
