@@ -8,131 +8,156 @@ from __future__ import annotations
 from tests.mutations import Mutation
 
 _LOG = "triokafka/broker_stub/log/"
+_T_RECOVERY = "tests/unit/broker_stub/log/test_recovery.py::"
 _T_CRASHES = "tests/property/test_log_crashes.py::test_logs_are_what_was_appended_through_crashes_and_failures"
 
-LOG_MUTATIONS: tuple[Mutation, ...] = tuple(
-    Mutation(rule, file, old, new, _T_CRASHES)
-    for rule, file, old, new in (
-        (
-            "a flush syncs the records",
-            _LOG + "segment.py",
-            "            for path in (self._log_path, *paths):\n",
-            "            for path in paths:\n",
-        ),
-        (
-            "a flush syncs the names of new files",
-            _LOG + "durability.py",
-            "            syncs.append(self.sync_names)\n",
-            "            self.names_unsynced = False\n",
-        ),
-        (
-            "the name of a log's folder is synced with the first flush",
-            _LOG + "durability.py",
-            "            self._storage.sync_dir(os.path.dirname(self._directory))\n",
-            "",
-        ),
-        (
-            "a flush waits for what an earlier one is still syncing",
-            _LOG + "durability.py",
-            "syncs = list(self._begun[-1].syncs) if self._begun else []",
-            "syncs: list[Callable[[], None]] = []",
-        ),
-        (
-            "the recovery point moves after the sync",
-            _LOG + "durability.py",
-            "        self._begun.append(job)\n",
-            "        self._begun.append(job)\n        self.recovery_point = max(self.recovery_point, end_offset)\n",
-        ),
-        (
-            "a flush that a truncation has overtaken moves no recovery point",
-            _LOG + "durability.py",
-            "if job.cuts == self.cuts:",
-            "if True:",
-        ),
-        (
-            "checkpoints come before the cut",
-            _LOG + "log.py",
-            "        if self._before_cut is not None:\n            self._before_cut()\n",
-            "",
-        ),
-        (
-            "a truncation is synced",
-            _LOG + "log_segments.py",
-            "            self.active.truncate_to(offset)\n            self.active.sync()\n",
-            "            self.active.truncate_to(offset)\n",
-        ),
-        (
-            "a truncation forgets later producers",
-            _LOG + "log.py",
-            "        self._snapshots.remove_after(self.log_end_offset)\n",
-            "",
-        ),
-        (
-            "who starts afresh knows no producers",
-            _LOG + "log.py",
-            "        self._snapshots.remove_after(-1)\n",
-            "",
-        ),
-        (
-            "recovery looks at checksums",
-            _LOG + "segment.py",
-            "visit, check_crc=True)",
-            "visit, check_crc=False)",
-        ),
-        (
-            "recovery ends at a gap",
-            _LOG + "recovery.py",
-            "(segment.base_offset > self._expected and not gaps)",
-            "False",
-        ),
-        (
-            "what recovery cuts stays cut",
-            _LOG + "segment.py",
-            "        sync_path(self._storage, self._log_path)\n        self.unsynced = True\n",
-            "        self.unsynced = True\n",
-        ),
-        (
-            "a torn epoch file is made anew",
-            _LOG + "checkpoints.py",
-            "    if storage.exists(path) and not storage.read_file(path):\n"
-            '        raise CorruptCheckpointError(f"{path} is empty")\n',
-            "",
-        ),
-        (
-            "snapshots of lost records are removed",
-            _LOG + "recovery.py",
-            "    if snapshots.remove_after(end_offset):\n",
-            "    if False:\n",
-        ),
-        (
-            "checkpoints are synced before they are renamed",
-            "triokafka/world.py",
-            "            file.write_at(0, content)\n            file.sync()\n",
-            "            file.write_at(0, content)\n",
-        ),
-        (
-            "the marker of a clean stop is gone before anything is written",
-            _LOG + "log_directory.py",
-            "            self._storage.remove(self._marker)\n            self._storage.sync_dir(self.path)\n",
-            "            self._storage.remove(self._marker)\n",
-        ),
-        (
-            "a new log inherits no checkpoint",
-            _LOG + "log_directory.py",
-            "            if topic_partition in offsets:\n",
-            "            if False:\n",
-        ),
-        (
-            "retention keeps the offset where the log ends",
-            _LOG + "log.py",
-            "                self._durability.sync_names()\n            remove_at_ms",
-            "                pass\n            remove_at_ms",
-        ),
-        (
-            "the id of a topic is synced with its log",
-            _LOG + "durability.py",
-            '            sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")\n',
-            "",
-        ),
-    )
+LOG_MUTATIONS: tuple[Mutation, ...] = (
+    *(
+        Mutation(rule, file, old, new, _T_CRASHES)
+        for rule, file, old, new in (
+            (
+                "a flush syncs the records",
+                _LOG + "segment.py",
+                "            for path in (self._log_path, *paths):\n",
+                "            for path in paths:\n",
+            ),
+            (
+                "a flush syncs the names of new files",
+                _LOG + "durability.py",
+                "            syncs.append(self.sync_names)\n",
+                "            self.names_unsynced = False\n",
+            ),
+            (
+                "the name of a log's folder is synced with the first flush",
+                _LOG + "durability.py",
+                "            self._storage.sync_dir(os.path.dirname(self._directory))\n",
+                "",
+            ),
+            (
+                "a flush waits for what an earlier one is still syncing",
+                _LOG + "durability.py",
+                "syncs = list(self._begun[-1].syncs) if self._begun else []",
+                "syncs: list[Callable[[], None]] = []",
+            ),
+            (
+                "the recovery point moves after the sync",
+                _LOG + "durability.py",
+                "        self._begun.append(job)\n",
+                "        self._begun.append(job)\n        self.recovery_point = max(self.recovery_point, end_offset)\n",
+            ),
+            (
+                "a flush that a truncation has overtaken moves no recovery point",
+                _LOG + "durability.py",
+                "if job.cuts == self.cuts:",
+                "if True:",
+            ),
+            (
+                "checkpoints come before the cut",
+                _LOG + "log.py",
+                "        if self._before_cut is not None:\n            self._before_cut()\n",
+                "",
+            ),
+            (
+                "a truncation is synced",
+                _LOG + "log_segments.py",
+                "            self.active.truncate_to(offset)\n            self.active.sync()\n",
+                "            self.active.truncate_to(offset)\n",
+            ),
+            (
+                "a truncation forgets later producers",
+                _LOG + "log.py",
+                "        self._snapshots.remove_after(self.log_end_offset)\n",
+                "",
+            ),
+            (
+                "who starts afresh knows no producers",
+                _LOG + "log.py",
+                "        self._snapshots.remove_after(-1)\n",
+                "",
+            ),
+            (
+                "recovery looks at checksums",
+                _LOG + "segment.py",
+                "visit, check_crc=True)",
+                "visit, check_crc=False)",
+            ),
+            (
+                "recovery ends at a gap",
+                _LOG + "recovery.py",
+                "(segment.base_offset > self._expected and not gaps)",
+                "False",
+            ),
+            (
+                "what recovery cuts stays cut",
+                _LOG + "segment.py",
+                "        sync_path(self._storage, self._log_path)\n        self.unsynced = True\n",
+                "        self.unsynced = True\n",
+            ),
+            (
+                "snapshots of lost records are removed",
+                _LOG + "recovery.py",
+                "    if snapshots.remove_after(end_offset):\n",
+                "    if False:\n",
+            ),
+            (
+                "checkpoints are synced before they are renamed",
+                "triokafka/world.py",
+                "            file.write_at(0, content)\n            file.sync()\n",
+                "            file.write_at(0, content)\n",
+            ),
+            (
+                "the marker of a clean stop is gone before anything is written",
+                _LOG + "log_directory.py",
+                "            self._storage.remove(self._marker)\n            self._storage.sync_dir(self.path)\n",
+                "            self._storage.remove(self._marker)\n",
+            ),
+            (
+                "a new log inherits no checkpoint",
+                _LOG + "log_directory.py",
+                "            if topic_partition in offsets:\n",
+                "            if False:\n",
+            ),
+            (
+                "retention keeps the offset where the log ends",
+                _LOG + "log.py",
+                "                self._durability.sync_names()\n            remove_at_ms",
+                "                pass\n            remove_at_ms",
+            ),
+            (
+                "the id of a topic is synced with its log",
+                _LOG + "durability.py",
+                '            sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")\n',
+                "",
+            ),
+        )
+    ),
+    Mutation(
+        "a torn epoch file is made anew",
+        _LOG + "checkpoints.py",
+        "    if storage.exists(path) and not storage.read_file(path):\n"
+        '        raise CorruptCheckpointError(f"{path} is empty")\n',
+        "",
+        _T_RECOVERY + "test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew",
+    ),
+    Mutation(
+        "what was before the start ends no log",
+        _LOG + "recovery.py",
+        "        _remove_before(storage, segments, log_start_offset)\n",
+        "        pass\n",
+        _T_RECOVERY + "test_segments_before_the_start_are_not_missed",
+    ),
+    Mutation(
+        "the new start is known before several segments go",
+        _LOG + "log.py",
+        "                    self._checkpoint_start()\n",
+        "                    pass\n",
+        _T_RECOVERY + "test_several_segments_are_dropped_once_the_new_start_is_known",
+    ),
+    Mutation(
+        "a snapshot from before the first segment counts for nothing",
+        _LOG + "recovery.py",
+        ", from_offset=segments[0].base_offset)",
+        ")",
+        _T_RECOVERY + "test_a_snapshot_from_before_the_first_segment_counts_for_nothing",
+    ),
 )

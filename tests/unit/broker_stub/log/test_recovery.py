@@ -263,6 +263,15 @@ def test_what_was_flushed_survives_the_power_cut() -> None:
         assert offsets(log) == list(range(log.log_end_offset))
 
 
+def test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew() -> None:
+    """Also from what is below the recovery point (`broker-log/Z10`)."""
+    storage, _ = stored()
+    file = storage.open(f"{DIRECTORY}/leader-epoch-checkpoint")
+    file.truncate(0)
+    file.close()
+    assert open_log(storage, recovery_point=COUNT).leader_epochs.entries() == [(0, 0)]
+
+
 def test_segments_before_the_start_are_not_missed() -> None:
     """Retention was dropping the first two when the power failed, and the first was kept (`broker-log/Z07`)."""
     storage, bases = stored()
