@@ -424,6 +424,18 @@ def test_a_new_dynamic_member_gets_its_id_first() -> None:
     assert consumer(rig).profiles[first.member_id].classic is not None
 
 
+@pytest.mark.parametrize("static", [False, True])
+def test_the_id_of_a_classic_member_stays_writable_however_long_the_name_of_the_client_is(static: bool) -> None:
+    """`cluster/GJN-05`, also in a consumer group."""
+    rig = Rig()
+    rig.beat(beat("n"))
+    name = "c" * 32_767
+    instance_id = name if static else None
+    joined = rig.join(client_id=name, instance_id=instance_id, protocols=(RANGE,)).value
+    assert (joined.error_code, len(joined.member_id)) == (0, 32_767)
+    assert code(rig.sync(joined.member_id, joined.generation_id, instance_id=instance_id)) == 0
+
+
 def test_topics_that_grow_are_noticed_when_only_classic_members_are_left() -> None:
     rig = Rig(group_consumer_migration_policy="upgrade")
     member_id, _, epoch = mixed(rig)

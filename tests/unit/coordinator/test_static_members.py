@@ -178,6 +178,13 @@ def test_full_group_takes_its_own_instance_back() -> None:
     assert code(rig.join(instance_id="i-3")) == GroupMaxSizeReachedError.code
 
 
+def test_an_instance_without_a_name_makes_no_room_for_others() -> None:
+    rig = Rig(group_max_size=1)
+    rig.join(instance_id="")
+    rig.pass_time(9)
+    assert code(rig.join()) == GroupMaxSizeReachedError.code
+
+
 def test_unknown_member_id_with_an_unknown_instance() -> None:
     rig = Rig()
     static_group(rig)

@@ -72,8 +72,7 @@ def join(
     if known_as is None and len(group.profiles) >= shard.config.group_consumer_max_size:
         raise GroupMaxSizeReachedError(f"group {group.group_id!r} has {len(group.profiles)} members and takes no more")
     asked = _Asked.of(group, joiner, shard.topics)
-    prefix = joiner.client_id if request.group_instance_id is None else request.group_instance_id
-    member_id = request.member_id or f"{prefix}-{shard.new_id()}"
+    member_id = request.member_id or joiner.member_id(shard.new_id())
     if joiner.requires_known_id and not request.member_id:
         turn.answer(reply, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
         return

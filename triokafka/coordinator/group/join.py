@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from triokafka.coordinator.config import GroupCoordinatorConfig
 from triokafka.coordinator.group import rounds
@@ -29,9 +28,7 @@ from triokafka.errors import (
     UnknownMemberIdError,
 )
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
-
-_MAX_STRING: Final = 32_767
-"""Bytes of a string on the wire and in records."""
+from triokafka.protocol.primitives import MAX_STRING
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +64,14 @@ class Joiner:
         timeout_ms = self.request.rebalance_timeout_ms
         return timeout_ms if timeout_ms >= 0 else self.request.session_timeout_ms
 
+    def member_id(self, suffix: str) -> str:
+        """An id for the member that a record and an answer of any version can hold, however long its name is."""
+        prefix = self.client_id if self.request.group_instance_id is None else self.request.group_instance_id
+        room = MAX_STRING - len(suffix) - 1
+        if len(prefix) * 4 > room:  # no character takes more bytes; most names are far from that long
+            prefix = prefix.encode()[:room].decode(errors="ignore")
+        return f"{prefix}-{suffix}"
+
 
 def join(
     group: ClassicGroup,
@@ -91,16 +96,7 @@ def join(
     elif request.member_id:
         _join_known(group, joiner, reply, config, turn)
     else:
-        prefix = request.group_instance_id if request.group_instance_id is not None else joiner.client_id
-        _join_unknown(group, joiner, _member_id(prefix, new_id()), reply, config, turn)
-
-
-def _member_id(prefix: str, suffix: str) -> str:
-    """A member id that a record and an answer of any version can hold, however long the client's name is."""
-    room = _MAX_STRING - len(suffix) - 1
-    if len(prefix) * 4 > room:  # no character takes more bytes; most names are far from that long
-        prefix = prefix.encode()[:room].decode(errors="ignore")
-    return f"{prefix}-{suffix}"
+        _join_unknown(group, joiner, joiner.member_id(new_id()), reply, config, turn)
 
 
 def _has_room(group: ClassicGroup, request: JoinGroupRequest, config: GroupCoordinatorConfig) -> bool:
@@ -108,15 +104,18 @@ def _has_room(group: ClassicGroup, request: JoinGroupRequest, config: GroupCoord
 
     While members are joining, the places go to those who come first. Static members have theirs, under whatever id.
     """
-    member = group.members.get(group.static_members.get(request.group_instance_id or "", request.member_id))
+    if len(group.members) < config.group_max_size:
+        return True
+    known_as = request.member_id
+    if request.group_instance_id is not None:
+        known_as = group.static_members.get(request.group_instance_id, known_as)
+    member = group.members.get(known_as)
     if group.state is GroupState.PREPARING_REBALANCE:
         if member is not None and (member.awaits_join or member.is_static):
             return True
         absent = [m for m in group.static_members.values() if not group.members[m].awaits_join]
         return group.joins_waiting + len(absent) < config.group_max_size
-    if group.state is GroupState.EMPTY:
-        return True
-    return member is not None or len(group.members) < config.group_max_size
+    return member is not None
 
 
 def _join_unknown(
