@@ -207,6 +207,11 @@ def test_position_on_an_older_topic_of_the_same_name_is_none() -> None:
     )
     found = fetches.fetch_group(rig.shard, asked, 10, rig.topics)
     assert found.topics[0].partitions[0].committed_offset == -1
+    assert rig.offset() == -1
+    assert [rig.fetch(version=version).topics for version in (9, 10)] == [[], []]
+    rig.commit(offsets={("orders", 1): 4})
+    every = rig.fetch(version=9).topics
+    assert [(topic.name, [one.partition_index for one in topic.partitions]) for topic in every] == [("orders", [1])]
 
 
 def test_all_positions_by_id_leave_out_deleted_topics() -> None:

@@ -1,7 +1,8 @@
 """OffsetFetch: committed positions of groups, as of the high watermark (cluster/GMD-26).
 
 Positions can be read whether or not the group has members, or ever had any. What was never committed is offset -1 and
-no error.
+no error; so is what was committed for an older topic of the same name and has not been removed yet, also where Kafka
+looks at the name alone: a position in another log means nothing.
 
 A reader that asks for stable positions (KIP-447) is told to come again about those that an open transaction is about to
 change; and sees what is newest, once that is committed, so that it cannot miss a transaction that has just ended.
@@ -10,6 +11,7 @@ change; and sees what is newest, once that is committed, so that it cannot miss 
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, OffsetKey
@@ -73,18 +75,16 @@ def fetch_group(
             topic_id = topics.topic_id(topic_name)
             if (by_id and topic_id is None) or not may_describe(topic_name):
                 continue  # by id there is no way to name a topic that is gone
-            found.append(
-                OffsetFetchResponseTopics(
-                    name=topic_name,
-                    topic_id=topic_id or NO_TOPIC_ID,
-                    partitions=[
-                        _unstable(index)
-                        if stable and OffsetKey(asked.group_id, topic_name, index) in offsets.pending
-                        else _found(index, value)
-                        for index, value in sorted(committed.items())
-                    ],
+            partitions = []
+            for index, value in sorted(committed.items()):
+                if stable and OffsetKey(asked.group_id, topic_name, index) in offsets.pending:
+                    partitions.append(_unstable(index))
+                elif not _is_of_another(value, topic_id):
+                    partitions.append(_found(index, value))
+            if partitions:
+                found.append(
+                    OffsetFetchResponseTopics(name=topic_name, topic_id=topic_id or NO_TOPIC_ID, partitions=partitions)
                 )
-            )
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
     answers = []
     for topic in asked.topics:
@@ -95,7 +95,11 @@ def fetch_group(
             name = topic.name
             partitions = [_missing(index, TopicAuthorizationFailedError.code) for index in topic.partition_indexes]
         else:
-            partitions = [_one(shard, asked.group_id, name, index, topic, stable) for index in topic.partition_indexes]
+            topic_id = topic.topic_id if by_id else topics.topic_id(name)
+            partitions = [
+                _one(shard, OffsetKey(asked.group_id, name, index), topic_id, stable)
+                for index in topic.partition_indexes
+            ]
         answers.append(OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions))
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers)
 
@@ -139,18 +143,18 @@ def as_response(
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
-def _one(
-    shard: GroupShard, group_id: str, name: str, index: int, topic: OffsetFetchRequestTopics, stable: bool
-) -> OffsetFetchResponsePartitions:
-    key = OffsetKey(group_id, name, index)
+def _one(shard: GroupShard, key: OffsetKey, topic_id: UUID | None, stable: bool) -> OffsetFetchResponsePartitions:
     if stable and key in shard.offsets.pending:
-        return _unstable(index)
+        return _unstable(key.partition)
     committed = shard.offsets.newest_one(key) if stable else shard.offsets.read(key)
-    if committed is None:
-        return _missing(index, 0)
-    if NO_TOPIC_ID not in (topic.topic_id, committed.topic_id) and topic.topic_id != committed.topic_id:
-        return _missing(index, 0)  # committed for an older topic of the same name
-    return _found(index, committed)
+    if committed is None or _is_of_another(committed, topic_id):
+        return _missing(key.partition, 0)
+    return _found(key.partition, committed)
+
+
+def _is_of_another(committed: CommittedOffset, topic_id: UUID | None) -> bool:
+    """Whether it was committed for an older topic of the same name, as far as both ids are known."""
+    return topic_id is not None and committed.topic_id.int not in (0, topic_id.int)  # comparing ids is a Python call
 
 
 def _found(index: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
