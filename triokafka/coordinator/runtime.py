@@ -320,8 +320,6 @@ class CoordinatorRuntime(Generic[S, C]):
 
         ``committed``: the turn follows from something committed, so that without records it need not wait.
         """
-        for note in turn.notes:
-            logger.info("%s", note)
         if turn.records:
             context.appending = True
             try:
@@ -341,6 +339,7 @@ class CoordinatorRuntime(Generic[S, C]):
             context.end = end
         if turn.on_appended is not None:
             self._guarded(context, partial(turn.on_appended, turn))
+        self._log_notes(turn)
         if not turn.records and (committed or context.end <= self._log.high_watermark(context.partition)):
             self._give(turn)
             return
@@ -352,6 +351,7 @@ class CoordinatorRuntime(Generic[S, C]):
             error = cause
         else:
             error = KafkaStorageError(f"partition {context.partition} cannot be written: {cause}")
+        self._log_notes(turn)
         logger.warning("partition %d: %d records were not appended: %r", context.partition, len(turn.records), error)
         self._fail(context, turn, error)
 
@@ -380,6 +380,11 @@ class CoordinatorRuntime(Generic[S, C]):
         seconds = self._commit_timeout
         error = RequestTimedOutError(f"partition {context.partition}: not committed within {seconds:g} seconds")
         self._fail(context, held.turn, error)
+
+    @staticmethod
+    def _log_notes(turn: Turn[C]) -> None:
+        for note in turn.notes:
+            logger.info("%s", note)
 
     @staticmethod
     def _give(turn: Turn[C]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -572,6 +573,37 @@ def test_a_classic_member_that_heartbeats_but_never_joins_again_is_removed() -> 
     assert member_id not in consumer(rig).profiles
 
 
+def test_a_classic_member_that_was_told_of_nothing_need_not_join_again() -> None:
+    """The epoch of which a heartbeat was to tell could not be written, and later there was no need for it."""
+    rig = Rig()
+    member_id, _, epoch = mixed(rig)
+    rig.topics.set("orders", 5)
+    rig.log.fails_with = KafkaStorageError("the disk is gone")
+    assert refusal(rig.heartbeat(member_id, epoch)) is KafkaStorageError
+    rig.log.fails_with = None
+    rig.topics.set("orders", 4)
+    for _ in range(20):
+        assert code(rig.heartbeat(member_id, epoch)) == 0
+        rig.beat(beat("n", epoch, owned=[2, 3]))
+        rig.pass_time(5)
+    assert member_id in consumer(rig).profiles
+
+
+def test_a_classic_member_that_is_sent_back_at_its_sync_has_its_whole_time_to_join() -> None:
+    rig = Rig()
+    member_id, _, epoch = mixed(rig)
+    assert rig.join(member_id, protocols=(RANGE,), rebalance_ms=8_000).value.generation_id == epoch
+    rig.pass_time(7)
+    rig.topics.set("orders", 6)
+    rig.beat(beat("n", epoch, owned=[2, 3]))
+    assert refusal(rig.sync(member_id, epoch)) is RebalanceInProgressError
+    rig.heartbeat(member_id, epoch)
+    rig.pass_time(7)
+    assert code(rig.heartbeat(member_id, epoch)) == RebalanceInProgressError.code
+    rig.pass_time(1.1)
+    assert member_id not in consumer(rig).profiles
+
+
 def test_a_classic_member_that_syncs_is_not_held_to_it_any_more() -> None:
     rig = Rig()
     member_id, _, epoch = mixed(rig)
@@ -818,6 +850,22 @@ def test_a_downgraded_group_rebalances_also_when_it_is_loaded_before_it_could() 
     rig.sync(member_id, epoch + 1, {member_id: assignment(0, 1, 2, 3)})
     rig.restart()
     assert rig.state() is GroupState.STABLE, "it does so once"
+
+
+def test_the_log_of_the_broker_tells_what_a_conversion_leads_to_once_it_is_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "triokafka.coordinator")
+    rig = Rig()
+    mixed(rig)
+    caplog.clear()
+    rig.log.fails_with = KafkaStorageError("the disk is gone")
+    rig.last_beat("n")
+    assert "classic group" not in caplog.text
+    rig.log.fails_with = None
+    rig.last_beat("n")
+    assert "is a classic group from now on" in caplog.text
+    assert "rebalances: it was a consumer group before" in caplog.text
 
 
 def test_a_downgrade_that_cannot_be_written_is_tried_again() -> None:

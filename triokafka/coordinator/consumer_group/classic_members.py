@@ -8,6 +8,7 @@ get, so that it takes the same steps as the other members, one round of its own 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, Step, advance, hash_of_topics
@@ -221,6 +222,7 @@ def sync(
     traits = _classic_member(group, member_id, request.group_instance_id, request.generation_id)
     progress = group.progress_of(member_id)
     if progress.epoch < group.epoch and progress.state is not MemberState.UNREVOKED_PARTITIONS:
+        turn.timers.cancel(sessions.sync_timer(group.group_id, member_id))  # it has asked, and has other things to do
         sessions.expect_join(group, member_id, turn)
         raise RebalanceInProgressError(f"group {group.group_id!r} is in epoch {group.epoch}: join again")
     # Before it first joined this group it was told the protocol of the classic one, which need not be its favourite.
@@ -263,8 +265,8 @@ def heartbeat(
         else:
             turn.write(EpochChange(group.group_id, (group.epoch + 1, metadata_hash)))
             must_rejoin = True
-    if must_rejoin:
-        sessions.expect_join(group, member_id, turn)
+    if must_rejoin:  # of an epoch that cannot be written it is not told
+        turn.on_appended = partial(sessions.expect_join, group, member_id)
     turn.answer(reply, HeartbeatResponse(error_code=RebalanceInProgressError.code if must_rejoin else 0))
 
 

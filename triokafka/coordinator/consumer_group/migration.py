@@ -75,12 +75,12 @@ def upgrade(shard: GroupShard, classic: ClassicGroup, turn: GroupTurn) -> Consum
     group = ConsumerGroup(classic.group_id)
     for change in changes:
         group.replay(change)
-    turn.note(f"group {classic.group_id!r} (generation {classic.generation}) is a consumer group from now on")
     turn.write(group_removal(classic.group_id))
     for change in changes:
         turn.write(change)
 
     def upgraded(now: GroupTurn) -> None:
+        now.note(f"group {classic.group_id!r} (generation {classic.generation}) is a consumer group from now on")
         for member_id in [*classic.members, *classic.pending_members]:
             now.timers.cancel(rounds.session_timer(classic, member_id))
         now.timers.cancel(rounds.join_timer(classic))
@@ -225,7 +225,7 @@ def goes_back(group: ConsumerGroup, profiles: Collection[MemberProfile], config:
 def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, turn: GroupTurn) -> None:
     """Write that a consumer group is ``classic`` now; once it is written, that group has its place, and begins with a
     round if it owes one."""
-    turn.note(f"group {group.group_id!r} (epoch {group.epoch}) is a classic group from now on")
+    epoch = group.epoch
     for change in [change for member_id in group.profiles for change in removal_of(group, member_id)]:
         turn.write(change)
     for change in group.removal():
@@ -234,6 +234,7 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, tu
     members = list(group.profiles)
 
     def downgraded(now: GroupTurn) -> None:
+        now.note(f"group {classic.group_id!r} (epoch {epoch}) is a classic group from now on")
         shard.groups[classic.group_id] = classic
         for member_id in members:
             sessions.end(classic.group_id, member_id, now)
