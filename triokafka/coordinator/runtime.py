@@ -245,7 +245,7 @@ class CoordinatorRuntime(Generic[S, C]):
                     break
                 turn = self._new_turn(context)
                 self._guarded(context, partial(context.shard.timer_fired, key, turn))
-                self._carry_out(context, turn)
+                self._guarded(context, partial(self._carry_out, context, turn))
             while context.held and context.held[0].deadline <= now:
                 self._time_out(context, context.held.popleft())
 

@@ -130,6 +130,16 @@ def test_members_of_a_group_whose_emptiness_was_lost_expire_after_a_restart() ->
     assert rig.state() is GroupState.EMPTY
 
 
+def test_a_defect_met_by_a_deadline_does_not_stop_the_task_that_serves_all_groups() -> None:
+    rig = Rig()
+    rig.stable_group(1, group_id="one")
+    (member,), generation = rig.stable_group(1, group_id="other", session_ms=60_000)
+    rig.log.fails_with = ValueError("a defect")
+    rig.pass_time(30)
+    rig.log.fails_with = None
+    assert code(rig.heartbeat(member, generation, group_id="other")) == 0
+
+
 def test_deletion_that_cannot_be_written_deletes_nothing() -> None:
     rig = Rig()
     rig.commit()

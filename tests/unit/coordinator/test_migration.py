@@ -573,6 +573,22 @@ def test_a_classic_member_that_heartbeats_but_never_joins_again_is_removed() -> 
     assert member_id not in consumer(rig).profiles
 
 
+def test_nothing_is_expected_any_more_of_a_member_that_is_gone() -> None:
+    """Deadlines that clients choose may be weeks away: they would pile up."""
+    rig = Rig(group_consumer_migration_policy="upgrade")
+    rig.beat(beat("n", instance_id="i"))
+    deadlines = len(rig.shard.timers)
+    joined = rig.join(protocols=(RANGE,), rebalance_ms=2**31 - 1).value
+    rig.leave(joined.member_id)
+    assert len(rig.shard.timers) == deadlines
+    rig.last_beat("n", -2, instance_id="i")
+    assert code(rig.beat(beat("o", instance_id="i"))) == 0
+    assert sessions.session_timer("g", "o") in rig.shard.timers
+    assert len(rig.shard.timers) == deadlines
+    rig.last_beat("o", instance_id="i")
+    assert len(rig.shard.timers) == deadlines - 1
+
+
 def test_a_classic_member_that_was_told_of_nothing_need_not_join_again() -> None:
     """The epoch of which a heartbeat was to tell could not be written, and later there was no need for it."""
     rig = Rig()

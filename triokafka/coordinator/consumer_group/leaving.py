@@ -64,6 +64,12 @@ def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str],
     for change in remove(group, member_ids, shard.topics):
         turn.write(change)
 
+    def departed(now: GroupTurn) -> None:
+        for member_id in member_ids:
+            sessions.end(group.group_id, member_id, now)
+
+    turn.on_appended = departed
+
 
 def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicsView) -> list[ConsumerGroupChange]:
     """Members are gone: forget them, and have what they owned dealt to others from the next heartbeat on."""

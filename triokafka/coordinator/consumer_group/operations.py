@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances
 from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange
@@ -58,9 +60,12 @@ def heartbeat(
         else:
             group = upgrade(shard, classic, turn)
     before = group.progress.get(beat.member_id)
+    replaced = group.static_members.get(beat.instance_id) if beat.instance_id is not None else None
     outcome = decide(group, beat, Circumstances.of(shard, group_id, turn, may_describe))
     _write(outcome.changes, turn)
     sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), turn)
+    if replaced not in (None, beat.member_id) and turn.on_appended is None:
+        turn.on_appended = partial(sessions.end, group_id, replaced)
     timeout_ms = outcome.profile.rebalance_timeout_ms
     sessions.watch_revocation(group_id, beat.member_id, before, outcome.progress, timeout_ms, turn)
     turn.answer(reply, _answer(beat, outcome, shard.heartbeat_interval_ms(group_id)))

@@ -3,8 +3,8 @@
 A member under the consumer protocol may take its rebalance timeout to give up partitions; one under the classic
 protocol may take it to join after it was told to, and again to sync after it has joined.
 
-Nobody takes back the deadlines of a member that goes or has given up what it had to: that may fail to be written, and
-then it must still end. One that fires for somebody who is gone, or has nothing to do, does nothing.
+The deadlines of a member that goes are taken back once that is written: it may fail, and then they must still end. One
+that fires for somebody who is gone, or has nothing to do, does nothing.
 """
 
 from __future__ import annotations
