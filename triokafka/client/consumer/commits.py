@@ -6,7 +6,8 @@ Auto-commit sends only what the user has finished: a record or batch counts as f
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -59,6 +60,7 @@ class Committer:
         self._committed: dict[TopicPartition, int] = {}
         self._flushing = False
         self._later: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._later_as: GroupIdentity | None = None
         self._tell_later: dict[OnCommit, None] = {}
         self._all_sent: trio.Event | None = None
         self._restart = trio.Event()
@@ -71,13 +73,39 @@ class Committer:
         """
         if not offsets:
             return
-        await self.all_sent()
-        async with self._one_at_a_time:
+        async with self._my_turn(deadline):
             await self._send(offsets, deadline)
+
+    async def commit_existing(self, offsets: Offsets, *, limit: float) -> None:
+        """As `commit`, within ``limit`` seconds; of partitions that do not exist nothing is committed.
+
+        Their topics were deleted: nobody is to wait for them.
+        """
+        deadline = self._world.now() + limit
+        missing: set[TopicPartition] = set()
+        async with self._my_turn(deadline):
+            await self._send(offsets, deadline, missing)
+        if missing:
+            logger.info("commit: partitions that do not exist (any more): %s", sorted(missing))
+
+    @asynccontextmanager
+    async def _my_turn(self, deadline: float) -> AsyncIterator[None]:
+        """Wait until all commits that were asked for before are done."""
+        try:
+            with trio.fail_after(max(0.0, deadline - self._world.now())):
+                await self.all_sent()
+                await self._one_at_a_time.acquire()
+        except trio.TooSlowError:
+            raise KafkaTimeoutError("the commit did not succeed in time; an earlier one is still under way") from None
+        try:
+            yield
+        finally:
+            self._one_at_a_time.release()
 
     def commit_later(self, offsets: Offsets, on_done: OnCommit | None) -> None:
         """Commit in the background, in order; what is asked for while one is under way goes together with the next."""
         self._later.update(offsets)
+        self._later_as = None if self.membership is None else self.membership.identity
         if on_done is not None:
             self._tell_later[on_done] = None
         if self._all_sent is None:
@@ -98,7 +126,8 @@ class Committer:
                 try:
                     if offsets:
                         async with self._one_at_a_time:
-                            await self._send(offsets, self._world.now() + self._options.default_api_timeout_ms / 1000)
+                            deadline = self._world.now() + self._options.default_api_timeout_ms / 1000
+                            await self._send(offsets, deadline, asked_as=self._later_as)
                 except KafkaError as failed:
                     error = failed
                     if not listeners:
@@ -112,12 +141,18 @@ class Committer:
             self._all_sent = None
             all_sent.set()
 
-    async def _send(self, offsets: Offsets, deadline: float, missing: set[TopicPartition] | None = None) -> None:
+    async def _send(
+        self,
+        offsets: Offsets,
+        deadline: float,
+        missing: set[TopicPartition] | None = None,
+        asked_as: GroupIdentity | None = None,
+    ) -> None:
         membership = self.membership
         if membership is None:
             await self._offsets.commit(offsets, GroupIdentity(), deadline=deadline, missing=missing)
         else:
-            await self._send_as_member(offsets, membership, deadline, missing)
+            await self._send_as_member(offsets, membership, deadline, missing, asked_as)
         if missing:
             offsets = {partition: offset for partition, offset in offsets.items() if partition not in missing}
         self.last_commit_at = self._world.now()
@@ -125,11 +160,18 @@ class Committer:
         intercept_commit(self._options.interceptors, offsets)
 
     async def _send_as_member(
-        self, offsets: Offsets, membership: GroupMembership, deadline: float, missing: set[TopicPartition] | None
+        self,
+        offsets: Offsets,
+        membership: GroupMembership,
+        deadline: float,
+        missing: set[TopicPartition] | None,
+        asked_as: GroupIdentity | None,
     ) -> None:
         group_id = membership.group_id
         while True:
             identity = membership.identity
+            if identity.generation < 0 and asked_as is not None:
+                identity = asked_as  # it leaves, but does not tell the coordinator before this is done
             if identity.generation < 0:
                 raise CommitFailedError(
                     f"the offsets were not committed: this consumer is not a member of group {group_id!r} now"
@@ -158,14 +200,13 @@ class Committer:
                 await trio.sleep(self._options.retry_backoff_ms / 1000 if identity == membership.identity else 0)
 
     async def commit_as(self, offsets: Offsets, identity: GroupIdentity) -> None:
-        """Commit once as a member that is about to leave; failures are logged."""
-        async with self._one_at_a_time:
-            try:
-                await self._offsets.commit(
-                    offsets, identity, deadline=self._world.now() + self._options.request_timeout_ms / 1000
-                )
-            except KafkaError as error:
-                logger.warning("the last commit before leaving the group failed: %s", error)
+        """Commit once as a member that is about to leave, after what was asked for before; failures are logged."""
+        deadline = self._world.now() + self._options.request_timeout_ms / 1000
+        try:
+            async with self._my_turn(deadline):
+                await self._offsets.commit(offsets, identity, deadline=deadline)
+        except KafkaError as error:
+            logger.warning("the last commit before leaving the group failed: %s", error)
 
     # ---------------------------------------------------------------- by itself
 

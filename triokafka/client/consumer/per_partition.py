@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import trio
 
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.client.consumer.listener import Records, tell_listener
-from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -104,13 +105,21 @@ async def process_partitions(
 
     Raises:
         IllegalStateError: the consumer commits by itself, too.
+        ValueError: one of the numbers is below 1.
         Exception: what ``handle`` raises, after the others were cancelled and what was finished is committed.
-        KafkaError: as `Consumer.poll`.
+        KafkaError: as `Consumer.poll`; or commits are refused in a way that waiting does not mend.
     """
     if consumer.options.enable_auto_commit and consumer.options.group_id is not None:
         raise IllegalStateError(
             "process_partitions() commits what is finished: make the consumer with enable_auto_commit=False"
         )
+    for name, number in (
+        ("tasks_per_partition", tasks_per_partition),
+        ("max_records_in_hand", max_records_in_hand),
+        ("commit_interval_ms", commit_interval_ms),
+    ):
+        if number < 1:
+            raise ValueError(f"{name}={number}: it must be at least 1")
     await _Processing(consumer, handle, tasks_per_partition, max_records_in_hand, commit_interval_ms / 1000).run()
 
 
@@ -148,13 +157,15 @@ class _Processing:
                     while self._failure is None:
                         await self._take(nursery)
                 except Exception as error:
-                    self._failure = error
+                    self._failure = self._failure or error
                 nursery.cancel_scope.cancel()
         finally:
             engine.listener = self._listener
             with trio.CancelScope(shield=True):
                 await self._commit(self._lanes)
             self._put_back()
+            # What is still to be told of this run, because it was cancelled meanwhile, finds nothing in hand.
+            self._drop(list(self._lanes))
         if self._failure is not None:
             raise self._failure
 
@@ -200,6 +211,8 @@ class _Processing:
                 except Exception as error:
                     self._fail(error)
                     return
+                if lane.closed:
+                    return  # it took no notice of being cancelled; nothing of the partition counts any more
                 lane.prefix.finish(record.offset)
                 lane.in_hand -= 1
                 self._in_hand -= 1
@@ -219,55 +232,66 @@ class _Processing:
     async def _commit_now_and_then(self) -> None:
         while True:
             await trio.sleep(self._interval)
-            offsets = self._finished(self._lanes)
-            if offsets:
-                self._consumer.commit_nowait(offsets)
+            await self._commit(self._lanes)
 
     async def _commit(self, partitions: Iterable[TopicPartition]) -> None:
-        offsets = self._finished(partitions)
-        if offsets:
-            try:
-                await self._consumer.commit(offsets, timeout_ms=self._consumer.options.close_timeout_ms)
-            except KafkaError as error:
-                logger.warning("the last commit of %s failed: %s", [str(partition) for partition in offsets], error)
-
-    def _finished(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        offsets: dict[TopicPartition, int | OffsetAndMetadata] = {}
+        """Commit what is finished and not committed yet; if that fails, the next commit makes up for it."""
         if self._consumer.options.group_id is None:
-            return offsets
-        for partition in partitions:
-            lane = self._lanes.get(partition)
-            if lane is None:
-                continue
-            offset = lane.prefix.next_offset
-            if offset is not None and offset != lane.committed:
-                offsets[partition] = lane.committed = offset
-        return offsets
+            return
+        lanes = {partition: lane for partition in partitions if (lane := self._lanes.get(partition)) is not None}
+        offsets = {
+            partition: OffsetAndMetadata(lane.prefix.next_offset)
+            for partition, lane in lanes.items()
+            if lane.prefix.next_offset is not None and lane.prefix.next_offset != lane.committed
+        }
+        if not offsets:
+            return
+        try:
+            await self._consumer._engine.committer.commit_existing(
+                offsets, limit=self._consumer.options.close_timeout_ms / 1000
+            )
+        except KafkaError as error:
+            logger.warning("the commit of %s failed: %s", [str(partition) for partition in offsets], error)
+            if not (error.retriable or isinstance(error, CommitFailedError)):
+                self._fail(error)  # to go on would be to handle everything once more some day
+            return
+        for partition, offset in offsets.items():
+            lanes[partition].committed = offset.offset
 
     # ---------------------------------------------------------------- as a rebalance listener
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Finish what is in hand, commit it, and let the partitions go."""
-        scope, self._poll_scope = self._poll_scope, None  # room for more is no reason to begin anew here
-        try:
+        with self._undisturbed():
             for partition in partitions:
                 lane = self._lanes.get(partition)
                 while lane is not None and lane.in_hand and self._failure is None:
                     await lane.changed.wait()
             await self._commit(partitions)
             self._drop(partitions)
-        finally:
-            self._poll_scope = scope
-        await tell_listener(self._listener, "on_partitions_revoked", partitions)
+            await tell_listener(self._listener, "on_partitions_revoked", partitions)
 
     async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Others may handle the same records already."""
         self._drop(partitions)
-        await tell_listener(self._listener, "on_partitions_lost", partitions)
+        with self._undisturbed():
+            await tell_listener(self._listener, "on_partitions_lost", partitions)
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """Nothing to prepare."""
-        await tell_listener(self._listener, "on_partitions_assigned", partitions)
+        with self._undisturbed():
+            await tell_listener(self._listener, "on_partitions_assigned", partitions)
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Room for more records, or a failure, is no reason to cancel a listener: it would be told once more."""
+        scope, self._poll_scope = self._poll_scope, None
+        try:
+            yield
+        finally:
+            self._poll_scope = scope
+            if scope is not None and self._failure is not None:
+                scope.cancel()
 
     def _put_back(self) -> None:
         """What is in hand and not finished is for the next call for records."""

@@ -14,10 +14,21 @@ import triokafka
 from tests.scripted_group import GroupBroker, GroupCluster
 from tests.simulated import current_simulation, simulated
 from triokafka.client.consumer.per_partition import FinishedPrefix
-from triokafka.errors import IllegalStateError
+from triokafka.errors import (
+    CoordinatorLoadInProgressError,
+    IllegalStateError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from triokafka.protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+)
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
 )
 from triokafka.structs import TopicPartition
 
@@ -213,3 +224,172 @@ async def test_a_consumer_that_commits_by_itself_is_refused() -> None:
     async with triokafka.Consumer("t", **{**options, "enable_auto_commit": True}) as consumer:
         with pytest.raises(IllegalStateError, match="enable_auto_commit=False"):
             await triokafka.process_partitions(consumer, lambda record: trio.sleep(0))
+
+
+@simulated
+async def test_a_run_that_is_cancelled_while_partitions_go_leaves_nothing_to_wait_for() -> None:
+    """The listener is told again by the next call, when nobody handles anything any more."""
+    cluster, _, options = await started()
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(30)
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        with trio.move_on_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(triokafka.process_partitions, consumer, handle)
+                await trio.sleep(2)
+                cluster.assign(T1)
+                await trio.sleep_forever()
+        with trio.fail_after(5):
+            while consumer.assignment() != {T1}:
+                await consumer.poll(timeout_ms=100)
+
+
+@simulated
+async def test_a_commit_that_failed_is_made_up_for_by_the_next() -> None:
+    cluster, broker, options = await started(3)
+    real = broker._answers[OffsetCommitRequest]
+    refuses = True
+
+    def commit(request: OffsetCommitRequest) -> Any:
+        response = real(request)
+        if refuses:
+            cluster.committed.clear()
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    partition.error_code = CoordinatorLoadInProgressError.code
+        return response
+
+    broker._answers[OffsetCommitRequest] = commit
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        pass
+
+    options.update(request_timeout_ms=1_000, default_api_timeout_ms=1_000, close_timeout_ms=1_000)
+    async with triokafka.Consumer("t", **options) as consumer, trio.open_nursery() as nursery:
+        nursery.start_soon(triokafka.process_partitions, consumer, handle)
+        await trio.sleep(5)
+        assert cluster.committed == {}
+        refuses = False
+        await trio.sleep(5)
+        assert cluster.committed == {T0: 3, T1: 3}
+        nursery.cancel_scope.cancel()
+
+
+@simulated
+async def test_commits_that_are_refused_for_good_end_it() -> None:
+    _, broker, options = await started(3)
+    broker._answers[OffsetCommitRequest] = lambda request: OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=29)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        pass
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        with trio.fail_after(10), pytest.raises(TopicAuthorizationFailedError, match="commit"):
+            await triokafka.process_partitions(consumer, handle)
+
+
+@simulated
+async def test_partitions_of_deleted_topics_hold_up_no_commit() -> None:
+    cluster, broker, options = await started(3)
+    real = broker._answers[OffsetCommitRequest]
+
+    def commit(request: OffsetCommitRequest) -> Any:
+        response = real(request)
+        for partition in response.topics[0].partitions:
+            if partition.partition_index == 0:
+                partition.error_code = UnknownTopicOrPartitionError.code
+        return response
+
+    broker._answers[OffsetCommitRequest] = commit
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        pass
+
+    async with triokafka.Consumer("t", **options) as consumer, trio.open_nursery() as nursery:
+        nursery.start_soon(triokafka.process_partitions, consumer, handle)
+        await trio.sleep(5)
+        cluster.write("t", 1, [b"more"])
+        await trio.sleep(5)
+        assert cluster.committed[T1] == 4
+        nursery.cancel_scope.cancel()
+
+
+@simulated
+async def test_room_for_more_records_does_not_cancel_the_users_listener() -> None:
+    cluster, _, options = await started(1)
+    cluster.write("t", 1, [b"more"] * 40)
+    told: list[str] = []
+
+    class Listener(triokafka.ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append("begun")
+            await trio.sleep(3)
+            told.append("done")
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(1)
+
+    async with triokafka.Consumer(**options) as consumer, trio.open_nursery() as nursery:
+        consumer.subscribe("t", listener=Listener())
+
+        async def process() -> None:
+            await triokafka.process_partitions(consumer, handle, max_records_in_hand=4)
+
+        nursery.start_soon(process)
+        await trio.sleep(4.5)
+        cluster.assign(T1)
+        await trio.sleep(20)
+        assert told == ["begun", "done"]
+        nursery.cancel_scope.cancel()
+
+
+@simulated
+async def test_handlers_of_lost_partitions_that_do_not_end_make_no_room_for_more() -> None:
+    _, broker, options = await started(100)
+    now = most = 0
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        with trio.CancelScope(shield=True):
+            await trio.sleep(0.5)
+        now -= 1
+
+    async with triokafka.Consumer("t", **options) as consumer, trio.open_nursery() as nursery:
+
+        async def process() -> None:
+            await triokafka.process_partitions(consumer, handle, max_records_in_hand=4, tasks_per_partition=10)
+
+        nursery.start_soon(process)
+        for _ in range(6):
+            await trio.sleep(3.3)
+            broker.script(
+                ConsumerGroupHeartbeatRequest,
+                ConsumerGroupHeartbeatResponse(error_code=110, member_epoch=0, heartbeat_interval_ms=0),
+            )
+        await trio.sleep(3)
+        most = 0
+        await trio.sleep(5)
+        assert 0 < most <= 4
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("name", ["tasks_per_partition", "max_records_in_hand", "commit_interval_ms"])
+async def test_numbers_with_which_nothing_would_ever_happen_are_refused(name: str) -> None:
+    consumer = triokafka.Consumer("t", group_id="g", enable_auto_commit=False)
+    with pytest.raises(ValueError, match=f"{name}=0"):
+        await triokafka.process_partitions(consumer, lambda record: trio.sleep(0), **{name: 0})
