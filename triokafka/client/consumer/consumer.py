@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack, overload
 from weakref import WeakKeyDictionary
 
+import trio
+
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.engine import Engine
@@ -265,6 +267,7 @@ class Consumer:
         """
         asked = TopicPartition(*partition)
         with self._engine.user("position"):
+            await trio.lowlevel.checkpoint()
             found = await self._engine.wait_for_state(lambda: self._delivery.position(asked), self._seconds(timeout_ms))
         if found is None:
             raise KafkaTimeoutError(f"the position of {asked} is not known yet{self._engine.why_not()}")

@@ -83,7 +83,7 @@ class Engine:
             self.troubles,
             progress=lambda: self.delivery.progress,
             on_change=self.notify,
-            on_assignment=self.wake,
+            on_assignment=self._assignment_changed,
         )
         if options.group_protocol == "consumer":
             self.group_offsets.asks_as = self._positions.group_offsets.asks_as = self._member
@@ -142,6 +142,7 @@ class Engine:
             await self.committer.commit_finished(self.options.close_timeout_ms / 1000)
         self._assigner.abandon()
         await self._assigner.drain()
+        await self.committer.all_sent()  # of the listener, too
         if membership is not None:
             await membership.leave("the consumer was closed")
 
@@ -260,6 +261,11 @@ class Engine:
         self._positions.wake()
         self.fetcher.wake()
         self.notify()
+
+    def _assignment_changed(self) -> None:
+        # Of what is gone, ``async for`` must not give out the rest of what it has taken.
+        self.delivery.put_back()
+        self.wake()
 
     def _positions_changed(self) -> None:
         self.fetcher.wake()

@@ -176,10 +176,10 @@ class Rebalancer:
     def abandon(self) -> None:
         """The subscription ends: what is held goes, the listener hears of it on the next `step` or `drain`."""
         held = self._subscription.assignment
-        self._callbacks.clear()
         self._incoming = None
         self._phase = _Phase.IDLE
         if held:
+            self._callbacks.clear()  # it stands for what they were to hear; without it, an earlier end is still to tell
             lost = self._membership.member.generation == NO_GENERATION
             self._callbacks.add(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
 

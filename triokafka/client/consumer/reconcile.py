@@ -194,12 +194,12 @@ class Reconciler:
     def abandon(self) -> None:
         """The subscription ends: what is held goes, the listener hears of it on the next `step` or `drain`."""
         held = self._subscription.assignment
-        self._callbacks.clear()
         self._names.want(())
         self._phase = _Phase.IDLE
         self._going = ()
         self._ids = {}
         if held:
+            self._callbacks.clear()  # it stands for what they were to hear; without it, an earlier end is still to tell
             self._callbacks.add(
                 self.listener,
                 "on_partitions_revoked" if self._membership.member.in_group else "on_partitions_lost",

@@ -853,3 +853,91 @@ async def test_a_deleted_topic_holds_up_no_rebalance_by_its_commit() -> None:
         await until(consumer, lambda: consumer.assignment() == {u})
         assert trio.current_time() - before < 3
         assert cluster.committed[u] == 2
+
+
+@simulated
+async def test_a_commit_waits_behind_others_no_longer_than_it_may() -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 2))
+
+    async def slow(request: OffsetCommitRequest) -> Any:
+        await trio.sleep(40)
+        return broker.offset_commit(request)
+
+    async with triokafka.Consumer("t", **options, enable_auto_commit=False) as consumer:
+        await take(consumer, 2)
+        broker.script(OffsetCommitRequest, slow)
+        consumer.commit_nowait()
+        before = trio.current_time()
+        with pytest.raises(KafkaTimeoutError, match="earlier one"):
+            await consumer.commit(timeout_ms=1_000)
+        assert trio.current_time() - before < 1.1
+
+
+@simulated
+async def test_a_commit_in_the_background_is_made_before_the_member_leaves() -> None:
+    """After unsubscribing, as when the listener asks for it while the consumer is closed."""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+
+    class Listener(triokafka.ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            consumer.commit_nowait({T0: 3})
+
+    async with triokafka.Consumer("t", **options, enable_auto_commit=False) as consumer:
+        await take(consumer, 3)
+        consumer.commit_nowait({T0: 2})
+        consumer.unsubscribe()
+        await trio.sleep(1)
+        assert cluster.committed == {T0: 2}
+        consumer.subscribe("t", listener=Listener())
+        await take(consumer, 1)
+    assert cluster.committed == {T0: 3}
+
+
+@pytest.mark.parametrize("again", [False, True])
+@simulated
+async def test_who_unsubscribes_and_asks_for_nothing_more_hears_that_partitions_went(again: bool) -> None:
+    _, _, options = await started()
+    told: list[list[TopicPartition]] = []
+
+    class Listener(triokafka.ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append(list(revoked))
+
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.subscribe("t", listener=Listener())
+        await until(consumer, lambda: consumer.assignment() == {T0, T1})
+        consumer.unsubscribe()
+        if again:
+            consumer.subscribe("t", listener=Listener())
+            consumer.unsubscribe()
+    assert told == [[T0, T1]]
+
+
+@simulated
+async def test_what_async_for_has_taken_of_a_partition_that_goes_is_not_given_out() -> None:
+    """A call in the middle of the loop may be what gives the partition up."""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    async with triokafka.Consumer("t", **options) as consumer:
+        await take(consumer, 3)
+        cluster.write("t", 1, numbers(50, 53))
+        cluster.assign(T1)
+        await trio.sleep(5)
+        while T0 in consumer.assignment():
+            await consumer.position(T1)
+            await trio.sleep(0.1)
+        assert await take(consumer, 3) == numbers(50, 53)
+
+
+@simulated
+async def test_having_been_put_out_is_no_trouble_that_lasts_until_the_user_comes_back() -> None:
+    cluster, broker, options = await started()
+    async with triokafka.Consumer("t", **options) as consumer:
+        await until(consumer, lambda: consumer.assignment() == {T0, T1})
+        broker.script(ConsumerGroupHeartbeatRequest, refusal(FENCED_MEMBER_EPOCH))
+        await trio.sleep(100)
+        assert consumer.health().troubles == ()
+        cluster.write("t", 0, numbers(0, 1))
+        assert await take(consumer, 1) == numbers(0, 1)

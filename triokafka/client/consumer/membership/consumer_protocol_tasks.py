@@ -157,6 +157,9 @@ class ConsumerProtocolMembership(GroupMembership):
             else:
                 self._troubles.succeeded(self._what)
                 self._troubles.succeeded(self._beating)
+        if member.state is State.LOST:
+            # Not a trouble that lasts: it joins anew when the user asks for records, however late that is.
+            self._troubles.succeeded(self._beating)
         if trouble is not None or (member.state, member.target) != before:
             self._on_change()
 
