@@ -68,6 +68,7 @@ T = TypeVar("T")
 
 _FIRST_BATCHED_LEAVE: Final = 3
 _FIRST_SYNC_WITH_PROTOCOL: Final = 5
+_LONGEST_MESSAGE: Final = 1_000
 
 
 class Operation(Protocol):
@@ -243,7 +244,7 @@ class GroupCoordinator:
             return await self._write(request.group_id, operation, reply)
         except KafkaError as error:
             code = coordinator_error(error)
-            message = str(error) if code == getattr(error, "code", None) else None
+            message = _told(error) if code == getattr(error, "code", None) else None
             return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
 
     # --- offsets ---
@@ -419,7 +420,12 @@ class GroupCoordinator:
 
 
 def _not_described(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
-    return DescribedConsumerGroup(group_id=group_id, error_code=coordinator_error(error), error_message=str(error))
+    return DescribedConsumerGroup(group_id=group_id, error_code=coordinator_error(error), error_message=_told(error))
+
+
+def _told(error: KafkaError) -> str:
+    """What a client is told of an error, which may quote what the client has sent, however long that was."""
+    return str(error)[:_LONGEST_MESSAGE]
 
 
 def _check_group_id(group_id: str) -> None:

@@ -25,7 +25,10 @@ from triokafka.errors import (
     NotLeaderForPartitionError,
     RebalanceInProgressError,
     UnknownMemberIdError,
+    UnsupportedAssignorError,
 )
+from triokafka.protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
+from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
 from triokafka.protocol.api.describe_groups import DescribeGroupsRequest
 from triokafka.protocol.api.heartbeat import HeartbeatRequest
@@ -361,6 +364,27 @@ async def test_since_version_5_a_sync_without_its_protocol_is_refused(
     answer = await desk.coordinator.sync_group(request, version=5)
     assert answer.error_code == InconsistentGroupProtocolError.code
     assert (await desk.coordinator.sync_group(request, version=4)).error_code == 0
+
+
+async def test_what_quotes_the_longest_names_can_still_be_answered() -> None:
+    coordinator, name = Desk().coordinator, "\x01" * 32_767
+    refused = await coordinator.consumer_group_heartbeat(
+        ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=[],
+            topic_partitions=[],
+            server_assignor=name,
+        ),
+        version=1,
+    )
+    assert refused.error_code == UnsupportedAssignorError.code
+    assert b"there is no assignor" in refused.encode(1)
+    missing = await coordinator.describe_groups(DescribeGroupsRequest(groups=[name]), version=6)
+    assert b"not found" in missing.encode(6)
+    missing_too = await coordinator.consumer_group_describe(ConsumerGroupDescribeRequest(group_ids=[name]))
+    assert missing_too.encode(1)
 
 
 async def test_describe_shows_members_and_what_they_were_assigned() -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 _FIRST_WITH_NOT_FOUND: Final = 6
+_QUOTED: Final = 1_000
+"""Characters of a name in a message, which must not be longer than the longest name."""
 
 
 def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
@@ -36,7 +38,7 @@ def describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
         if version >= _FIRST_WITH_NOT_FOUND:
             described.error_code = GroupIdNotFoundError.code
             kind = "is not a classic group" if group_id in shard.consumer_groups else "not found"
-            described.error_message = f"Group {group_id} {kind}."
+            described.error_message = f"Group {group_id[:_QUOTED]} {kind}."
         return described
     group = shard.groups.get(group_id)
     if group is None:  # its removal is not committed yet
