@@ -79,7 +79,7 @@ class Rebalancer:
                 self._phase = _Phase.READY
                 if self._incoming is not None:
                     (generation, incoming), self._incoming = self._incoming, None
-                    if generation == member.generation:
+                    if generation == member.generation and not self._is_outdated(incoming):
                         self._take_over(incoming)
                     else:
                         self._phase = _Phase.IDLE
@@ -146,6 +146,9 @@ class Rebalancer:
             membership.dealt_counts = None
             member.request_rejoin("topics or partitions changed during the rebalance")
             return
+        if self._is_outdated(assignment):
+            self._phase = _Phase.IDLE
+            return
         gone = tuple(p for p in self._subscription.assignment if p not in assignment.partitions)
         if gone and member.cooperative:
             # They go to others in a second rebalance, which begins once they are given up (KIP-429).
@@ -154,6 +157,12 @@ class Rebalancer:
             self._begin_to_give_up(gone)
         else:
             self._take_over(assignment)
+
+    def _is_outdated(self, assignment: Assignment) -> bool:
+        """Whether it was dealt for an earlier subscription, and the group is about to hear of the present one."""
+        topics = self._subscription.topics
+        changes = self._membership.member.needs_rejoin is not None
+        return changes and any(partition.topic not in topics for partition in assignment.partitions)
 
     def _take_over(self, assignment: Assignment) -> None:
         membership = self._membership

@@ -33,6 +33,7 @@ from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRespons
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.list_offsets import ListOffsetsRequest
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
+from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -754,6 +755,32 @@ async def test_a_new_subscription_rejoins_and_an_old_one_ends() -> None:
         assert consumer.assignment() == set()
         consumer.assign([T0])
         assert await consumer.position(T0) == 1
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@simulated
+async def test_an_assignment_for_an_earlier_subscription_is_passed_over(strategy: str) -> None:
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=1, u=1)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker)
+    world = simulation.host("client").world
+
+    async def slow(request: SyncGroupRequest) -> Any:
+        await trio.sleep(5)
+        return broker.sync_group(request)
+
+    broker.script(SyncGroupRequest, slow)
+    async with triokafka.Consumer(
+        "t", bootstrap_servers=address, world=world, group_id="g", partition_assignment_strategy=[strategy]
+    ) as consumer:
+        await consumer.poll(timeout_ms=2_000)
+        consumer.subscribe("u")
+        with trio.fail_after(30):
+            while not consumer.assignment():
+                await consumer.poll(timeout_ms=1_000)
+        assert consumer.assignment() == {TopicPartition("u", 0)}
 
 
 @simulated
