@@ -132,7 +132,7 @@ def delete_offsets(
 
 async def _forget(admin: AdminClient, group: str, scopes: list[Scope]) -> list[tuple[str, int | None, str | None]]:
     """Topic, partition (None for a topic that does not exist) and what went wrong."""
-    from triokafka.errors import KafkaError
+    from triokafka.errors import GroupIdNotFoundError, KafkaError
 
     described = await admin.describe_topics([scope.topic for scope in scopes if scope.partitions is None])
     rows: list[tuple[str, int | None, str | None]] = []
@@ -148,7 +148,9 @@ async def _forget(admin: AdminClient, group: str, scopes: list[Scope]) -> list[t
             # One by one: of a call for several one would learn only which sentences there are, not whose.
             await admin.delete_group_offsets(group, [partition])
         except KafkaError as error:
-            rows.append((*partition, describe(error)))
+            # A group of which only offsets were left goes with the last of them; of the others there were none.
+            went = isinstance(error, GroupIdNotFoundError) and any(problem is None for *_, problem in rows)
+            rows.append((*partition, None if went else describe(error)))
         else:
             rows.append((*partition, None))
     return rows
