@@ -296,7 +296,7 @@ class Broker:
         if offsets is not None and GROUP_METADATA_TOPIC not in delta.base.topics:
             # The topic wins over the configuration; that it grows later must not move groups (GMD-02).
             self.group_coordinator.partitions = len(offsets.partitions)
-        unread_bytes = 0
+        unread_bytes, has_others_to_load = 0, self.group_coordinator.runtime.is_loading
         for change in self.replicas.apply(delta, image):
             if change.topic_partition.topic == GROUP_METADATA_TOPIC:
                 if change.leads:
@@ -304,7 +304,7 @@ class Broker:
                     unread_bytes += self.replicas.partition(change.topic_partition).log.size
                 else:
                     self.group_coordinator.unload(change.topic_partition.partition)
-        if unread_bytes <= _LOAD_AT_ONCE_BYTES:
+        if unread_bytes <= _LOAD_AT_ONCE_BYTES and not has_others_to_load:
             # Before anybody asks: clients need not be told to come back later.
             self.group_coordinator.runtime.load_all()
         if delta.deleted_topics:

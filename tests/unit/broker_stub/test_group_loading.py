@@ -1,0 +1,18 @@
+"""When the broker has groups read that it has come to coordinate."""
+
+from __future__ import annotations
+
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.delta import MetadataDelta
+from triokafka.broker_stub.controller.image import MetadataImage
+from triokafka.broker_stub.server import Broker
+from triokafka.world import RealWorld
+
+
+async def test_a_change_of_the_metadata_does_not_wait_for_what_is_loading_in_the_background() -> None:
+    """`cluster/GMD-21`: it may be large; only what a change itself brings, and is small, is read at once."""
+    broker = Broker(BrokerConfig(), world=RealWorld())
+    broker.group_coordinator.load(0, leader_epoch=0)
+    change = MetadataDelta(MetadataImage())
+    broker._metadata_changed(change, change.image(1, 1))
+    assert broker.group_coordinator.runtime.is_loading
