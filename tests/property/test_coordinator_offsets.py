@@ -251,7 +251,7 @@ class OffsetLife(CoordinatorLife):
         group_id, topic, number = draw.of(GROUPS), draw.of(TOPICS), draw.below(PARTITIONS)
         found = self.rig.fetch((topic, number), group_id=group_id).topics[0].partitions[0]
         value = self.visible.get(OffsetKey(group_id, topic, number))
-        if value is None:
+        if value is None or not self._is_of_this_topic(topic, value):
             assert (found.committed_offset, found.metadata, found.error_code) == (-1, "", 0)
         else:
             assert (found.committed_offset, found.committed_leader_epoch) == (value.offset, value.leader_epoch)
@@ -331,6 +331,10 @@ class OffsetLife(CoordinatorLife):
         """Whether its topic was deleted; the name alone tells where the record has no id."""
         return value.topic_id in self.deleted or (value.topic_id == NO_TOPIC_ID and key.topic in self.deleted.values())
 
+    def _is_of_this_topic(self, topic: str, value: CommittedOffset) -> bool:
+        """Whether it was not committed for an older topic of the name, as far as that can be told."""
+        return value.topic_id == NO_TOPIC_ID or self.rig.topics.topic_id(topic) in (None, value.topic_id)
+
     def _expires_at(self, key: OffsetKey, value: CommittedOffset) -> float:
         if value.expire_timestamp >= 0:
             return value.expire_timestamp
@@ -381,7 +385,11 @@ class OffsetLife(CoordinatorLife):
                 for topic in self.rig.fetch(group_id=group_id).topics
                 for found in topic.partitions
             }
-            assert shown == {key: value.offset for key, value in self.visible.items() if key.group_id == group_id}
+            assert shown == {
+                key: value.offset
+                for key, value in self.visible.items()
+                if key.group_id == group_id and self._is_of_this_topic(key.topic, value)
+            }
             self._note_emptiness(shard, group_id)
         self.wall_before = self.wall_ms
         listed = {group.group_id for group in self.rig.list_groups()}
