@@ -30,8 +30,8 @@ OnCommit = Callable[[Offsets, KafkaError | None], object]
 class Committer:
     """All commits of one consumer.
 
-    ``finished`` gives the offsets of what the user has finished, given what was committed last; ``membership`` is None
-    when partitions are assigned by hand.
+    ``finished`` gives the offsets of what the user has finished, given what was committed last; ``owns`` says whether a
+    partition is assigned now; ``membership`` is None when partitions are assigned by hand.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Committer:
         troubles: Troubles,
         *,
         finished: Callable[[Mapping[TopicPartition, int]], Offsets],
+        owns: Callable[[TopicPartition], bool],
         on_done: Callable[[], None],
     ) -> None:
         self.membership: GroupMembership | None = None
@@ -54,13 +55,13 @@ class Committer:
         self._tasks = tasks
         self._troubles = troubles
         self._finished = finished
+        self._owns = owns
         self._on_done = on_done
         # A late retry must not overwrite a newer commit with an older offset (`client/OFF-6`).
         self._one_at_a_time = trio.Lock()
         self._committed: dict[TopicPartition, int] = {}
         self._flushing = False
-        self._later: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._later_as: GroupIdentity | None = None
+        self._later: dict[TopicPartition, tuple[OffsetAndMetadata, GroupIdentity | None]] = {}
         self._tell_later: dict[OnCommit, None] = {}
         self._all_sent: trio.Event | None = None
         self._restart = trio.Event()
@@ -104,8 +105,8 @@ class Committer:
 
     def commit_later(self, offsets: Offsets, on_done: OnCommit | None) -> None:
         """Commit in the background, in order; what is asked for while one is under way goes together with the next."""
-        self._later.update(offsets)
-        self._later_as = None if self.membership is None else self.membership.identity
+        asked_as = None if self.membership is None else self.membership.identity
+        self._later.update((partition, (offset, asked_as)) for partition, offset in offsets.items())
         if on_done is not None:
             self._tell_later[on_done] = None
         if self._all_sent is None:
@@ -120,14 +121,14 @@ class Committer:
     async def _commit_later(self, all_sent: trio.Event) -> None:
         try:
             while self._later or self._tell_later:
-                offsets, self._later = self._later, {}
+                later, self._later = self._later, {}
+                offsets = {partition: offset for partition, (offset, _) in later.items()}
                 listeners, self._tell_later = list(self._tell_later), {}
                 error: KafkaError | None = None
                 try:
                     if offsets:
                         async with self._one_at_a_time:
-                            deadline = self._world.now() + self._options.default_api_timeout_ms / 1000
-                            await self._send(offsets, deadline, asked_as=self._later_as)
+                            await self._send_later(later)
                 except KafkaError as failed:
                     error = failed
                     if not listeners:
@@ -140,6 +141,23 @@ class Committer:
         finally:
             self._all_sent = None
             all_sent.set()
+
+    async def _send_later(self, later: Mapping[TopicPartition, tuple[OffsetAndMetadata, GroupIdentity | None]]) -> None:
+        """Send what was asked for; nothing of partitions that went meanwhile, which would set their new owners back."""
+        now = None if self.membership is None else self.membership.identity
+        gone: set[TopicPartition] = set()
+        if now is not None and now.generation >= 0:
+            gone = {p for p, (_, asked_as) in later.items() if asked_as != now and not self._owns(p)}
+        kept = {partition: offset for partition, (offset, _) in later.items() if partition not in gone}
+        if kept:
+            asked_as = later[next(reversed(kept))][1]
+            deadline = self._world.now() + self._options.default_api_timeout_ms / 1000
+            await self._send(kept, deadline, asked_as=asked_as)
+        if gone:
+            raise CommitFailedError(
+                f"not committed: {', '.join(map(str, sorted(gone)))} went to another member before their turn came;"
+                " what was read of them since the last commit will be read again"
+            )
 
     async def _send(
         self,

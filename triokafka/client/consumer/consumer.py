@@ -321,8 +321,8 @@ class Consumer:
         """Commit as `commit` does, in the background; returns at once.
 
         Commits happen in the order in which they were asked for. What is asked for while one is under way goes together
-        with the next, so that calling this for every record costs one request at a time. Leaving the block waits for
-        them.
+        with the next, so that calling this for every record costs one request at a time. Partitions that have gone
+        before their turn comes are left out. Leaving the block waits for the commits.
 
         Args:
             offsets: partition to the next offset to read; by default those behind everything handed out so far.

@@ -71,6 +71,7 @@ class Engine:
             self._tasks,
             self.troubles,
             finished=self.delivery.finished,
+            owns=self.subscription.__contains__,
             on_done=self.notify,
         )
         self._assigner: Assigner

@@ -941,3 +941,36 @@ async def test_having_been_put_out_is_no_trouble_that_lasts_until_the_user_comes
         assert consumer.health().troubles == ()
         cluster.write("t", 0, numbers(0, 1))
         assert await take(consumer, 1) == numbers(0, 1)
+
+
+@simulated
+async def test_a_commit_in_the_background_that_comes_too_late_does_not_set_the_new_owner_back() -> None:
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    loading = True
+
+    def commit(request: OffsetCommitRequest) -> Any:
+        response = broker.offset_commit(request)
+        if loading:
+            cluster.committed.clear()
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    partition.error_code = 14
+        return response
+
+    outcomes: list[Any] = []
+    async with triokafka.Consumer("t", **options, enable_auto_commit=False) as consumer:
+        await take(consumer, 3)
+        broker.script(OffsetCommitRequest, *[commit] * 100)
+        consumer.commit_nowait({T0: 1})
+        await trio.sleep(0.1)
+        consumer.commit_nowait({T0: 2, T1: 7}, on_done=lambda offsets, error: outcomes.append(error))
+        cluster.assign(T1)
+        await until(consumer, lambda: consumer.assignment() == {T1})
+        await trio.sleep(2)
+        cluster.committed[T0] = 50  # by the new owner
+        loading = False
+        await trio.sleep(10)
+        assert cluster.committed == {T0: 50, T1: 7}
+        [error] = outcomes
+        assert isinstance(error, CommitFailedError) and "t-0 went" in str(error)
