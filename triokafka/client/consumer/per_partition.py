@@ -150,6 +150,7 @@ class _Processing:
         engine = self._consumer._engine
         self._listener = engine.listener
         engine.listener = self
+        cancelled = True
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._commit_now_and_then)
@@ -159,6 +160,7 @@ class _Processing:
                 except Exception as error:
                     self._failure = self._failure or error
                 nursery.cancel_scope.cancel()
+            cancelled = False
         finally:
             engine.listener = self._listener
             with trio.CancelScope(shield=True):
@@ -166,6 +168,8 @@ class _Processing:
             self._put_back()
             # What is still to be told of this run, because it was cancelled meanwhile, finds nothing in hand.
             self._drop(list(self._lanes))
+            if cancelled and self._failure is not None:
+                logger.error("process_partitions was cancelled, and failed meanwhile", exc_info=self._failure)
         if self._failure is not None:
             raise self._failure
 

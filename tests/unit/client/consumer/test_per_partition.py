@@ -393,3 +393,19 @@ async def test_numbers_with_which_nothing_would_ever_happen_are_refused(name: st
     consumer = triokafka.Consumer("t", group_id="g", enable_auto_commit=False)
     with pytest.raises(ValueError, match=f"{name}=0"):
         await triokafka.process_partitions(consumer, lambda record: trio.sleep(0), **{name: 0})
+
+
+@simulated
+async def test_what_fails_because_it_is_cancelled_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    _, _, options = await started(1)
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ZeroDivisionError("while undoing it")
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        with trio.move_on_after(5):
+            await triokafka.process_partitions(consumer, handle)
+    assert "while undoing it" in caplog.text
