@@ -12,7 +12,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.structs import TopicPartition
 
-from tests.churning.member import Fenced, Journal, Terms
+from tests.churning.member import Journal, Terms
 
 _ASSIGNORS: Final = {
     "range": RangePartitionAssignor,
@@ -53,8 +53,6 @@ async def _take_part(terms: Terms, journal: Journal) -> None:
             return
         try:
             await consumer.commit({TopicPartition(terms.topic, number): at for number, at in positions.items()})
-        except errors.FencedInstanceIdError as fenced:
-            raise Fenced(str(fenced)) from fenced
         except _LATER:
             return
         journal.committed(positions)
