@@ -515,7 +515,9 @@ async def test_a_coordinator_that_applies_no_patterns_is_told_with_what_to_do() 
 
 @simulated
 @pytest.mark.parametrize(
-    "what", [CLOSE, CLOSE_AFTER, SILENCE, refusal(16), refusal(14), refusal(15)], ids=lambda what: str(what)[-30:]
+    "what",
+    [CLOSE, CLOSE_AFTER, SILENCE, refusal(16), refusal(14), refusal(15)],
+    ids=["closed", "closed after", "silence", "not coordinator", "loading", "not available"],
 )
 @pytest.mark.parametrize("when", ["joining", "in the group"])
 async def test_a_heartbeat_that_fails_is_sent_again_and_says_everything(what: object, when: str) -> None:
