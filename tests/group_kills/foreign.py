@@ -191,7 +191,8 @@ def kafka_python(desk: Desk) -> None:
     try:
         while not desk.stop.is_set():
             try:
-                for records in consumer.poll(100, max_records=200).values():
+                # It may forget an assignment that comes just when this time is over, so it has plenty.
+                for records in consumer.poll(1_000, max_records=200).values():
                     for record in records:
                         desk.read(record.partition, record.offset)
                 commit()

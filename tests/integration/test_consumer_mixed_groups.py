@@ -87,7 +87,8 @@ def kafka_python(bootstrap: str, topic: str, group: str, strategy: str) -> Calla
             heartbeat_interval_ms=500,
         )
         while not peer.stop.is_set():
-            for records in consumer.poll(50).values():
+            # It may forget an assignment that comes just when this time is over, so it has plenty.
+            for records in consumer.poll(1_000).values():
                 for record in records:
                     peer.seen[record.partition, record.offset] += 1
             peer.assigned = len(consumer.assignment())
