@@ -51,7 +51,12 @@ OURS: Final = BROKERS[0]
 WITHOUT_CONSUMER_PROTOCOL: Final = ("noida-db",)
 
 DELAY_MS: Final = 500
-_SETTINGS: Final = {"group.initial.rebalance.delay.ms": str(DELAY_MS)}
+_SESSION_MS: Final = 600_000  # members of the first groups wait in silence until the last one has formed
+_SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": str(DELAY_MS),
+    "group.consumer.max.session.timeout.ms": str(_SESSION_MS),
+    "group.consumer.session.timeout.ms": str(_SESSION_MS),
+}
 _MICRO: Final = 1_000_000
 _SETTLE_SECONDS: Final = 1.0
 
