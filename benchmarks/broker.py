@@ -34,12 +34,11 @@ from benchmarks.broker_tables import (
     MovingRow,
     PartitionRow,
     StartRow,
-    as_document,
     draw,
     show,
     verdicts,
 )
-from benchmarks.report import RESULTS, save
+from benchmarks.report import RESULTS, as_document, save
 from triokafka.cli.measuring.comparison import turns
 from triokafka.cli.measuring.job import Job, Latency
 from triokafka.cli.measuring.meter import cpu_seconds, resident_mib

@@ -161,12 +161,6 @@ def show(found: Findings) -> None:
         print(f"  FAILED  {failure}")
 
 
-def as_document(found: Findings) -> dict[str, Any]:
-    """For JSON."""
-    rows = {name: [row._asdict() for row in part] for name, part in found._asdict().items() if name != "failures"}
-    return {**rows, "failures": found.failures}
-
-
 def draw(found: Findings) -> Any:
     """What each broker spends on a gigabyte, load by load."""
     from matplotlib.figure import Figure

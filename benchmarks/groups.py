@@ -32,12 +32,11 @@ from benchmarks.groups_tables import (
     LoadingRow,
     ManyRow,
     OffsetRow,
-    as_document,
     draw,
     show,
     verdicts,
 )
-from benchmarks.report import RESULTS, save
+from benchmarks.report import RESULTS, as_document, save
 from triokafka.cli.measuring.brokers import KafkaBroker
 from triokafka.cli.measuring.comparison import turns
 from triokafka.cli.measuring.meter import private_mib

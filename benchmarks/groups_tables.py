@@ -191,12 +191,6 @@ def show(found: Findings) -> None:
         print(f"  FAILED  {failure}")
 
 
-def as_document(found: Findings) -> dict[str, Any]:
-    """For JSON."""
-    rows = {name: [row._asdict() for row in part] for name, part in found._asdict().items() if name != "failures"}
-    return {**rows, "failures": found.failures}
-
-
 def draw(found: Findings) -> Any:
     """Cost against size: of members, and of offsets in a request. A straight line upwards is growth in proportion."""
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from triokafka import kernels
 
@@ -28,6 +28,22 @@ def bars(axis_label: str, bar: Bar, rows: Sequence[Any]) -> Any:
     axis.barh(labels, values)
     axis.set_xlabel(axis_label)
     return figure
+
+
+class Parts(Protocol):
+    """The findings of a run in parts: lists of named tuples, and the texts of ``failures``. A named tuple itself."""
+
+    @property
+    def failures(self) -> list[str]:
+        """What could not be measured, and why."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+def as_document(found: Parts) -> dict[str, Any]:
+    """For JSON."""
+    rows = {name: [row._asdict() for row in part] for name, part in found._asdict().items() if name != "failures"}
+    return {**rows, "failures": found.failures}
 
 
 def save(name: str, findings: Mapping[str, Any], figure: Any) -> None:

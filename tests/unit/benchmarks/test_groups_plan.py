@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.groups import PARTS, QUICK, Plan, plan_of
-from benchmarks.groups_tables import Findings, GroupRow, LoadingRow, OffsetRow, as_document, draw, verdicts
+from benchmarks.groups_tables import Findings, GroupRow, LoadingRow, OffsetRow, draw, verdicts
+from benchmarks.report import as_document
 
 
 def group(members: int, cpu: float, broker: str = "ours") -> GroupRow:
