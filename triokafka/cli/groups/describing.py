@@ -18,7 +18,7 @@ from triokafka.cli.groups.chosen import (
     output_options,
     print_json,
 )
-from triokafka.cli.groups.positions import Position, describe_all, named, positions_of, remarks
+from triokafka.cli.groups.positions import Found, Position, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
 
 if TYPE_CHECKING:
@@ -150,6 +150,16 @@ def offsets(
     return Connection(bootstrap, settings, timeout).run(work)
 
 
+async def _described(admin: AdminClient, chosen: Chosen) -> tuple[Found, int]:
+    """The groups, and the exit code so far: those that cannot be described are told of."""
+    names, status = await chosen.resolve(admin)
+    found = await describe_all(admin, names)
+    for error in found.errors.values():
+        complain(error)
+        status = 1
+    return found, status
+
+
 # How far they are
 
 
@@ -230,11 +240,7 @@ def _tell_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
 
 def _members(connection: Connection, chosen: Chosen, verbose: bool, output: str) -> int:
     async def work(admin: AdminClient) -> int:
-        names, status = await chosen.resolve(admin)
-        found = await describe_all(admin, names)
-        for error in found.errors.values():
-            complain(error)
-            status = 1
+        found, status = await _described(admin, chosen)
         if output == "json":
             print_json(
                 [
@@ -315,11 +321,7 @@ def _member_json(member: MemberDescription) -> dict[str, Any]:
 
 def _states(connection: Connection, chosen: Chosen, verbose: bool, output: str) -> int:
     async def work(admin: AdminClient) -> int:
-        names, status = await chosen.resolve(admin)
-        found = await describe_all(admin, names)
-        for error in found.errors.values():
-            complain(error)
-            status = 1
+        found, status = await _described(admin, chosen)
         if output == "json":
             print_json([_summary(group) for group in found.groups.values()])
             return status
