@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 
@@ -39,6 +39,20 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         options = ReadOptions.parse(self._options())
         check_schema(schema, options)
         return TopicReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The batch writer, which only appends."""
+        from triokafka.spark.write_options import WriteOptions
+        from triokafka.spark.writer import TopicWriter
+
+        return TopicWriter(WriteOptions.parse(self._options()), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The writer of a streaming query. In complete mode every batch's result is written whole."""
+        from triokafka.spark.write_options import WriteOptions
+        from triokafka.spark.writer import stream_writer
+
+        return stream_writer(WriteOptions.parse(self._options()), schema)
 
     def _options(self) -> dict[str, Any]:
         return dict(self.options)

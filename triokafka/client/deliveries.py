@@ -137,6 +137,17 @@ class Deliveries:
             )
         yield from self._singles
 
+    def counts(self) -> dict[TopicPartition, int]:
+        """How many of the records went to each partition, delivered or not."""
+        found: dict[TopicPartition, int] = {}
+        for span in self._spans:
+            partition = span.batch.topic_partition
+            found[partition] = found.get(partition, 0) + span.records
+        for delivery in self._singles:
+            partition = TopicPartition(delivery.topic, delivery.partition)
+            found[partition] = found.get(partition, 0) + 1
+        return found
+
     def _places_in_order(self, partitions: array[int]) -> Iterator[tuple[_Span, int]]:
         spans: dict[int, list[_Span]] = {}
         for span in self._spans:

@@ -1,0 +1,121 @@
+"""What a write can be told, and which columns it takes (`spark/3.1`, sink)."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from tests.spark.frames import HEADERS, frame
+from triokafka.errors import ConfigurationError
+from triokafka.spark.write_options import WriteOptions, check_columns
+from triokafka.spark.writer import ArrowStreamWriter, RowStreamWriter, TopicWriter, stream_writer
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def refused(**options: str) -> str:
+    with pytest.raises(ConfigurationError) as error:
+        WriteOptions.parse({**SERVERS, **options})
+    return str(error.value)
+
+
+def test_options_become_settings_of_the_producer():
+    given = {
+        **SERVERS,
+        "TOPIC": " orders ",
+        "kafka.compression.type": "lz4",
+        "kafka.linger.ms": "50",
+        "kafka.enable.idempotence": "true",
+        "kafka.client.id": "0042",
+    }
+    found = WriteOptions.parse(given)
+    assert found.topic == "orders"
+    settings = found.producer_settings()
+    assert settings["bootstrap_servers"] == "localhost:9092"
+    assert settings["client_id"] == "0042"
+    assert (settings["compression_type"], settings["linger_ms"], settings["enable_idempotence"]) == ("lz4", 50, True)
+
+
+def test_the_producer_is_idempotent_and_waits_for_all_replicas_unless_told_otherwise():
+    """`spark/5.7`"""
+    from triokafka.client.config import ProducerOptions
+
+    options = ProducerOptions.parse(WriteOptions.parse(SERVERS).producer_settings())
+    assert options.idempotent
+    assert options.acks == -1
+
+
+def test_settings_are_in_no_repr():
+    """`spark/2.4`: Spark can print the local variables of a failed task."""
+    assert "localhost" in repr(WriteOptions.parse(SERVERS))
+    assert "my-client" not in repr(WriteOptions.parse({**SERVERS, "kafka.client.id": "my-client"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kafka.key.serializer": "foo"}, "Kafka option 'key.serializer' is not supported"),
+        ({"kafka.value.serializer": "foo"}, "Kafka option 'value.serializer' is not supported"),
+        ({"kafka.interceptor.classes": "foo"}, "Kafka option 'interceptor.classes' is not supported"),
+        ({"kafka.transactional.id": "foo"}, "Kafka option 'transactional.id' is not supported"),
+        ({"kafka.partitioner.class": "com.example.Mine"}, "name a Python one as 'module:Name'"),
+        ({"kafka.compression.typ": "lz4"}, "did you mean 'compression_type'?"),
+        ({"kafka.linger.ms": "soon"}, "linger_ms"),
+        ({"topics": "orders"}, "Unknown option 'topics' of a write; did you mean 'topic'?"),
+        ({"transactional": "batch"}, "can only be 'off' yet"),
+        ({"kafka.bootstrap.servers": " "}, "Option 'kafka.bootstrap.servers' must be specified"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(options: dict[str, str], sentence: str):
+    assert sentence in refused(**options)
+
+
+def test_options_of_spark_and_of_the_reader_are_left_alone():
+    WriteOptions.parse({**SERVERS, "checkpointLocation": "/tmp/x", "path": "/tmp/y", "includeHeaders": "true"})
+
+
+def test_kafkas_own_partitioners_are_what_there_is_already():
+    name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
+    assert "partitioner" not in WriteOptions.parse({**SERVERS, "kafka.partitioner.class": name}).client
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "sentence"),
+    [
+        ({"key": "string", "value": "string"}, None, "topic option required when no 'topic' attribute is present"),
+        ({"topic": "string", "key": "string"}, None, "Required attribute 'value' not found"),
+        ({"topic": "int", "value": "string"}, None, "topic attribute unsupported type int. topic must be a(n) string"),
+        ({"topic": "string", "value": "int"}, None, "value must be a(n) string or binary"),
+        ({"topic": "string", "value": "string", "key": "int"}, None, "key must be a(n) string or binary"),
+        ({"value": "string", "partition": "string"}, "t", "partition must be a(n) int"),
+        ({"value": "string", "partition": "bigint"}, "t", "partition attribute unsupported type bigint"),
+        ({"value": "string", "headers": "map<string,binary>"}, "t", f"headers must be a(n) {HEADERS}"),
+    ],
+)
+def test_columns_that_cannot_be_written_are_refused_in_the_connectors_words(
+    columns: dict[str, str], topic: str | None, sentence: str
+):
+    """KafkaSinkSuite: write data with bad schema; with valid schema but wrong types (`spark/3.5`)"""
+    with pytest.raises(ConfigurationError) as error:
+        check_columns(frame(**columns), topic)
+    assert sentence in str(error.value)
+
+
+def test_strings_and_bytes_are_written_and_other_columns_ignored():
+    check_columns(
+        frame(value="binary", key="string", headers=HEADERS, partition="int", topic="int", extra="double"), "t"
+    )
+    check_columns(frame(value="string", key="binary", topic="string"), None)
+
+
+def test_replacing_a_topic_is_refused():
+    """KafkaSinkSuite: batch - unsupported save modes"""
+    with pytest.raises(ConfigurationError, match="Save mode Overwrite not allowed for Kafka"):
+        TopicWriter(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"), True)
+
+
+def test_streams_are_written_by_column_where_spark_can():
+    writer = stream_writer(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"))
+    assert isinstance(writer, RowStreamWriter) == (ArrowStreamWriter is None)
+    assert pickle.loads(pickle.dumps(writer)).options == writer.options

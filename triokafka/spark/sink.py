@@ -1,0 +1,151 @@
+"""Sends Arrow record batches to topics through one producer, by column, in bounded memory. Knows nothing of Spark."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from triokafka.errors import ConfigurationError, KafkaError
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from triokafka.client.deliveries import Deliveries
+    from triokafka.client.producer.producer import Producer
+
+# Calls whose records may be on their way at once. What is kept of a call until it is settled grows with its records;
+# the bytes themselves are bounded by buffer.memory.
+_UNSETTLED: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRange:
+    """What went to one partition: how many records, the first and the last offset (-1 with ``acks=0``).
+
+    Between them there may be records of other writers.
+    """
+
+    records: int
+    first: int
+    last: int
+
+    def and_then(self, more: WrittenRange) -> WrittenRange:
+        """Both together."""
+        return WrittenRange(self.records + more.records, min(self.first, more.first), max(self.last, more.last))
+
+
+@dataclass(slots=True)
+class Written:
+    """What one task wrote, by partition."""
+
+    ranges: dict[TopicPartition, WrittenRange] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        """How many, in all partitions."""
+        return sum(each.records for each in self.ranges.values())
+
+    def add(self, partition: TopicPartition, more: WrittenRange) -> None:
+        """Count more records."""
+        before = self.ranges.get(partition)
+        self.ranges[partition] = more if before is None else before.and_then(more)
+
+
+class RecordSink:
+    """Sends batches with a column ``value`` and perhaps ``key``, ``headers``, ``partition`` and ``topic``.
+
+    Records of one partition keep their order. ``topic`` is the one of all records, whatever the column says.
+    """
+
+    def __init__(self, producer: Producer, topic: str | None) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._unsettled: deque[tuple[str, Deliveries]] = deque()
+        self._written = Written()
+
+    async def send(self, batch: pa.RecordBatch) -> None:
+        """Give a batch to the producer. Waits for buffer memory, at most ``max.block.ms`` for each batch of the
+        producer, and for the oldest of earlier calls when many are not settled yet.
+
+        Raises:
+            ConfigurationError: a topic is null.
+            KafkaError: a record cannot be sent, or one of an earlier call was not delivered.
+        """
+        for topic, part in self._by_topic(batch):
+            columns = {name: part.column(name) for name in part.schema.names}
+            try:
+                deliveries = await self._producer.send_many(
+                    topic,
+                    columns["value"],
+                    keys=_unless_null(columns.get("key")),
+                    partition=_unless_null(columns.get("partition")),
+                    headers=_unless_null(columns.get("headers"), ()),
+                )
+            except (KafkaError, ValueError, TypeError) as error:
+                raise KafkaError(f"writing to topic {topic!r} failed: {_told(error)}") from error
+            self._unsettled.append((topic, deliveries))
+            while len(self._unsettled) > _UNSETTLED:
+                await self._settle()
+
+    async def finish(self) -> Written:
+        """Wait until everything is acknowledged, at most ``delivery.timeout.ms``, and say where it went.
+
+        Raises:
+            KafkaError: records were not delivered; names topic, partition and the reason.
+        """
+        await self._producer.flush()
+        while self._unsettled:
+            await self._settle()
+        return self._written
+
+    async def _settle(self) -> None:
+        topic, deliveries = self._unsettled.popleft()
+        try:
+            ranges = await deliveries
+        except Exception as error:
+            failures = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+            more = f" (and {len(failures) - 1} other failures)" if len(failures) > 1 else ""
+            raise KafkaError(f"records for topic {topic!r} were not delivered: {_told(failures[0])}{more}") from error
+        counts = deliveries.counts()
+        for partition, offsets in ranges.items():
+            self._written.add(partition, WrittenRange(counts[partition], offsets.first, offsets.last))
+
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The batch cut by topic, in the order of records within each."""
+        if not batch.num_rows:
+            return
+        if self._topic is not None:
+            yield self._topic, batch
+            return
+        column = batch.column("topic")
+        if column.null_count:
+            raise ConfigurationError(
+                "null topic present in the data. Use the topic option for setting a topic, or give each record one."
+            )
+        encoded = column.dictionary_encode()
+        topics = encoded.dictionary.to_pylist()
+        if len(topics) == 1:
+            yield topics[0], batch
+            return
+        import pyarrow.compute as pc
+
+        order = pc.array_sort_indices(encoded.indices)  # stable
+        ordered = batch.take(order)
+        counts = {row["values"]: row["counts"] for row in pc.value_counts(encoded.indices).to_pylist()}
+        start = 0
+        for number, topic in enumerate(topics):
+            count = counts[number]
+            yield topic, ordered.slice(start, count)
+            start += count
+
+
+def _unless_null(column: Any, otherwise: Any = None) -> Any:
+    """The column, or ``otherwise`` when nothing is in it: the producer has a shorter way without."""
+    return otherwise if column is None or column.null_count == len(column) else column
+
+
+def _told(error: BaseException) -> str:
+    return str(error) or type(error).__name__
