@@ -1,11 +1,7 @@
-"""Groups of several members under the consumer protocol (KIP-848) on our broker in a simulated world, and faults.
-
-One schedule of faults per seed: members die, freeze, lose the network, come back; the broker restarts.
-"""
+"""Groups of several members under the consumer protocol (KIP-848) on our broker in a simulated world."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import Any
 
@@ -13,7 +9,6 @@ import pytest
 import trio
 
 import triokafka
-from tests.simulated import run_seeds
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation, running_broker
 from triokafka.testing.world import SimulatedWorld
@@ -22,7 +17,6 @@ PARTITIONS = 6
 RECORDS = 240
 PORT = 9092
 EVERYTHING = [TopicPartition("t", number) for number in range(PARTITIONS)]
-LONG_SEEDS = range(1_000, 1_200)
 
 
 class Group:
@@ -118,14 +112,6 @@ async def until(condition: Any, seconds: float = 120) -> None:
             await trio.sleep(0.05)
 
 
-async def committed_by(simulation: Simulation) -> dict[TopicPartition, int]:
-    async with triokafka.Consumer(
-        bootstrap_servers=f"broker:{PORT}", group_id="g", world=simulation.host("watcher").world
-    ) as watcher:
-        found = await watcher.committed(EVERYTHING)
-    return {partition: 0 if offset is None else offset.offset for partition, offset in found.items()}
-
-
 @pytest.mark.parametrize("assignor", ["range", None])
 def test_a_new_member_stops_only_the_partitions_that_move(assignor: str | None) -> None:
     """(`client/MOD-20`)"""
@@ -216,67 +202,3 @@ def test_a_static_member_that_crashed_waits_for_the_end_of_its_session_and_says_
         assert group.members["again"].health().healthy
 
     run_simulation(main, 4)
-
-
-async def _faults(simulation: Simulation, seed: int) -> None:
-    chance = random.Random(seed)
-    patience = chance.choice([5_000, 300_000])
-    group = Group(
-        simulation,
-        group_remote_assignor=chance.choice(["uniform", "range", None]),
-        max_poll_interval_ms=patience,
-    )
-    start_broker(simulation)
-    simulation.nursery.start_soon(produce, simulation, RECORDS)
-    names = [f"m{number}" for number in range(chance.randrange(2, 6))]
-    group.start(names[0])
-    for _ in range(chance.randrange(3, 8)):
-        await trio.sleep(chance.uniform(0.1, 4))
-        down = [name for name in names if name not in group.members and simulation.host(name)._scope is None]
-        what = chance.randrange(6)
-        if what == 0 and len(group.members) > 1:
-            await group.kill(chance.choice(list(group.members)))
-        elif what == 1:
-            await simulation.host("broker").kill()
-            await trio.sleep(chance.uniform(0, 3))
-            start_broker(simulation)
-        elif what == 2 and group.members:
-            client = chance.choice(list(group.members))
-            simulation.network.partition(client, "broker")
-            await trio.sleep(chance.uniform(0, 9))
-            simulation.network.heal()
-        elif what == 3 and group.members:
-            name = chance.choice(list(group.members))
-            group.frozen.add(name)
-            await trio.sleep(chance.uniform(0, 8))
-            group.frozen.clear()
-        elif down:
-            group.start(chance.choice(down))
-    if not group.members:
-        group.start(chance.choice(names))
-    await until(lambda: len(group.seen) == RECORDS)
-    await until(lambda: group.owned() == EVERYTHING and max(group.sizes()) - min(group.sizes()) <= 1)
-    committed: dict[TopicPartition, int] = {}
-    for _ in range(3):
-        await trio.sleep(2)
-        for partition, offset in (await committed_by(simulation)).items():
-            assert committed.get(partition, 0) <= offset <= RECORDS // PARTITIONS
-            committed[partition] = offset
-    assert committed == dict.fromkeys(EVERYTHING, RECORDS // PARTITIONS)
-    assert all(member.health().healthy for member in group.members.values())
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_whatever_dies_every_record_is_read_and_the_group_settles(seed: int) -> None:
-    """At least once, no committed offset moves back, and everybody is well in the end."""
-    run_simulation(lambda simulation: _faults(simulation, seed), seed)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(0)
-def test_many_schedules_of_faults() -> None:
-    run_seeds(
-        "consumer protocol through faults",
-        LONG_SEEDS,
-        lambda seed: run_simulation(lambda simulation: _faults(simulation, seed), seed),
-    )

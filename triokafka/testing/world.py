@@ -97,7 +97,8 @@ class SimulatedWorld(World):
 
     def pause(self) -> None:
         """Stop the process at its next contact with the outside, as SIGSTOP would; `resume` lets it go on."""
-        self._resumed = trio.Event()
+        if self._resumed.is_set():  # else somebody may wait already, whom a new event would leave behind
+            self._resumed = trio.Event()
 
     def resume(self) -> None:
         """Let a paused process go on."""

@@ -6,8 +6,9 @@ Auto-commit sends only what the user has finished: a record or batch counts as f
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
 import trio
 
@@ -25,6 +26,13 @@ logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 OnCommit = Callable[[Offsets, KafkaError | None], object]
+_Later = dict[TopicPartition, tuple[OffsetAndMetadata, GroupIdentity | None]]
+"""What to commit, and as whom that was asked for."""
+
+_CLOSED: Final = (
+    "the consumer was closed, within close_timeout_ms, before the coordinator had confirmed the commit; whether it"
+    " happened is unknown"
+)
 
 
 class Committer:
@@ -61,7 +69,7 @@ class Committer:
         self._one_at_a_time = trio.Lock()
         self._committed: dict[TopicPartition, int] = {}
         self._flushing = False
-        self._later: dict[TopicPartition, tuple[OffsetAndMetadata, GroupIdentity | None]] = {}
+        self._later: _Later = {}
         self._tell_later: dict[OnCommit, None] = {}
         self._all_sent: trio.Event | None = None
         self._restart = trio.Event()
@@ -121,28 +129,31 @@ class Committer:
     async def _commit_later(self, all_sent: trio.Event) -> None:
         try:
             while self._later or self._tell_later:
-                later, self._later = self._later, {}
-                offsets = {partition: offset for partition, (offset, _) in later.items()}
-                listeners, self._tell_later = list(self._tell_later), {}
+                later, listeners = self._take_later()
                 error: KafkaError | None = None
                 try:
-                    if offsets:
+                    if later:
                         async with self._one_at_a_time:
                             await self._send_later(later)
                 except KafkaError as failed:
                     error = failed
                     if not listeners:
-                        logger.warning("commit_nowait of %d partitions failed: %s", len(offsets), error)
-                for on_done in listeners:
-                    try:
-                        on_done(offsets, error)
-                    except Exception:
-                        logger.exception("on_done of commit_nowait failed")
+                        logger.warning("commit_nowait of %d partitions failed: %s", len(later), error)
+                except trio.Cancelled:
+                    waiting, their_listeners = self._take_later()
+                    _tell({**later, **waiting}, {**listeners, **their_listeners}, KafkaTimeoutError(_CLOSED))
+                    raise
+                _tell(later, listeners, error)
         finally:
             self._all_sent = None
             all_sent.set()
 
-    async def _send_later(self, later: Mapping[TopicPartition, tuple[OffsetAndMetadata, GroupIdentity | None]]) -> None:
+    def _take_later(self) -> tuple[_Later, dict[OnCommit, None]]:
+        later, self._later = self._later, {}
+        listeners, self._tell_later = self._tell_later, {}
+        return later, listeners
+
+    async def _send_later(self, later: _Later) -> None:
         """Send what was asked for; nothing of partitions that went meanwhile, which would set their new owners back."""
         now = None if self.membership is None else self.membership.identity
         gone: set[TopicPartition] = set()
@@ -283,3 +294,12 @@ class Committer:
                 logger.warning("auto-commit of %d partitions failed: %s", len(offsets), error)
                 if error.retriable:
                     self._troubles.failed(what, error, self._world.now(), quietly=True)
+
+
+def _tell(later: _Later, listeners: Iterable[OnCommit], error: KafkaError | None) -> None:
+    offsets = {partition: offset for partition, (offset, _) in later.items()}
+    for on_done in listeners:
+        try:
+            on_done(offsets, error)
+        except Exception:
+            logger.exception("on_done of commit_nowait failed")

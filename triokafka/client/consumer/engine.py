@@ -17,7 +17,7 @@ from triokafka.client.consumer.delivery import Delivery
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.membership.group import GroupMembership
+from triokafka.client.consumer.membership.group import LEAVE_TIMEOUT, GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
@@ -133,19 +133,31 @@ class Engine:
             self.fetcher.buffer.clear()
 
     async def _leave(self, in_hand_is_finished: bool) -> None:
+        """Each part has a limit, so that a coordinator that takes no commits leaves time to say goodbye to it."""
         self.delivery.put_back()
         if in_hand_is_finished:
             self.subscription.finish_all()
         membership = self.membership
         in_group = membership is not None and membership.identity.generation >= 0
-        await self.committer.all_sent()
-        if self.committer.automatic and (in_group or self.subscription.mode is Mode.ASSIGNED):
-            await self.committer.commit_finished(self.options.close_timeout_ms / 1000)
+        ends_at = self.world.now() + self.options.close_timeout_ms / 1000
+        share = min(LEAVE_TIMEOUT, self.options.close_timeout_ms / 4000)
+        with self._until(ends_at - 2 * share, "commits were still under way"):
+            await self.committer.all_sent()
+            if self.committer.automatic and (in_group or self.subscription.mode is Mode.ASSIGNED):
+                await self.committer.commit_finished(ends_at - 2 * share - self.world.now())
         self._assigner.abandon()
-        await self._assigner.drain()
-        await self.committer.all_sent()  # of the listener, too
+        with self._until(ends_at - share, "the rebalance listener was not done, or commits were still under way"):
+            await self._assigner.drain()
+            await self.committer.all_sent()  # of the listener, too
         if membership is not None:
             await membership.leave("the consumer was closed")
+
+    @contextmanager
+    def _until(self, at: float, otherwise: str) -> Iterator[None]:
+        with trio.CancelScope(deadline=self.world.deadline(at)) as scope:
+            yield
+        if scope.cancelled_caught:
+            logger.warning("closing the consumer: %s when the time for them was over", otherwise)
 
     @property
     def membership(self) -> GroupMembership | None:

@@ -32,7 +32,12 @@ from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.list_offsets import ListOffsetsRequest
-from triokafka.protocol.api.offset_commit import OffsetCommitRequest
+from triokafka.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -52,6 +57,11 @@ async def started(partitions: int = 1, *, nodes: int = 1) -> tuple[ReadableClust
 
 def numbers(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last)]
+
+
+def committed(partition: TopicPartition, code: int) -> OffsetCommitResponseTopic:
+    answer = OffsetCommitResponsePartition(partition_index=partition.partition, error_code=code)
+    return OffsetCommitResponseTopic(name=partition.topic, partitions=[answer])
 
 
 async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
@@ -650,6 +660,40 @@ async def test_a_commit_in_the_background_that_fails_is_told_or_logged(caplog: p
         await trio.sleep(1)
     assert told == [CommitFailedError]
     assert "commit_nowait of 1 partitions failed" in caplog.text
+
+
+@simulated
+async def test_commits_that_are_still_open_when_the_consumer_is_closed_are_told_of() -> None:
+    """And the coordinator hears of the end, though it takes no commits (`client/CON-11`, `client/OFF-5`)."""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    told: list[tuple[dict[int, int], Any]] = []
+    listened: list[str] = []
+
+    def on_done(offsets: Any, error: Any) -> None:
+        told.append(({partition.partition: offset.offset for partition, offset in offsets.items()}, error))
+
+    class Listener(triokafka.ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            if revoked:
+                listened.append("begun")
+                await trio.sleep(1)
+                listened.append("done")
+                await trio.sleep_forever()
+
+    async with triokafka.Consumer(**options, group_id="g", close_timeout_ms=20_000) as consumer:
+        consumer.subscribe("t", listener=Listener())
+        await take(consumer, 5)
+        broker.script(OffsetCommitRequest, *[OffsetCommitResponse(topics=[committed(T0, 14)])] * 1_000)
+        consumer.commit_nowait({T0: 1}, on_done=on_done)
+        await trio.sleep(1)
+        consumer.commit_nowait({T0: 2}, on_done=on_done)
+        before = trio.current_time()
+    assert trio.current_time() - before <= 20
+    assert [offsets for offsets, _ in told] == [{0: 2}]
+    assert isinstance(told[0][1], KafkaTimeoutError) and "closed" in str(told[0][1])
+    assert listened == ["begun", "done"]
+    assert len(broker.seen(LeaveGroupRequest)) == 1
 
 
 @simulated

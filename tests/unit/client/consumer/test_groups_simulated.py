@@ -1,12 +1,10 @@
-"""Groups of several members on our broker in a simulated world, one schedule of faults per seed."""
+"""Groups of several members on our broker in a simulated world."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import Any
 
-import pytest
 import trio
 
 import triokafka
@@ -49,15 +47,6 @@ class Group:
                     await trio.sleep(0.01)
 
         self.simulation.host(name).start(process)
-
-    async def kill(self, name: str) -> None:
-        """SIGKILL to a member."""
-        del self.members[name]
-        await self.simulation.host(name).kill()
-
-    def owned(self) -> list[TopicPartition]:
-        """What all members hold together; a partition that two of them hold is there twice."""
-        return sorted(partition for member in self.members.values() for partition in member.assignment())
 
     def sizes(self) -> list[int]:
         """How many partitions each member holds."""
@@ -112,55 +101,6 @@ def test_a_new_member_stops_only_the_partitions_that_move() -> None:
         await until(lambda: len(group.seen) == RECORDS)
 
     run_simulation(main, 1)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_whatever_dies_every_record_is_read_and_the_group_settles(seed: int) -> None:
-    """At least once, and no committed offset moves back."""
-
-    async def main(simulation: Simulation) -> None:
-        chance = random.Random(seed)
-        strategy = chance.choice(["range", "sticky", "cooperative-sticky"])
-        group = Group(simulation, partition_assignment_strategy=[strategy])
-        start_broker(simulation)
-        simulation.nursery.start_soon(produce, simulation, RECORDS)
-        names = [f"m{number}" for number in range(4)]
-        group.start(names[0])
-        committed: dict[TopicPartition, int] = {}
-        for _ in range(chance.randrange(3, 7)):
-            await trio.sleep(chance.uniform(0.1, 4))
-            down = [name for name in names if name not in group.members and simulation.host(name)._scope is None]
-            what = chance.randrange(4)
-            if what == 0 and len(group.members) > 1:
-                await group.kill(chance.choice(list(group.members)))
-            elif what == 1:
-                await simulation.host("broker").kill()
-                await trio.sleep(chance.uniform(0, 3))
-                start_broker(simulation)
-            elif what == 2 and group.members:
-                client = chance.choice(list(group.members))
-                simulation.network.partition(client, "broker")
-                await trio.sleep(chance.uniform(0, 9))
-                simulation.network.heal()
-            elif down:
-                group.start(chance.choice(down))
-        if not group.members:
-            group.start(chance.choice(names))
-        await until(lambda: len(group.seen) == RECORDS)
-        everything = [TopicPartition("t", number) for number in range(PARTITIONS)]
-        await until(lambda: group.owned() == everything and max(group.sizes()) - min(group.sizes()) <= 1)
-        async with triokafka.Consumer(
-            bootstrap_servers=f"broker:{PORT}", group_id="g", world=simulation.host("watcher").world
-        ) as watcher:
-            for _ in range(3):
-                await trio.sleep(2)
-                now = await watcher.committed(everything)
-                for partition, offset in now.items():
-                    if offset is not None:
-                        assert committed.get(partition, 0) <= offset.offset <= RECORDS // PARTITIONS
-                        committed[partition] = offset.offset
-
-    run_simulation(main, seed)
 
 
 def test_a_wait_that_is_over_before_it_begins_fails_no_member() -> None:

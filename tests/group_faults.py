@@ -1,0 +1,334 @@
+"""A consumer group of ours in the simulated world, under one of three rebalance protocols, and a schedule of faults.
+
+The seed draws who reads, in which way, with auto-commit or by itself, and what goes wrong: members die, freeze as a
+process or in their user's loop, are cut off, leave, come back; the broker restarts or stands still; connections break.
+Whatever it draws:
+
+- every record that was acknowledged is handled at least once;
+- a committed position never moves back, and is never ahead of what was handled;
+- within the rebalance timeout after the last fault every partition has exactly one owner again, dealt evenly;
+- and what is written then is read and committed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import trio
+
+import triokafka
+from triokafka.errors import KafkaError, MaxPollIntervalExceededError
+from triokafka.structs import TopicPartition
+from triokafka.testing import Simulation, running_broker
+from triokafka.testing.world import SimulatedWorld
+
+PARTITIONS: Final = 6
+RECORDS: Final = 240
+PORT: Final = 9092
+EVERYTHING: Final = [TopicPartition("t", number) for number in range(PARTITIONS)]
+SESSION_MS: Final = 6_000
+REBALANCE_TIMEOUT_MS: Final = 20_000
+"""Also how long a member's user may be busy."""
+
+Protocol = Literal["eager", "cooperative", "consumer"]
+PROTOCOLS: Final[Mapping[Protocol, Mapping[str, Any]]] = {
+    "eager": {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 500},
+    "cooperative": {
+        "session_timeout_ms": SESSION_MS,
+        "heartbeat_interval_ms": 500,
+        "partition_assignment_strategy": ["cooperative-sticky"],
+    },
+    "consumer": {"group_protocol": "consumer"},
+}
+
+
+class Ledger:
+    """What was written, what was handled, and what the coordinator says is committed."""
+
+    def __init__(self) -> None:
+        self.written = [0] * PARTITIONS
+        self._next = [0] * PARTITIONS
+        self._ahead: list[set[int]] = [set() for _ in range(PARTITIONS)]
+        self.committed = [0] * PARTITIONS
+
+    def handled(self, partition: int, offset: int) -> None:
+        """The user is done with a record."""
+        ahead = self._ahead[partition]
+        if offset >= self._next[partition]:
+            ahead.add(offset)
+        while self._next[partition] in ahead:
+            ahead.remove(self._next[partition])
+            self._next[partition] += 1
+
+    @property
+    def all_handled(self) -> bool:
+        """Whether everything written was handled, by whomever."""
+        return self._next == self.written
+
+    @property
+    def all_committed(self) -> bool:
+        """Whether the group stands behind everything written."""
+        return self.committed == self.written
+
+    def sees(self, partition: int, committed: int) -> None:
+        """The coordinator was asked."""
+        before, handled = self.committed[partition], self._next[partition]
+        assert committed >= before, f"the position of partition {partition} moved back from {before} to {committed}"
+        assert committed <= handled, f"partition {partition} is committed at {committed}, handled below {handled} only"
+        self.committed[partition] = committed
+
+
+class Group:
+    """Members on hosts of their own."""
+
+    def __init__(self, simulation: Simulation, ledger: Ledger, chance: random.Random, options: Mapping[str, Any]):
+        self.simulation = simulation
+        self.ledger = ledger
+        self.members: dict[str, triokafka.Consumer] = {}
+        self.frozen: dict[str, SimulatedWorld | None] = {}
+        self._chance = chance
+        self._options: dict[str, Any] = {
+            "bootstrap_servers": f"broker:{PORT}",
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "auto_commit_interval_ms": 1_000,
+            "request_timeout_ms": 3_000,
+            "default_api_timeout_ms": 600_000,
+            "max_poll_interval_ms": REBALANCE_TIMEOUT_MS,
+            **options,
+        }
+
+    @property
+    def down(self) -> list[str]:
+        """Hosts on which no member runs."""
+        return [name for name in ("m0", "m1", "m2", "m3") if self.simulation.host(name)._scope is None]
+
+    def start(self, name: str) -> None:
+        """Start a member on a host that is down."""
+        reads = self._chance.choice([self._iterate, self._poll_and_commit, self._in_parallel])
+
+        async def process(world: SimulatedWorld) -> None:
+            automatic = reads == self._iterate
+            async with triokafka.Consumer(
+                "t", world=world, enable_auto_commit=automatic, **self._options
+            ) as self.members[name]:
+                try:
+                    while True:
+                        try:
+                            await reads(name, self.members[name])
+                        except MaxPollIntervalExceededError:
+                            continue
+                finally:
+                    self.members.pop(name, None)
+
+        self.simulation.host(name).start(process)
+
+    async def _iterate(self, name: str, consumer: triokafka.Consumer) -> None:
+        async for record in consumer:
+            await self._handle(name, record)
+
+    async def _poll_and_commit(self, name: str, consumer: triokafka.Consumer) -> None:
+        while True:
+            for records in (await consumer.poll(timeout_ms=1_000, max_records=10)).values():
+                for record in records:
+                    await self._handle(name, record)
+            try:
+                await consumer.commit(timeout_ms=10_000)
+            except KafkaError:
+                continue  # who owns the partitions now handles them again
+
+    async def _in_parallel(self, name: str, consumer: triokafka.Consumer) -> None:
+        async def handle(record: triokafka.ConsumerRecord) -> None:
+            await self._handle(name, record)
+
+        await triokafka.process_partitions(consumer, handle, max_records_in_hand=20)
+
+    async def _handle(self, name: str, record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(0.01)
+        while name in self.frozen:
+            await trio.sleep(0.5)
+        self.ledger.handled(record.partition, record.offset)
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL."""
+        self.frozen.pop(name, None)
+        await self.simulation.host(name).kill()
+
+    def freeze(self, name: str, *, process: bool) -> None:
+        """Let the user's loop stand still, and with ``process`` everything else of it too (SIGSTOP)."""
+        world = self.simulation.host(name).world if process else self.frozen.get(name)
+        self.frozen[name] = world
+        if world is not None:
+            world.pause()
+
+    def thaw(self) -> None:
+        """Let everybody go on."""
+        for world in self.frozen.values():
+            if world is not None:
+                world.resume()
+        self.frozen.clear()
+
+    @property
+    def stable(self) -> bool:
+        """Whether all are in the group, every partition has one owner, and no member has two more than another."""
+        held = [member.assignment() for member in self.members.values()]
+        sizes = [len(partitions) for partitions in held] or [0]
+        settled = all(member.health().state == "in the group" for member in self.members.values())
+        return settled and sorted(itertools.chain(*held)) == EVERYTHING and max(sizes) - min(sizes) <= 1
+
+    def describe(self) -> str:
+        """Who holds what, for the message of a failed check."""
+        return "; ".join(f"{name}: {member.health()}" for name, member in self.members.items())
+
+
+def start_broker(simulation: Simulation) -> None:
+    """Start the broker's process on its host."""
+
+    async def process(world: SimulatedWorld) -> None:
+        async with running_broker(
+            world=world,
+            listeners=f"PLAINTEXT://broker:{PORT}",
+            num_partitions=PARTITIONS,
+            offsets_topic_num_partitions=1,
+            group_initial_rebalance_delay_ms=100,
+            group_consumer_session_timeout_ms=SESSION_MS,
+            group_consumer_heartbeat_interval_ms=500,
+            group_consumer_min_session_timeout_ms=1_000,
+            group_consumer_min_heartbeat_interval_ms=100,
+        ):
+            await trio.sleep_forever()
+
+    simulation.host("broker").start(process)
+
+
+async def produce(simulation: Simulation, ledger: Ledger, count: int) -> None:
+    """Write records, and note those that were acknowledged; all are, in the end."""
+    async with triokafka.Producer(
+        bootstrap_servers=f"broker:{PORT}",
+        world=simulation.host("producer").world,
+        request_timeout_ms=3_000,
+        delivery_timeout_ms=600_000,
+        max_block_ms=600_000,
+        close_timeout_ms=600_000,
+    ) as producer:
+        for number in range(count):
+            delivery = await producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+            metadata = await delivery
+            ledger.written[metadata.partition] = metadata.offset + 1
+            if number % 10 == 0:
+                await trio.sleep(0.2)
+
+
+async def watch(simulation: Simulation, ledger: Ledger) -> None:
+    """Ask for the committed positions all the time."""
+    async with triokafka.Consumer(
+        bootstrap_servers=f"broker:{PORT}",
+        group_id="g",
+        world=simulation.host("watcher").world,
+        request_timeout_ms=2_000,
+        metadata_recovery_strategy="none",
+    ) as watcher:
+        while True:
+            try:
+                committed = await watcher.committed(EVERYTHING, timeout_ms=2_000)
+            except KafkaError:
+                continue
+            for partition, position in committed.items():
+                if position is not None:
+                    ledger.sees(partition.partition, position.offset)
+            await trio.sleep(0.25)
+
+
+async def until(condition: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
+    """Wait for a condition; fail with ``what`` when it does not come true in time."""
+    with trio.move_on_after(seconds):
+        while not condition():
+            await trio.sleep(0.05)
+        return
+    raise AssertionError(f"not within {seconds:.0f} s: {what()}")
+
+
+async def _fault(simulation: Simulation, group: Group, chance: random.Random) -> None:
+    """One thing goes wrong, for a while."""
+    members = sorted(group.members)
+    what = chance.choice(
+        ["die", "die", "freeze", "stop", "cut off", "restart", "stall", "break", "join", "join", "leave"]
+    )
+    if what == "die" and members:
+        await group.kill(chance.choice(members))
+    elif what in ("freeze", "stop") and members:
+        group.freeze(chance.choice(members), process=what == "stop")
+        await trio.sleep(chance.choice([1, 4, 9, 25]))
+        if chance.random() < 0.7:  # else it stands still while the next thing goes wrong
+            group.thaw()
+    elif what == "cut off" and members:
+        simulation.network.partition(chance.choice(members), "broker")
+        await trio.sleep(chance.uniform(0, 9))
+        if chance.random() < 0.7:
+            simulation.network.heal()
+    elif what == "restart":
+        await simulation.host("broker").kill()
+        await trio.sleep(chance.choice([0, 1, 4, 12]))
+        start_broker(simulation)
+    elif what == "stall":
+        world = simulation.host("broker").world
+        world.pause()
+        await trio.sleep(chance.choice([0.5, 2, 5, 9]))
+        world.resume()
+    elif what == "break":
+        simulation.network.cut("broker")
+    elif what == "leave" and len(members) > 1:
+        leaver = simulation.host(chance.choice(members))._scope
+        if leaver is not None:
+            leaver.cancel()
+    elif group.down:
+        group.start(chance.choice(group.down))
+
+
+async def faults(simulation: Simulation, protocol: Protocol) -> None:
+    """One schedule of faults, drawn by the simulation's seed."""
+    chance = random.Random(f"{simulation.seed}/{protocol}")
+    options = dict(PROTOCOLS[protocol])
+    if protocol == "eager":
+        options["partition_assignment_strategy"] = [chance.choice(["range", "roundrobin", "sticky"])]
+    elif protocol == "consumer":
+        options["group_remote_assignor"] = chance.choice(["uniform", "range", None])
+    ledger = Ledger()
+    group = Group(simulation, ledger, chance, options)
+    start_broker(simulation)
+    async with triokafka.AdminClient(bootstrap_servers=f"broker:{PORT}", world=simulation.host("admin").world) as admin:
+        await admin.create_topics([triokafka.NewTopic("t", PARTITIONS, 1)])
+    simulation.nursery.start_soon(watch, simulation, ledger)
+    async with trio.open_nursery() as producing:
+        producing.start_soon(produce, simulation, ledger, RECORDS)
+        for name in group.down[: chance.randrange(1, 4)]:
+            group.start(name)
+        for _ in range(chance.randrange(3, 9)):
+            await trio.sleep(chance.choice([0, 0.2, 1, 4]) * chance.random())
+            await _fault(simulation, group, chance)
+        group.thaw()
+        simulation.network.heal()
+        if len(group.down) == 4:
+            group.start("m0")
+        # The last fault is over, a member's own start included.
+        await trio.sleep(REBALANCE_TIMEOUT_MS / 1000)
+        assert group.stable, group.describe()
+    await until(lambda: ledger.all_handled, 60, group.describe)
+    await produce(simulation, ledger, PARTITIONS)
+    await until(lambda: ledger.all_handled and ledger.all_committed, 20, group.describe)
+    assert group.stable, group.describe()
+    for name, member in group.members.items():
+        assert member.health().healthy, f"{name}: {member.health()}"
+
+
+if __name__ == "__main__":
+    import logging
+    import sys
+
+    from triokafka.testing import run_simulation
+
+    logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
+    run_simulation(lambda simulation: faults(simulation, sys.argv[1]), int(sys.argv[2]))  # type: ignore[arg-type]
