@@ -72,6 +72,11 @@ class Consumer:
         if topics:
             self.subscribe(topics)
 
+    @property
+    def engine(self) -> Engine:
+        """What runs inside, for other modules of this package; no part of what users may rely on."""
+        return self._engine
+
     # ---------------------------------------------------------------- entering and leaving
 
     async def __aenter__(self) -> Self:

@@ -25,24 +25,35 @@ class FinishedPrefix:
     """Which records of one partition are finished, and how far without a gap. A plain object."""
 
     def __init__(self) -> None:
-        self._begun: deque[int] = deque()
+        self._begun: deque[tuple[int, int]] = deque()
         self._finished: set[int] = set()
         self.next_offset: int | None = None
         """What may be committed: everything below is finished. None before the first record."""
+        self._epoch = -1
 
-    def begin(self, offset: int) -> None:
+    @property
+    def position(self) -> OffsetAndMetadata | None:
+        """``next_offset``, with the leader epoch of the record before it."""
+        return None if self.next_offset is None else OffsetAndMetadata(self.next_offset, "", self._epoch)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that was handed out is finished."""
+        return not self._begun
+
+    def begin(self, offset: int, leader_epoch: int = -1) -> None:
         """A record was handed out; offsets rise."""
-        self._begun.append(offset)
+        self._begun.append((offset, leader_epoch))
         if self.next_offset is None:
             self.next_offset = offset
 
     def finish(self, offset: int) -> None:
         """A record is finished, in whatever order."""
         self._finished.add(offset)
-        while self._begun and self._begun[0] in self._finished:
-            done = self._begun.popleft()
+        while self._begun and self._begun[0][0] in self._finished:
+            done, self._epoch = self._begun.popleft()
             self._finished.remove(done)
-            self.next_offset = self._begun[0] if self._begun else done + 1
+            self.next_offset = self._begun[0][0] if self._begun else done + 1
 
 
 class _Lane:
@@ -64,6 +75,13 @@ class _Lane:
         if self.closed:
             scope.cancel()
         return scope
+
+    def drop_waiting(self) -> int:
+        """Begin nothing of what waits; returns how many records that was. They count as not finished."""
+        dropped = len(self.waiting)
+        self.waiting.clear()
+        self.in_hand -= dropped
+        return dropped
 
     def close(self) -> None:
         """End its tasks; what they are in the middle of is cancelled."""
@@ -90,8 +108,9 @@ async def process_partitions(
 
     Records of one partition are handled in order, one after the other, or with ``tasks_per_partition`` so many at a
     time. Commits follow what is finished without a gap, so that no record is lost when the program ends in between.
-    When partitions go to another member, what is in hand of them is finished and committed first; when they are lost,
-    their handlers are cancelled. A listener given to ``subscribe`` is told afterwards.
+    When partitions go to another member, records whose handling has begun are finished and committed first, and the
+    others are left to that member; when partitions are lost, their handlers are cancelled. A listener given to
+    ``subscribe`` is told afterwards.
 
     Cancelling ends all handlers; what was finished is committed, and the consumer stands where something is not: the
     next call begins there.
@@ -141,13 +160,14 @@ class _Processing:
         self._interval = commit_interval
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._in_hand = 0
+        self._full = False
         self._poll_scope: trio.CancelScope | None = None
         self._failure: Exception | None = None
         self._listener: object = None
 
     async def run(self) -> None:
         """Go on until cancelled or something fails."""
-        engine = self._consumer._engine
+        engine = self._consumer.engine
         self._listener = engine.listener
         engine.listener = self
         cancelled = True
@@ -179,6 +199,7 @@ class _Processing:
         """One call for records. With too many in hand it asks for none, so that the group still sees a live member."""
         consumer = self._consumer
         room = self._limit - self._in_hand
+        self._full = room <= 0
         stopped = frozenset() if room > 0 else consumer.assignment() - consumer.paused()
         consumer.pause(*stopped)
         try:
@@ -197,7 +218,7 @@ class _Processing:
                 for _ in range(self._tasks_per_partition):
                     nursery.start_soon(self._work, lane, name=f"handling {partition}")
             for record in records:
-                lane.prefix.begin(record.offset)
+                lane.prefix.begin(record.offset, record.leader_epoch)
             lane.waiting.extend(records)
             lane.in_hand += len(records)
             self._in_hand += len(records)
@@ -221,8 +242,12 @@ class _Processing:
                 lane.in_hand -= 1
                 self._in_hand -= 1
                 lane.notify()
-                if self._in_hand == self._limit - 1 and self._poll_scope is not None:
-                    self._poll_scope.cancel()  # there is room again; a cancelled poll loses no record
+                self._poll_again()
+
+    def _poll_again(self) -> None:
+        """End a call for records that asked for none, if there is room again; a cancelled poll loses no record."""
+        if self._full and self._in_hand < self._limit and self._poll_scope is not None:
+            self._poll_scope.cancel()
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -244,14 +269,14 @@ class _Processing:
             return
         lanes = {partition: lane for partition in partitions if (lane := self._lanes.get(partition)) is not None}
         offsets = {
-            partition: OffsetAndMetadata(lane.prefix.next_offset)
+            partition: position
             for partition, lane in lanes.items()
-            if lane.prefix.next_offset is not None and lane.prefix.next_offset != lane.committed
+            if (position := lane.prefix.position) is not None and position.offset != lane.committed
         }
         if not offsets:
             return
         try:
-            await self._consumer._engine.committer.commit_existing(
+            await self._consumer.engine.committer.commit_existing(
                 offsets, limit=self._consumer.options.close_timeout_ms / 1000
             )
         except KafkaError as error:
@@ -265,11 +290,14 @@ class _Processing:
     # ---------------------------------------------------------------- as a rebalance listener
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Finish what is in hand, commit it, and let the partitions go."""
+        """Finish what was begun, commit it, and let the partitions go."""
+        going = [lane for partition in partitions if (lane := self._lanes.get(partition)) is not None]
+        for lane in going:
+            # The group waits: what nobody has begun with yet is as well done by the next owner.
+            self._in_hand -= lane.drop_waiting()
         with self._undisturbed():
-            for partition in partitions:
-                lane = self._lanes.get(partition)
-                while lane is not None and lane.in_hand and self._failure is None:
+            for lane in going:
+                while lane.in_hand and self._failure is None:
                     await lane.changed.wait()
             await self._commit(partitions)
             self._drop(partitions)
@@ -296,12 +324,14 @@ class _Processing:
             self._poll_scope = scope
             if scope is not None and self._failure is not None:
                 scope.cancel()
+            self._poll_again()
 
     def _put_back(self) -> None:
         """What is in hand and not finished is for the next call for records."""
         for partition, lane in self._lanes.items():
-            if lane.in_hand and lane.prefix.next_offset is not None and partition in self._consumer.assignment():
-                self._consumer.seek(partition, lane.prefix.next_offset)
+            position = lane.prefix.position
+            if position is not None and not lane.prefix.is_complete and partition in self._consumer.assignment():
+                self._consumer.seek(partition, position)
 
     def _drop(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import triokafka
@@ -65,6 +66,7 @@ def test_what_may_be_committed_is_below_everything_unfinished(order: list[int], 
     for number in order:
         prefix.finish(5 + number * step)
         left.discard(number)
+        assert prefix.is_complete is not bool(left)
         assert prefix.next_offset == (5 + min(left) * step if left else 5 + 11 * step + 1)
 
 
@@ -160,6 +162,106 @@ async def test_what_is_in_hand_is_finished_and_committed_before_partitions_go() 
         await trio.sleep(40)
         assert {offset for partition, offset in handled if partition == 1} == set(range(20))
         nursery.cancel_scope.cancel()
+
+
+@simulated
+async def test_what_nobody_has_begun_with_is_left_to_the_next_owner() -> None:
+    """The group waits no longer than for the records whose handling has begun (`client/SUB-16`)."""
+    cluster, _, options = await started()
+    handled: set[tuple[int, int]] = set()
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(10)
+        handled.add((record.partition, record.offset))
+
+    async with triokafka.Consumer("t", **options) as consumer, trio.open_nursery() as nursery:
+
+        async def process() -> None:
+            await triokafka.process_partitions(consumer, handle, tasks_per_partition=3, commit_interval_ms=600_000)
+
+        nursery.start_soon(process)
+        await trio.sleep(15)
+        cluster.assign(T1)
+        with trio.fail_after(8):
+            while consumer.assignment() != {T1}:
+                await trio.sleep(0.1)
+        assert cluster.committed == {T0: 6}
+        await trio.sleep(60)
+        assert {offset for partition, offset in handled if partition == 0} == set(range(6))
+        assert {offset for partition, offset in handled if partition == 1} == set(range(20))
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("begun_is_finished", [False, True])
+@simulated
+async def test_what_was_not_begun_when_a_run_was_cancelled_while_partitions_went_is_handled_by_the_next(
+    begun_is_finished: bool,
+) -> None:
+    """They did not go in the end."""
+    cluster, broker, options = await started(6)
+    handled: list[tuple[int, int]] = []
+    real = broker._answers[OffsetCommitRequest]
+
+    async def slow(request: OffsetCommitRequest) -> Any:
+        await trio.sleep(2)
+        return real(request)
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(10)
+        handled.append((record.partition, record.offset))
+
+    async with triokafka.Consumer("t", **options) as consumer:
+        with trio.move_on_after(21 if begun_is_finished else 18):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(triokafka.process_partitions, consumer, handle)
+                await trio.sleep(15)
+                broker.script(OffsetCommitRequest, slow)
+                cluster.assign(T1)
+                await trio.sleep(2)
+                cluster.assign(T0, T1)
+                await trio.sleep_forever()
+        with trio.move_on_after(80):
+            await triokafka.process_partitions(consumer, handle)
+    assert {offset for partition, offset in handled if partition == 0} == set(range(6))
+    assert cluster.committed == {T0: 6, T1: 6}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seconds=st.lists(st.integers(0, 5), min_size=16, max_size=16),
+    fails=st.integers(0, 15) | st.none(),
+    tasks=st.integers(1, 4),
+    in_hand=st.integers(1, 20),
+    ends_after=st.integers(0, 30),
+)
+def test_whatever_fails_or_is_cancelled_commits_stop_at_the_first_gap(
+    seconds: list[int], fails: int | None, tasks: int, in_hand: int, ends_after: int
+) -> None:
+    """And the next run hands out what is behind it."""
+
+    async def main() -> None:
+        cluster, _, options = await started(8)
+        done: dict[TopicPartition, set[int]] = {T0: set(), T1: set()}
+
+        async def handle(record: triokafka.ConsumerRecord) -> None:
+            number = record.offset + 8 * record.partition
+            await trio.sleep(seconds[number])
+            if number == fails:
+                raise ZeroDivisionError
+            done[TopicPartition(record.topic, record.partition)].add(record.offset)
+
+        async with triokafka.Consumer("t", **options) as consumer:
+            with trio.move_on_after(ends_after), suppress(ZeroDivisionError):
+                await triokafka.process_partitions(
+                    consumer, handle, tasks_per_partition=tasks, max_records_in_hand=in_hand, commit_interval_ms=2_500
+                )
+            for partition, finished in done.items():
+                first_gap = next(offset for offset in range(9) if offset not in finished)
+                assert cluster.committed.get(partition, 0) == first_gap
+                if partition in consumer.assignment():
+                    assert await consumer.position(partition) == first_gap
+
+    simulated(main)()
 
 
 @simulated
