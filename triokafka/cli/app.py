@@ -24,6 +24,7 @@ _COMMANDS: Final = {
     "perf": "measure how fast records are sent and read",
     "produce": "send lines from standard input to a topic",
     "protocol": "print how a message is declared and coded",
+    "spark": "look at what Spark needs here, and say how to fix it",
     "topics": "list, create, describe, grow and delete topics",
 }
 

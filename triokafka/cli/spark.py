@@ -1,0 +1,44 @@
+"""``triokafka spark``: what belongs to the Spark source and sink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from triokafka.cli.connection import pairs
+from triokafka.spark.doctor import Finding, diagnose
+
+_MARKS: Final = {"ok": "ok     ", "advice": "advice ", "problem": "PROBLEM"}
+
+
+@click.group("spark")
+def command() -> None:
+    """The Spark source and sink."""
+
+
+@command.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of lines.")
+@click.option(
+    "--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the session, as for spark-submit."
+)
+def doctor(as_json: bool, settings: Sequence[str]) -> int:
+    """Look at Java, the Pythons of driver and workers, packages and settings, and say what to do about each.
+
+    Ends with 1 when something would keep the source from working. Settings are those of spark-defaults.conf, and those
+    given here.
+    """
+    findings = diagnose(pairs("--conf", settings) or None)
+    if as_json:
+        click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            click.echo(_line(finding))
+    return int(any(finding.verdict == "problem" for finding in findings))
+
+
+def _line(finding: Finding) -> str:
+    line = f"{_MARKS[finding.verdict]}  {finding.what}: {finding.found}"
+    return f"{line}\n         -> {finding.fix}" if finding.fix else line
