@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 
@@ -24,11 +24,11 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         return "triokafka"
 
     def schema(self) -> StructType:
-        """The connector's columns; ``headers`` only with ``includeHeaders``."""
+        """The connector's columns, or those of option ``columns``; ``headers`` only with ``includeHeaders``."""
         from triokafka.spark.options import ReadOptions
         from triokafka.spark.schema import spark_schema
 
-        return spark_schema(ReadOptions.parse(self._options()))
+        return spark_schema(ReadOptions.parse_either(self._options()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader. A schema of the user's is refused."""
@@ -38,7 +38,19 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
 
         options = ReadOptions.parse(self._options())
         check_schema(schema, options)
+        options.log_warnings()
         return TopicReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of a streaming query. A schema of the user's is refused."""
+        from triokafka.spark.options import ReadOptions
+        from triokafka.spark.schema import check_schema
+        from triokafka.spark.stream import TopicStreamReader
+
+        options = ReadOptions.parse(self._options(), streaming=True)
+        check_schema(schema, options)
+        options.log_warnings()
+        return TopicStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The batch writer, which only appends."""

@@ -6,38 +6,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import trio
 
-from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchedData
-from triokafka.client.consumer.fetcher import Fetcher
-from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
-from triokafka.client.consumer.trouble import Troubles
-from triokafka.errors import ClosedError, ConfigurationError, KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
-from triokafka.network.cluster import NetworkClient
-from triokafka.network.tasks import BackgroundTasks
+from triokafka.client.range_bounds import Bound, resolve_ranges
+from triokafka.client.range_session import OffsetRange, RangeLostError, RangeSession
+from triokafka.errors import (
+    ClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+)
 from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
-from triokafka.world import RealWorld, World
+from triokafka.world import World
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from triokafka.records.arrow import ArrowBuilder
 
-OffsetRange = tuple[int, int]
-"""First offset, and the offset after the last."""
-Bound = Literal["earliest", "latest"] | datetime | Mapping[TopicPartition, int]
-"""Where a read starts or ends in each partition: its first or last offset as of now, a time, or given offsets (-2 and
--1 stand for the first and the last)."""
-
 _ALL: Final = sys.maxsize
+_LOOK_AHEAD: Final = 10_000
 
 
 class RangeReader:
@@ -56,9 +51,10 @@ class RangeReader:
         columns: names of Arrow columns; see `Consumer.poll_arrow`.
         values: ``"view"`` for key and value as views into the fetched bytes.
         batch_rows: most rows of one batch.
+        session: an open `RangeSession` to read with instead of connections of its own; then there are no options.
 
     Iterating raises:
-        OffsetOutOfRangeError: the first offsets were deleted, or the log is shorter than the range.
+        RangeLostError: the first offsets were deleted, or the log is shorter than the range.
         CorruptRecordError: names topic, partition and offset.
         KafkaTimeoutError: no progress within ``default_api_timeout_ms``; says where it stands.
     """
@@ -70,6 +66,7 @@ class RangeReader:
         columns: Sequence[str] | None = None,
         values: Literal["binary", "view"] = "binary",
         batch_rows: int = 100_000,
+        session: RangeSession | None = None,
         world: World | None = None,
         **options: Any,
     ) -> None:
@@ -78,53 +75,38 @@ class RangeReader:
                 raise ValueError(f"the range {start} to {end} of {partition} cannot be read")
         if batch_rows < 1:
             raise ValueError("batch_rows must be at least 1")
-        self.options = ConsumerOptions.parse(options)
+        if session is not None and (options or world is not None):
+            raise ValueError("a reader with a session takes its world and its options from there")
+        self._owns_session = session is None
+        self.session = session if session is not None else RangeSession(world=world, **options)
+        self.options = self.session.options
         self._columns = columns
         self._values = values
         self._batch_rows = batch_rows
-        self._world = world if world is not None else RealWorld()
+        self._world = self.session.world
         self._ranges = {TopicPartition(*partition): bounds for partition, bounds in ranges.items()}
         self._left = {partition: end for partition, (start, end) in self._ranges.items() if start < end}
-        self._network = NetworkClient(
-            self.options.network(client_id="triokafka-reader", allow_auto_create_topics=False), world=self._world
-        )
-        self._tasks = BackgroundTasks(self._fail)
-        self._troubles = Troubles()
-        self._subscription = SubscriptionState(None)
-        self._fetcher = Fetcher(
-            self.options, self._network, self._subscription, self._tasks, self._troubles, self._notify
-        )
-        self._changed = trio.Event()
-        self._failure: Exception | None = None
+        self._subscription = self.session.subscription
+        self._fetcher = self.session.fetcher
         self._is_open = False
 
     async def __aenter__(self) -> Self:
-        await self._network.__aenter__()
-        await self._tasks.open()
+        if self._owns_session:
+            await self.session.__aenter__()
+        self.session.begin(
+            {partition: self._ranges[partition] for partition in self._left},
+            [partition.topic for partition in self._ranges],
+        )
         self._is_open = True
-        self._subscription.assign(self._left)
-        for partition, end in self._left.items():
-            self._subscription.seek(partition, self._ranges[partition][0])
-            self._subscription.state(partition).stop_at = end
-        self._network.metadata.set_topics(dict.fromkeys(partition.topic for partition in self._ranges))
-        self._network.metadata.add_listener(lambda cluster: self._fetcher.wake())
-        self._network.request_metadata_update()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        await self._tasks.close()
-        await self._network.__aexit__(None, None, None)
-        self._fetcher.buffer.clear()
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = self._failure or error
-        self._notify()
-
-    def _notify(self) -> None:
-        self._changed.set()
+        self.session.end()
+        if self._owns_session:
+            await self.session.__aexit__(kind, error, traceback)
 
     # ---------------------------------------------------------------- reading
 
@@ -155,13 +137,26 @@ class RangeReader:
         start, end = self._ranges[partition]
         return start if partition in self._left else end
 
+    def go_on_at(self, partition: TopicPartition, offset: int) -> None:
+        """After a `RangeLostError`: pass over what is lost, and go on with ``offset``; at the range's end it is read.
+
+        Raises:
+            ValueError: that offset was passed already.
+        """
+        if offset < self.position(partition):
+            raise ValueError(f"{partition} stands at {self.position(partition)} and does not go back to {offset}")
+        end = self._left[partition]
+        self._subscription.seek(partition, min(offset, end))
+        self._fetcher.wake()
+        self._drop_read()
+
     async def _wait_for(self, take: Any) -> None:
         await trio.lowlevel.checkpoint()
         patience = self.options.default_api_timeout_ms / 1000
         since = self._world.now()
         seen = self._progress()
         while self._left:
-            self._changed = changed = trio.Event()
+            self.session.changed = changed = trio.Event()
             self._check()
             if take():
                 return
@@ -177,19 +172,17 @@ class RangeReader:
                 await changed.wait()
 
     def _check(self) -> None:
-        if self._failure is not None:
-            raise KafkaError(f"a background task of the reader failed: {self._failure!r}") from self._failure
         if not self._is_open:
             raise ClosedError("the reader is not open: use it inside its async with block")
-        self._network.check_usable()
+        self.session.check()
 
     def _progress(self) -> int:
         return sum(state.position or 0 for _, state in self._subscription) + self._fetcher.counters.bytes
 
     def _raise_stalled(self, waited: float) -> None:
         partition, end = next(iter(self._left.items()))
-        failing = self._troubles.current
-        error = self._network.metadata.error_for(partition.topic)
+        failing = self.session.troubles.current
+        error = self.session.network.metadata.error_for(partition.topic)
         why = f"; {failing[0].what} fails: {failing[0].error}" if failing else f"; {error}" if error is not None else ""
         raise KafkaTimeoutError(
             f"no progress for {waited:.0f} s: {len(self._left)} partitions are not read to the end, {partition} stands"
@@ -200,7 +193,7 @@ class RangeReader:
 
     def _take_columns(self, builder: ArrowBuilder) -> bool:
         try:
-            for data, limit in self._current():
+            for data, limit in self._current(_rows_below):
                 before = builder.rows
                 data.take_columns(builder, min(limit, self._batch_rows - before))
                 self._advance(data, reached=builder.rows - before == limit)
@@ -213,7 +206,7 @@ class RangeReader:
         return builder.rows > 0
 
     def _take_records(self, records: list[ConsumerRecord], limit: int) -> bool:
-        for data, within in self._current():
+        for data, within in self._current(_records_below):
             room = min(limit, within)
             if room > 0:
                 records.extend(data.take(room))
@@ -224,8 +217,8 @@ class RangeReader:
                 return True
         return False
 
-    def _current(self) -> Iterator[tuple[FetchedData, int]]:
-        """Data to take from, with the number of records that lie inside the range."""
+    def _current(self, count: Callable[[FetchedData, int], int]) -> Iterator[tuple[FetchedData, int]]:
+        """Data to take from, with the number of records that lie inside the range, as ``count`` finds it."""
         for data, _ in self._fetcher.buffer.current():
             if data.error is not None:
                 self._explain(data)
@@ -233,13 +226,8 @@ class RangeReader:
             if data.end is not None and data.end <= stop:
                 yield data, _ALL
                 continue
-            # The range ends inside this data; once per partition the records are looked at one by one.
-            inside = 0
-            decoder = data.decoder()
-            while chunk := decoder.take(1_000):
-                inside += sum(record.offset < stop for record in chunk)
-                if chunk[-1].offset >= stop:
-                    break
+            # The range ends inside this data, which happens once per partition.
+            inside = count(data, stop)
             if not inside:
                 self._advance(data, reached=True)
                 continue
@@ -249,9 +237,11 @@ class RangeReader:
         error = data.error
         if isinstance(error, OffsetOutOfRangeError):
             start, end = self._ranges[data.partition]
-            raise OffsetOutOfRangeError(
+            raise RangeLostError(
                 f"{data.partition}: offset {data.position} of the range {start} to {end} is not in the log: it was"
-                " deleted by retention, or the log was truncated"
+                " deleted by retention, or the log was truncated",
+                data.partition,
+                data.position,
             )
         if error is not None:
             raise error
@@ -273,59 +263,31 @@ class RangeReader:
                 self._subscription.revoke([partition])
 
 
-async def resolve_ranges(
-    topics: Iterable[str], start: Bound, end: Bound, *, world: World | None = None, **options: Any
-) -> dict[TopicPartition, OffsetRange]:
-    """The offset ranges of all partitions of ``topics`` between two bounds, as the brokers say now.
-
-    With a mapping only the partitions in it are read. A time stands for the first record at or after it, or for the
-    end when there is none. An end before the start gives an empty range.
-
-    Raises:
-        UnknownTopicOrPartitionError: there is no such topic.
-        KafkaTimeoutError: no answer within ``default_api_timeout_ms``.
-    """
-    parsed = ConsumerOptions.parse(options)
-    actual = world if world is not None else RealWorld()
-    network = NetworkClient(parsed.network(client_id="triokafka-reader", allow_auto_create_topics=False), world=actual)
-    async with network:
-        cluster = await network.metadata_for(topics, timeout_ms=parsed.default_api_timeout_ms)
-        partitions = [TopicPartition(topic, number) for topic in topics for number in cluster.topics[topic].partitions]
-        for bound in (start, end):
-            if isinstance(bound, Mapping):
-                partitions = [partition for partition in partitions if partition in bound]
-        offsets = LogOffsets(parsed, network)
-        deadline = actual.now() + parsed.default_api_timeout_ms / 1000
-        first = await _resolve(offsets, partitions, start, "start", deadline)
-        last = await _resolve(offsets, partitions, end, "end", deadline)
-    return {partition: (first[partition], max(first[partition], last[partition])) for partition in partitions}
+def _records_below(data: FetchedData, stop: int) -> int:
+    """How many records have offsets below ``stop``; they are decoded one by one."""
+    inside = 0
+    decoder = data.decoder()
+    while chunk := decoder.take(1_000):
+        inside += sum(record.offset < stop for record in chunk)
+        if chunk[-1].offset >= stop:
+            break
+    return inside
 
 
-async def _resolve(
-    offsets: LogOffsets, partitions: Sequence[TopicPartition], bound: Bound, name: str, deadline: float
-) -> dict[TopicPartition, int]:
-    asked: dict[TopicPartition, int]
-    if isinstance(bound, datetime):
-        asked = dict.fromkeys(partitions, int(bound.timestamp() * 1000))
-    elif isinstance(bound, Mapping):
-        asked = {partition: bound[partition] for partition in partitions if bound[partition] < 0}
-    elif bound in ("earliest", "latest"):
-        asked = dict.fromkeys(partitions, EARLIEST if bound == "earliest" else LATEST)
-    else:
-        raise ConfigurationError(f"{name}={bound!r}: use 'earliest', 'latest', a datetime, or offsets by partition")
-    found = await offsets.list_offsets(asked, deadline=deadline) if asked else {}
-    late = [partition for partition in asked if found[partition] is None]
-    ends = await offsets.list_offsets(dict.fromkeys(late, LATEST), deadline=deadline) if late else {}
-    resolved: dict[TopicPartition, int] = {}
-    for partition in partitions:
-        offset = found.get(partition) or ends.get(partition)
-        if offset is not None:
-            resolved[partition] = offset.offset
-        elif isinstance(bound, Mapping):
-            resolved[partition] = bound[partition]
-        else:
-            raise KafkaError(f"the leader of {partition} does not know its {name}")
-    return resolved
+def _rows_below(data: FetchedData, stop: int) -> int:
+    """The same by columns: only offsets are decoded, into an array, and it is searched."""
+    from triokafka.records.arrow import ArrowBuilder
+
+    inside = 0
+    decoder = data.decoder()
+    while True:
+        builder = ArrowBuilder(("offset",))
+        rows = builder.add(decoder, _LOOK_AHEAD)
+        offsets = memoryview(builder.finish().column(0).buffers()[1]).cast("q")[:rows]
+        below = bisect_left(offsets, stop)
+        inside += below
+        if below < rows or not rows:
+            return inside
 
 
 def read_topic(
@@ -342,12 +304,24 @@ def read_topic(
     """Read a topic, or several, between two bounds as a stream of Arrow record batches. Blocks: for code without Trio.
 
     The bounds are resolved now; what is produced later is not read. Brokers are read in a thread of its own, a little
-    ahead of the caller; it ends when everything was read, or when the reader is closed or garbage collected.
+    ahead of the caller; it ends when everything was read, or when the reader is closed or garbage collected. What is
+    between the bounds is read to its end, or reading raises: the reader never ends early.
+
+    Args:
+        topics: one name, or several.
+        start, end: where to start, and where to end (the record there is not read): ``"earliest"``, ``"latest"``, a
+            datetime, milliseconds since the epoch, or one of these or an offset for each partition, which reads no
+            others. A time stands for the first record at or after it.
+        columns: some of key, value, topic, partition, offset, timestamp, timestampType, headers; all by default. What
+            is left out is not decoded.
+        values: ``"view"`` for key and value as views into the fetched bytes.
+        batch_rows: most rows of one batch.
 
     Options are those of `ConsumerOptions`: ``bootstrap_servers``, ``isolation_level``, …
 
     Raises:
-        As `resolve_ranges` here, as `RangeReader` while reading.
+        UnknownTopicOrPartitionError, ConfigurationError, KafkaTimeoutError: by the call itself, as the bounds cannot be
+            found; while reading as `RangeReader`.
     """
     import pyarrow as pa
 

@@ -1,184 +1,282 @@
-"""What ``spark.read.format("triokafka")`` can be told: names, values and refusals of Spark's own Kafka connector."""
+"""What ``format("triokafka")`` can be told when it reads: names, defaults and refusals of Spark's own Kafka connector.
+
+`ReadOptions.parse` reads the options of a batch or of a streaming query; what is not the connector's has a comment that
+says so. Nothing here asks a broker.
+"""
 
 from __future__ import annotations
 
 import difflib
-import json
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from triokafka.errors import ConfigurationError
+from triokafka.spark.bounds import check_bounds, ending_bound, starting_bound
+from triokafka.spark.client_settings import GROUP_ID, PREFIX, ClientSettings, client_settings
+from triokafka.spark.offsets import EARLIEST, LATEST, Bound, parse_partitions
+from triokafka.spark.option_values import choice, column_names, duration_ms, flag, whole
+from triokafka.spark.topics import Assign, Subscribe, SubscribePattern, Topics
 
-EARLIEST: Final = -2
-LATEST: Final = -1
+_log: Final = logging.getLogger("triokafka.spark")
 
-_KNOWN: Final = (
-    "subscribe", "startingOffsets", "endingOffsets", "includeHeaders", "failOnDataLoss", "kafka.bootstrap.servers",
+NAMES: Final = (
+    # The connector's
+    "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
+    "startingOffsetsByTimestampStrategy", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
+    "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
+    "groupIdPrefix", "includeHeaders",
+    # Ours
+    "offsetsBinding", "maxPartitions", "maxBytesPerTrigger", "maxBytesPerPartition", "batchRows", "batchBytes",
+    "fetchAhead", "columns", "commitGroupId", "onMissingPartitions", "dataLossPolicy", "latestOffsetRegressionTimeout",
+    "initialOffsetsPath",
 )  # fmt: skip
-_NOT_YET: Final = (
-    "assign", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "endingTimestamp",
-    "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
-    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-)  # fmt: skip
-_REFUSED_CLIENT: Final = {
-    "kafka.key.deserializer": "keys are always read as bytes; decode them with DataFrame operations",
-    "kafka.value.deserializer": "values are always read as bytes; decode them with DataFrame operations",
-    "kafka.enable.auto.commit": "the source commits no offsets",
-    "kafka.auto.offset.reset": "use startingOffsets instead",
-    "kafka.interceptor.classes": "interceptors of the JVM cannot run here",
-    "kafka.group.id": "a batch read belongs to no group",
-}
+"""Every option besides those that begin with ``kafka.``, as the documentation writes it."""
 
-# Settings of the client that are text even where they look like a number.
-_TEXT_SETTINGS: Final = frozenset(("client_id", "client_rack"))
-
-OffsetBound = int | Mapping[str, Mapping[int, int]]
-"""`EARLIEST`, `LATEST`, or an offset for each partition of each topic (which may be one of these as well)."""
+_STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
+# Options of Spark itself, and of the sink, that may stand beside ours.
+_SPARKS: Final = frozenset(("path", "topic", "checkpointlocation", "queryname"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options of one read, checked.
+    """The options of one read, checked. Frozen, small when pickled, and without a secret in its repr.
 
     Args:
-        bootstrap_servers: addresses to begin with.
-        topics: names, in the order given, each once.
-        starting, ending: where each partition's range begins and ends.
-        include_headers: whether the ``headers`` column is there.
-        client: further settings of the client, under its own names. They may hold passwords, so no repr shows them:
-            Spark can print the local variables of a failed task.
+        streaming: whether it is a streaming query.
+        client: brokers and further settings of the clients.
+        topics: which partitions it is about.
+        starting: where a batch, or a new streaming query, starts.
+        ending: where a batch ends; always the end of the log in a streaming query.
+        on_missing_partitions: what partitions get that offsets or times given by partition leave out: None is an error,
+            else `EARLIEST` or `LATEST`; as an end always the latest. Also for partitions without a committed offset.
+        late_binding: batch only: whether the beginning and the end of partitions are looked up by the tasks.
+        fail_on_data_loss: whether lost records end the query with an error; otherwise with a warning.
+        latest_offset_regression_ms: how long ends of partitions that went back may take to come again, before it counts
+            as loss; None for the connector's retries alone.
+        poll_timeout_ms: a task without progress for this long fails.
+        fetch_offset_retries: how often driver calls are tried.
+        fetch_offset_retry_interval_ms: the time between such tries.
+        max_offsets_per_trigger: most offsets of one micro-batch.
+        min_offsets_per_trigger: a micro-batch waits for so many offsets, at most ``max_trigger_delay_ms``.
+        max_bytes_per_trigger: most bytes, estimated, of one micro-batch.
+        max_bytes_per_partition: most bytes, estimated, of one partition in one micro-batch, and of one task.
+        min_partitions: large ranges are split until there are about so many tasks.
+        max_records_per_partition: most offsets of one task.
+        max_partitions: ranges are put together until there are no more than so many tasks.
+        group_id: ``kafka.group.id``, which nothing joins: it names the group in ``startingOffsets=group``.
+        group_id_prefix: the connector's prefix of group names; nothing is done with it.
+        commit_group_id: the group to which end offsets are committed for lag tools.
+        initial_offsets_path: streaming only: a file that keeps where the query started.
+        include_headers: whether there is a column ``headers``.
+        columns: the columns, in the order of the schema.
+        batch_rows, batch_bytes: where an Arrow batch ends, whichever comes first.
+        fetch_ahead: Arrow batches that may wait for Spark.
+        warnings: sentences about options that were given and do nothing.
     """
 
-    bootstrap_servers: str
-    topics: tuple[str, ...]
-    starting: OffsetBound
-    ending: OffsetBound
+    streaming: bool
+    client: ClientSettings
+    topics: Topics
+    starting: Bound
+    ending: Bound
+    on_missing_partitions: int | None
+    late_binding: bool
+    fail_on_data_loss: bool
+    latest_offset_regression_ms: int | None
+    poll_timeout_ms: int
+    fetch_offset_retries: int
+    fetch_offset_retry_interval_ms: int
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    max_bytes_per_trigger: int | None
+    max_bytes_per_partition: int | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_partitions: int | None
+    group_id: str | None
+    group_id_prefix: str
+    commit_group_id: str | None
+    initial_offsets_path: str | None
     include_headers: bool
-    client: Mapping[str, Any] = field(repr=False)
+    columns: tuple[str, ...]
+    batch_rows: int
+    batch_bytes: int
+    fetch_ahead: int
+    warnings: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+    def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
         """Check the options that the user gave to Spark, which compares their names without regard to case.
 
         Raises:
-            ConfigurationError: one is missing, unknown or cannot be used; the message names it.
+            ConfigurationError: one is missing or cannot be used; the message names it.
         """
         given = {name.lower(): value for name, value in options.items()}
-        client = _client_settings(given)
-        _refuse_unknown(given)
-        servers = given.get("kafka.bootstrap.servers", "").strip()
-        if not servers:
+        warnings = _unknown_names(given)
+        group_id = given.get(GROUP_ID) or None
+        if streaming:
+            _refuse_ends(given)
+        starting = starting_bound(given, streaming=streaming, group_id=group_id)
+        ending = ending_bound(given)
+        check_bounds(starting, ending)
+        topics = _topics(given)
+        min_partitions = whole(given, "minPartitions", at_least=1, largest=2**31 - 1)
+        max_partitions = whole(given, "maxPartitions", at_least=1, largest=2**31 - 1)
+        max_records = whole(given, "maxRecordsPerPartition", at_least=1)
+        if group_id is not None:
+            warnings.append(_group_id_warning("groupidprefix" in given))
+        client, more = client_settings(given)
+        fewest, most = (whole(given, f"{end}OffsetsPerTrigger", at_least=1) for end in ("min", "max"))
+        if fewest is not None and most is not None and fewest > most:
             raise ConfigurationError(
-                "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"
+                f"The value of minOffsetPerTrigger({fewest}) is higher than the maxOffsetsPerTrigger({most})."
             )
-        topics = tuple(dict.fromkeys(name.strip() for name in given.get("subscribe", "").split(",") if name.strip()))
-        if not topics:
-            raise ConfigurationError("Option 'subscribe' must name at least one topic, as in 'orders,payments'")
-        if not _flag("failOnDataLoss", given.get("failondataloss", "true")):
+        if min_partitions is not None and max_partitions is not None and min_partitions > max_partitions:
             raise ConfigurationError(
-                "Option 'failOnDataLoss' can only be 'true' in format 'triokafka': deleted offsets fail the read"
+                f"The value of minPartitions({min_partitions}) is higher than the maxPartitions({max_partitions})."
             )
-        _check_client(servers, client)
+        headers = flag(given, "includeHeaders", False)
+        if not streaming:
+            warnings += [f"{name} option ignored in batch queries" for name in _STREAM_ONLY if name.lower() in given]
         return cls(
-            bootstrap_servers=servers,
-            topics=topics,
-            starting=_bound("startingOffsets", given.get("startingoffsets", "earliest"), topics, EARLIEST, LATEST),
-            ending=_bound("endingOffsets", given.get("endingoffsets", "latest"), topics, LATEST, EARLIEST),
-            include_headers=_flag("includeHeaders", given.get("includeheaders", "false")),
+            streaming=streaming,
             client=client,
+            topics=topics,
+            starting=starting,
+            ending=ending,
+            on_missing_partitions=choice(
+                given, "onMissingPartitions", "error", {"error": None, "earliest": EARLIEST, "latest": LATEST}
+            ),
+            late_binding=choice(given, "offsetsBinding", "snapshot", {"snapshot": False, "late": True}),
+            fail_on_data_loss=_fail_on_data_loss(given),
+            latest_offset_regression_ms=duration_ms(given, "latestOffsetRegressionTimeout"),
+            poll_timeout_ms=_poll_timeout(given, client),
+            fetch_offset_retries=whole(given, "fetchOffset.numRetries", at_least=1, largest=2**31 - 1) or 3,
+            fetch_offset_retry_interval_ms=_interval(given),
+            max_offsets_per_trigger=most,
+            min_offsets_per_trigger=fewest,
+            max_trigger_delay_ms=duration_ms(given, "maxTriggerDelay") or 15 * 60_000,
+            max_bytes_per_trigger=whole(given, "maxBytesPerTrigger", at_least=1),
+            max_bytes_per_partition=whole(given, "maxBytesPerPartition", at_least=1),
+            min_partitions=min_partitions,
+            max_records_per_partition=max_records,
+            max_partitions=max_partitions,
+            group_id=group_id,
+            group_id_prefix=given.get("groupidprefix") or f"spark-kafka-{'source' if streaming else 'relation'}",
+            commit_group_id=given.get("commitgroupid") or None,
+            initial_offsets_path=given.get("initialoffsetspath") or None,
+            include_headers=headers,
+            columns=column_names(given, headers),
+            batch_rows=whole(given, "batchRows", at_least=1, largest=1_000_000) or 10_000,
+            batch_bytes=whole(given, "batchBytes", at_least=1024, largest=1 << 30) or 1 << 20,
+            fetch_ahead=whole(given, "fetchAhead", at_least=1, largest=1_000) or 2,
+            warnings=tuple(warnings + more),
         )
 
+    @classmethod
+    def parse_either(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Check options of which it is not known yet whether a batch or a streaming query reads with them.
 
-def _client_settings(given: Mapping[str, str]) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    for name, value in given.items():
-        if not name.startswith("kafka.") or name == "kafka.bootstrap.servers":
-            continue
-        if name in _REFUSED_CLIENT:
+        Spark asks for the schema before it tells. What is wrong in both kinds of query is refused then.
+        """
+        try:
+            return cls.parse(options)
+        except ConfigurationError as in_batch:
+            try:
+                return cls.parse(options, streaming=True)
+            except ConfigurationError:
+                raise in_batch from None
+
+    def log_warnings(self) -> None:
+        """Tell the log about options that were given and do nothing."""
+        for warning in self.warnings:
+            _log.warning("format 'triokafka': %s", warning)
+
+
+def _topics(given: Mapping[str, str]) -> Topics:
+    strategies = [name for name in _STRATEGIES if name in given]
+    which = f"of the following options {{}} be specified for Kafka source: {', '.join(_STRATEGIES)}."
+    if not strategies:
+        raise ConfigurationError(f"One {which.format('must')} See the docs for more details.")
+    if len(strategies) > 1:
+        raise ConfigurationError(f"Only one {which.format('can')} See the docs for more details.")
+    value = given[strategies[0]]
+    if "assign" in given:
+        if not value.strip().startswith("{"):
             raise ConfigurationError(
-                f"Kafka option '{name.removeprefix('kafka.')}' is not supported: {_REFUSED_CLIENT[name]}"
+                f"No topicpartitions to assign as specified value for option 'assign' is '{value}'"
             )
-        setting = name.removeprefix("kafka.").replace(".", "_")
-        settings[setting] = _value(setting, value)
-    return settings
-
-
-def _check_client(servers: str, settings: Mapping[str, Any]) -> None:
-    """Let the client look at its settings now, so that a wrong one fails ``load()`` and not the first query."""
-    import triokafka
-
-    try:
-        triokafka.RangeReader({}, bootstrap_servers=servers, **settings)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"A 'kafka.' option cannot be used: {error}") from None
-
-
-def _value(setting: str, text: str) -> Any:
-    if setting in _TEXT_SETTINGS:
-        return text
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        return int(text)
-    except ValueError:
-        return text
-
-
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in (*_KNOWN, *_NOT_YET)}
-    for name in given:
-        if name.startswith("kafka.") and name not in known:
-            continue
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean '{known[near[0]]}'?" if near else ""
-            raise ConfigurationError(f"Unknown option '{name}'{hint}")
-        if known[name] in _NOT_YET:
-            raise ConfigurationError(f"Option '{known[name]}' is not supported yet by format 'triokafka'")
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ConfigurationError(f"Option '{name}' must be 'true' or 'false', not '{text}'")
-    return text.lower() == "true"
-
-
-def _bound(name: str, text: str, topics: tuple[str, ...], word_value: int, refused: int) -> OffsetBound:
-    """Read ``earliest``, ``latest`` or ``{"topic": {"0": 23}}``; a range cannot start at latest or end at earliest."""
-    word = {EARLIEST: "earliest", LATEST: "latest"}
-    cleaned = text.strip()
-    if cleaned.lower() == word[word_value]:
-        return word_value
-    if cleaned.lower() == word[refused]:
-        side = "starting" if refused == LATEST else "ending"
-        raise ConfigurationError(f"{side} offset can't be {word[refused]} for batch queries on Kafka")
-    try:
-        parsed = json.loads(cleaned)
-        offsets = {topic: {int(p): _whole(o) for p, o in parts.items()} for topic, parts in parsed.items()}
-    except (ValueError, AttributeError, TypeError):
+        partitions = parse_partitions(value)
+        if not partitions:
+            raise ConfigurationError(
+                f"No topicpartitions to assign as specified value for option 'assign' is '{value}'"
+            )
+        return Assign(partitions)
+    if "subscribe" in given:
+        topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        if not topics:
+            raise ConfigurationError(
+                f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'"
+            )
+        return Subscribe(topics)
+    if not value.strip():
         raise ConfigurationError(
-            f'Option \'{name}\' expects {word[word_value]} or JSON like {{"topic": {{"0": 23, "1": -2}}}}, got {text}'
-        ) from None
-    if set(offsets) != set(topics):
-        raise ConfigurationError(
-            f"If {name} contains specific offsets, you must specify all topics: "
-            f"expected {sorted(topics)}, got {sorted(offsets)}"
+            f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
         )
-    for topic, partitions in offsets.items():
-        for partition, offset in partitions.items():
-            if offset == refused:
-                what = "startingOffsets" if refused == LATEST else "ending offset"
-                raise ConfigurationError(
-                    f"{what} for {topic}-{partition} can't be {word[refused]} for batch queries on Kafka"
-                )
-            if offset < EARLIEST:
-                raise ConfigurationError(f"{name} for {topic}-{partition} is {offset}, which is no offset")
-    return offsets
+    return SubscribePattern(value.strip())
 
 
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is no offset")
-    return value
+def _refuse_ends(given: Mapping[str, str]) -> None:
+    if "endingoffsets" in given:
+        raise ConfigurationError("ending offset not valid in streaming queries")
+    if "endingoffsetsbytimestamp" in given or "endingtimestamp" in given:
+        raise ConfigurationError("ending timestamp not valid in streaming queries")
+
+
+def _fail_on_data_loss(given: Mapping[str, str]) -> bool:
+    fails = flag(given, "failOnDataLoss", True)
+    policy: bool = choice(given, "dataLossPolicy", "fail" if fails else "skip", {"fail": True, "skip": False})
+    if "failondataloss" in given and "datalosspolicy" in given and policy != fails:
+        raise ConfigurationError(
+            f"failOnDataLoss={given['failondataloss']} and dataLossPolicy={given['datalosspolicy']} contradict each"
+            " other: leave one out"
+        )
+    return policy
+
+
+def _poll_timeout(given: Mapping[str, str], client: ClientSettings) -> int:
+    """The connector's default is Spark's network timeout; a shorter patience of the client is meant for tasks too."""
+    patience = whole(given, "kafkaConsumer.pollTimeoutMs", at_least=1)
+    return patience or int(client.values.get("default_api_timeout_ms", 0)) or 120_000
+
+
+def _interval(given: Mapping[str, str]) -> int:
+    interval = whole(given, "fetchOffset.retryIntervalMs", at_least=0)
+    return 1_000 if interval is None else interval
+
+
+def _group_id_warning(has_prefix: bool) -> str:
+    return (
+        "Kafka option 'kafka.group.id' has been set on this query. Nothing joins that group or commits to it: Spark"
+        " keeps the offsets. It only names the group of startingOffsets=group; 'commitGroupId' commits to a group"
+        + (". Option groupIdPrefix will be ignored as option kafka.group.id has been set." if has_prefix else "")
+    )
+
+
+def _unknown_names(given: Mapping[str, str]) -> list[str]:
+    """Warnings about names that nobody knows; what is nearly right is refused, as it must be a mistake."""
+    known = {name.lower(): name for name in NAMES}
+    unknown = []
+    for name in given:
+        if name.startswith(PREFIX) or name in known or name in _SPARKS:
+            continue
+        near = difflib.get_close_matches(name, (*known, "kafka.bootstrap.servers"), n=1, cutoff=0.75)
+        if near:
+            raise ConfigurationError(f"Unknown option '{name}'; did you mean '{known.get(near[0], near[0])}'?")
+        unknown.append(f"'{name}'")
+    return [f"options that the source does not know are left out: {', '.join(unknown)}"] if unknown else []

@@ -1,20 +1,18 @@
-"""Which offsets one read covers: what the user asked for against what the topics have. No I/O."""
+"""How ranges of offsets become Spark tasks: empty ones dropped, large ones split, small ones put together. No I/O.
+
+Splitting is the connector's, to the number: by ``maxRecordsPerPartition`` first, then by ``minPartitions`` where that
+is not enough. Putting together (``maxPartitions``) is ours: a task costs Spark about 20 ms however little it reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from triokafka.errors import ConfigurationError, OffsetOutOfRangeError
-from triokafka.spark.options import EARLIEST, LATEST, OffsetBound, ReadOptions
+from triokafka.spark.options import ReadOptions
 from triokafka.structs import TopicPartition
-
-
-class LogBounds(NamedTuple):
-    """The first offset of a partition that is still there, and its end."""
-
-    earliest: int
-    latest: int
 
 
 class OffsetRange(NamedTuple):
@@ -25,58 +23,95 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition it lies in."""
+        return TopicPartition(self.topic, self.partition)
 
-def plan(options: ReadOptions, logs: Mapping[TopicPartition, LogBounds]) -> list[OffsetRange]:
-    """One range for each partition that has something to read, in the order of topics and partitions.
+    @property
+    def size(self) -> int:
+        """How many offsets it has; there may be fewer records, because of compaction and transactions."""
+        return self.end - self.start
 
-    Raises:
-        ConfigurationError: offsets are given by partition, but not for exactly the partitions that there are; or a
-            range ends before it starts.
-        OffsetOutOfRangeError: offsets are asked for that were deleted, or that do not exist yet.
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end}) of {self.topic_partition}"
+
+
+Task = tuple[OffsetRange, ...]
+"""What one Spark task reads."""
+
+
+def tasks(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[Task]:
+    """The tasks for the given ranges; empty ranges get none."""
+    return merge(
+        split(ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition),
+        options.max_partitions,
+    )
+
+
+def split(
+    ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """Cut ranges of more than ``max_records`` offsets, and large ones until there are about ``min_partitions``."""
+    found = [one for one in ranges if one.size > 0]
+    if max_records is not None:
+        found = [piece for one in found for piece in _cut(one, -(-one.size // max_records))]
+    if min_partitions is None or len(found) >= min_partitions:
+        return found
+    return [piece for one, parts in _parts(found, min_partitions) for piece in _cut(one, parts)]
+
+
+def _parts(ranges: Sequence[OffsetRange], min_partitions: int) -> Iterator[tuple[OffsetRange, int]]:
+    """Each range with the number of its pieces: in proportion to its size, and small ranges stay whole."""
+    total = sum(one.size for one in ranges)
+    # What stays whole is left out of the proportion, so that it takes nothing from the large ones.
+    whole = {one for one in ranges if _share(one.size, total, min_partitions) == 1}
+    left = total - sum(one.size for one in whole)
+    wanted = max(min_partitions - len(whole), 1)
+    for one in ranges:
+        yield one, 1 if one in whole else _share(one.size, left, wanted)
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    # Java rounds halves up, where Python's round takes the even neighbour.
+    return max(math.floor(size / total * parts + 0.5), 1)
+
+
+def _cut(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+    """Pieces of about the same size; what does not divide evenly goes to the last ones."""
+    start = one.start
+    for part in range(parts):
+        end = start + (one.end - start) // (parts - part)
+        if end > start:
+            yield one._replace(start=start, end=end)
+        start = end
+
+
+def merge(ranges: Sequence[OffsetRange], max_tasks: int | None) -> list[Task]:
+    """Put ranges together until there are at most ``max_tasks`` tasks of about the same size.
+
+    The largest range goes to the emptiest task, one after the other. Pieces of one partition that meet again in a task
+    and touch become one.
     """
-    _check_partitions("startingOffsets", options.starting, logs)
-    _check_partitions("endingOffsets", options.ending, logs)
-    return [found for found in _ranges(options, logs) if found.start < found.end]
+    if max_tasks is None or len(ranges) <= max_tasks:
+        return [(one,) for one in ranges]
+    bins: list[list[OffsetRange]] = [[] for _ in range(max_tasks)]
+    emptiest = [(0, number) for number in range(max_tasks)]
+    for one in sorted(ranges, key=lambda found: (-found.size, found)):
+        size, number = heapq.heappop(emptiest)
+        bins[number].append(one)
+        heapq.heappush(emptiest, (size + one.size, number))
+    return sorted(tuple(_joined(sorted(found))) for found in bins)
 
 
-def _ranges(options: ReadOptions, logs: Mapping[TopicPartition, LogBounds]) -> Iterator[OffsetRange]:
-    for partition, log in sorted(logs.items(), key=lambda item: (options.topics.index(item[0].topic), item[0])):
-        start = _offset(options.starting, partition, log)
-        end = _offset(options.ending, partition, log)
-        for option, offset in (("startingOffsets", start), ("endingOffsets", end)):
-            if offset < log.earliest:
-                raise OffsetOutOfRangeError(
-                    f"{option} asks for offset {offset} of {partition}, and the log starts at {log.earliest}: what was"
-                    " before was deleted. Ask for offsets that are still there, or for -2 (earliest)"
-                )
-            if offset > log.latest:
-                raise OffsetOutOfRangeError(
-                    f"{option} asks for offset {offset} of {partition}, and the log ends at {log.latest}. Ask for"
-                    " offsets up to there, or for -1 (latest) as the end"
-                )
-        if start > end:
-            raise ConfigurationError(
-                f"startingOffsets ({start}) is after endingOffsets ({end}) in {partition}: nothing lies between"
-            )
-        yield OffsetRange(partition.topic, partition.partition, start, end)
-
-
-def _offset(bound: OffsetBound, partition: TopicPartition, log: LogBounds) -> int:
-    offset = bound if isinstance(bound, int) else bound[partition.topic][partition.partition]
-    return {EARLIEST: log.earliest, LATEST: log.latest}.get(offset, offset)
-
-
-def _check_partitions(name: str, bound: OffsetBound, logs: Mapping[TopicPartition, LogBounds]) -> None:
-    if isinstance(bound, int):
-        return
-    specified = {TopicPartition(topic, number) for topic, numbers in bound.items() for number in numbers}
-    if specified != set(logs):
-        word = "-2 for earliest" if name == "startingOffsets" else "-1 for latest"
-        raise ConfigurationError(
-            f"If {name} contains specific offsets, you must specify all TopicPartitions. Use {word}, if you don't care."
-            f" Specified: {_names(specified)} Assigned: {_names(set(logs))}"
-        )
-
-
-def _names(partitions: set[TopicPartition]) -> str:
-    return ", ".join(str(partition) for partition in sorted(partitions))
+def _joined(ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
+    before: OffsetRange | None = None
+    for one in ranges:
+        if before is not None and before.topic_partition == one.topic_partition and before.end == one.start:
+            before = before._replace(end=one.end)
+            continue
+        if before is not None:
+            yield before
+        before = one
+    if before is not None:
+        yield before

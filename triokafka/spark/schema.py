@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from triokafka.errors import ConfigurationError
 
@@ -12,12 +12,8 @@ if TYPE_CHECKING:
 
     from triokafka.spark.options import ReadOptions
 
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-
-
-def columns(options: ReadOptions) -> list[str]:
-    """The names of the columns of a read, in order."""
-    return [*COLUMNS, "headers"] if options.include_headers else list(COLUMNS)
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS: Final = "headers"
 
 
 def spark_schema(options: ReadOptions) -> StructType:
@@ -37,7 +33,7 @@ def spark_schema(options: ReadOptions) -> StructType:
         "timestampType": types.IntegerType(),
         "headers": types.ArrayType(header),
     }
-    return types.StructType([types.StructField(name, kinds[name]) for name in columns(options)])
+    return types.StructType([types.StructField(name, kinds[name]) for name in options.columns])
 
 
 def arrow_schema(options: ReadOptions) -> pyarrow.Schema:

@@ -33,4 +33,4 @@ def test_the_source_gives_schema_and_reader():
     assert schema == spark_schema(ReadOptions.parse(OPTIONS))
     reader = source.reader(schema)
     assert isinstance(reader, TopicReader)
-    assert reader.options.topics == ("orders",)
+    assert str(reader.options.topics) == "Subscribe[orders]"

@@ -1,94 +1,399 @@
-"""What ``format("triokafka")`` can be told, and the sentences with which it refuses (`spark/3.1`)."""
+"""What ``format("triokafka")`` can be told, and the sentences with which it refuses (`spark/3.1`, `spark/5.2`)."""
 
 from __future__ import annotations
+
+import dataclasses
+import pickle
 
 import pytest
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.options import EARLIEST, LATEST, ReadOptions
+from triokafka.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    AtGroup,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Everywhere,
+    parse_offsets,
+)
+from triokafka.spark.options import NAMES, ReadOptions
+from triokafka.spark.topics import Assign, Subscribe, SubscribePattern
+from triokafka.structs import TopicPartition
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
-def parse(**options: str) -> ReadOptions:
-    return ReadOptions.parse({"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders", **options})
+def parse(options: dict[str, str] | None = None, *, streaming: bool = False) -> ReadOptions:
+    return ReadOptions.parse({**SERVERS, "subscribe": "orders", **(options or {})}, streaming=streaming)
 
 
-def refusal(options: dict[str, str]) -> str:
+def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
     with pytest.raises(ConfigurationError) as refused:
-        parse(**options)
+        parse(options, streaming=streaming)
     return str(refused.value)
 
 
-def test_defaults_of_a_batch_read_are_the_connectors():
-    options = parse()
-    assert (options.starting, options.ending) == (EARLIEST, LATEST)
-    assert options.include_headers is False
-    assert options.client == {}
+# ---------------------------------------------------------------- defaults
 
 
-def test_topics_are_trimmed_and_each_is_read_once():
-    assert parse(subscribe=" orders, payments ,,orders").topics == ("orders", "payments")
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("topics", Subscribe(("orders",))),
+        ("ending", Everywhere(LATEST)),
+        ("fail_on_data_loss", True),
+        ("poll_timeout_ms", 120_000),
+        ("fetch_offset_retries", 3),
+        ("fetch_offset_retry_interval_ms", 1_000),
+        ("max_offsets_per_trigger", None),
+        ("min_offsets_per_trigger", None),
+        ("max_trigger_delay_ms", 900_000),
+        ("min_partitions", None),
+        ("max_records_per_partition", None),
+        ("include_headers", False),
+        ("late_binding", False),
+        ("max_partitions", None),
+        ("max_bytes_per_trigger", None),
+        ("max_bytes_per_partition", None),
+        ("batch_rows", 10_000),
+        ("batch_bytes", 1 << 20),
+        ("fetch_ahead", 2),
+        ("columns", ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")),
+        ("commit_group_id", None),
+        ("on_missing_partitions", None),
+        ("latest_offset_regression_ms", None),
+        ("initial_offsets_path", None),
+        ("group_id", None),
+        ("warnings", ()),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_defaults_are_the_connectors(name: str, default: object, streaming: bool):
+    assert getattr(parse(streaming=streaming), name) == default
+
+
+def test_batches_and_streams_differ_in_where_they_start_and_in_the_names_of_groups():
+    assert (parse().starting, parse().group_id_prefix) == (Everywhere(EARLIEST), "spark-kafka-relation")
+    stream = parse(streaming=True)
+    assert (stream.starting, stream.group_id_prefix) == (Everywhere(LATEST), "spark-kafka-source")
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "attribute", "value"),
+    [
+        ("failOnDataLoss", "FALSE", "fail_on_data_loss", False),
+        ("dataLossPolicy", "skip", "fail_on_data_loss", False),
+        ("dataLossPolicy", "fail", "fail_on_data_loss", True),
+        ("kafkaConsumer.pollTimeoutMs", "512", "poll_timeout_ms", 512),
+        ("fetchOffset.numRetries", "7", "fetch_offset_retries", 7),
+        ("fetchOffset.retryIntervalMs", "0", "fetch_offset_retry_interval_ms", 0),
+        ("maxOffsetsPerTrigger", str(2**63 - 1), "max_offsets_per_trigger", 2**63 - 1),
+        ("minOffsetsPerTrigger", "5", "min_offsets_per_trigger", 5),
+        ("maxTriggerDelay", "5s", "max_trigger_delay_ms", 5_000),
+        ("maxTriggerDelay", "2 min", "max_trigger_delay_ms", 120_000),
+        ("maxTriggerDelay", "250", "max_trigger_delay_ms", 250),
+        ("minPartitions", "6", "min_partitions", 6),
+        ("maxRecordsPerPartition", "1000", "max_records_per_partition", 1_000),
+        ("maxPartitions", "2", "max_partitions", 2),
+        ("maxBytesPerTrigger", "1048576", "max_bytes_per_trigger", 1 << 20),
+        ("maxBytesPerPartition", "1024", "max_bytes_per_partition", 1_024),
+        ("groupIdPrefix", "mine", "group_id_prefix", "mine"),
+        ("includeHeaders", "true", "include_headers", True),
+        ("offsetsBinding", "late", "late_binding", True),
+        ("batchRows", "500", "batch_rows", 500),
+        ("batchBytes", "65536", "batch_bytes", 65_536),
+        ("fetchAhead", "8", "fetch_ahead", 8),
+        ("columns", "offset, VALUE", "columns", ("value", "offset")),
+        ("commitGroupId", "lag", "commit_group_id", "lag"),
+        ("onMissingPartitions", "earliest", "on_missing_partitions", EARLIEST),
+        ("onMissingPartitions", "latest", "on_missing_partitions", LATEST),
+        ("latestOffsetRegressionTimeout", "30s", "latest_offset_regression_ms", 30_000),
+        ("initialOffsetsPath", "/tmp/offsets", "initial_offsets_path", "/tmp/offsets"),
+        ("kafka.group.id", "g", "group_id", "g"),
+    ],
+)
+def test_options_are_read(option: str, text: str, attribute: str, value: object):
+    assert getattr(parse({option: text}, streaming=True), attribute) == value
 
 
 def test_names_of_options_are_compared_without_regard_to_case():
+    """KafkaSourceProviderSuite: case handling"""
     options = ReadOptions.parse(
-        {"KAFKA.BOOTSTRAP.SERVERS": "a:1", "Subscribe": "t", "IncludeHeaders": "TRUE", "startingoffsets": "Earliest"}
+        {
+            "KAFKA.BOOTSTRAP.SERVERS": "a:1",
+            "Subscribe": "t",
+            "IncludeHeaders": "TRUE",
+            "STARTINGOFFSETS": "Earliest",
+            "KAFKACONSUMER.POLLTIMEOUTMS": "3",
+            "fetchoffset.NUMRETRIES": "4",
+            "FETCHOFFSET.retryintervalms": "5",
+            "MAXOFFSETSPERTRIGGER": "6",
+        },
+        streaming=True,
     )
-    assert options.bootstrap_servers == "a:1"
-    assert options.include_headers is True
+    assert options.client.bootstrap_servers == "a:1"
+    assert (options.include_headers, options.starting) == (True, Everywhere(EARLIEST))
+    assert (options.poll_timeout_ms, options.fetch_offset_retries) == (3, 4)
+    assert (options.fetch_offset_retry_interval_ms, options.max_offsets_per_trigger) == (5, 6)
 
 
-def test_offsets_by_partition_may_be_words_of_the_protocol():
-    options = parse(startingOffsets='{"orders": {"0": 23, "1": -2}}', endingOffsets='{"orders": {"0": 50, "1": -1}}')
-    assert options.starting == {"orders": {0: 23, 1: EARLIEST}}
-    assert options.ending == {"orders": {0: 50, 1: LATEST}}
+def test_topics_are_trimmed_and_each_is_read_once():
+    assert parse({"subscribe": " orders, payments ,,orders"}).topics == Subscribe(("orders", "payments"))
 
 
-def test_client_settings_take_kafkas_names_and_become_numbers_and_flags():
-    options = parse(**{"kafka.max.partition.fetch.bytes": "4096", "kafka.check.crcs": "false", "kafka.client.id": "7"})
-    assert options.client == {"max_partition_fetch_bytes": 4096, "check_crcs": False, "client_id": "7"}
+def test_partitions_and_patterns_choose_topics_too():
+    assigned = ReadOptions.parse({**SERVERS, "assign": '{"b":[1,0],"a":[2]}'}).topics
+    assert assigned == Assign((TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1)))
+    assert ReadOptions.parse({**SERVERS, "subscribePattern": " topic-.* "}).topics == SubscribePattern("topic-.*")
 
 
-def test_client_settings_may_hold_passwords_and_are_not_shown():
-    """Spark can print every local variable of a failed task (`spark/2.4`)."""
-    assert "hush" not in repr(parse(**{"kafka.client.id": "hush"}))
+# ---------------------------------------------------------------- where it starts and ends
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("earliest", Everywhere(EARLIEST)),
+        (" EARLIEST ", Everywhere(EARLIEST)),
+        ("latest", Everywhere(LATEST)),
+        (
+            '{"orders": {"0": 23, "1": -2}}',
+            AtOffsets({ORDERS[0]: 23, ORDERS[1]: EARLIEST}),
+        ),
+        ('{"orders": {"0": -1}}', AtOffsets({ORDERS[0]: LATEST})),
+    ],
+)
+def test_starting_offsets_of_a_stream(text: str, bound: object):
+    assert parse({"startingOffsets": text}, streaming=True).starting == bound
+
+
+def test_a_stream_may_start_where_a_group_stands():
+    options = {"startingOffsets": "group", "commitGroupId": "lag"}
+    assert parse(options, streaming=True).starting == AtGroup("lag")
+    assert parse({**options, "kafka.group.id": "old"}, streaming=True).starting == AtGroup("old")
+
+
+def test_times_go_before_offsets_and_one_time_before_many():
+    """KafkaRelationSuite: preferences on offset related options"""
+    offsets = {"startingOffsets": "earliest", "endingOffsets": "latest"}
+    many = {
+        "startingOffsetsByTimestamp": '{"orders": {"0": 5}}',
+        "endingOffsetsByTimestamp": '{"orders": {"0": 6}}',
+    }
+    one = {"startingTimestamp": " 7 ", "endingTimestamp": "8"}
+    options = parse({**offsets, **many})
+    assert options.starting == AtTimestamps({ORDERS[0]: 5})
+    assert options.ending == AtTimestamps({ORDERS[0]: 6})
+    options = parse({**offsets, **many, **one})
+    assert (options.starting, options.ending) == (AtTimestamp(7), AtTimestamp(8))
+
+
+def test_a_time_without_a_record_may_stand_for_the_latest():
+    options = parse({"startingTimestamp": "7", "startingOffsetsByTimestampStrategy": "LATEST"})
+    assert options.starting == AtTimestamp(7, otherwise_latest=True)
+
+
+# ---------------------------------------------------------------- refusals
+
+IN_BOTH = [
+    # KafkaMicroBatchSourceSuite and KafkaRelationSuite: bad options
+    ({"assign": '{"a":[0]}'}, "Only one of the following options can be specified for Kafka source"),
+    ({"subscribePattern": "a.*"}, "Only one of the following options can be specified for Kafka source"),
+    ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+    ({"minPartitions": "a"}, "'minPartitions' must be a whole number"),
+    ({"minPartitions": "1.0"}, "'minPartitions' must be a whole number"),
+    ({"minPartitions": "0"}, "minPartitions must be positive"),
+    ({"minPartitions": "-1"}, "minPartitions must be positive"),
+    ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition must be positive"),
+    ({"maxRecordsPerPartition": "many"}, "'maxRecordsPerPartition' must be a whole number"),
+    (
+        {"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"},
+        "The value of minOffsetPerTrigger(20) is higher than the maxOffsetsPerTrigger(15).",
+    ),
+    ({"startingTimestamp": "soon"}, "Expected a single long value, got soon"),
+    ({"startingOffsetsByTimestamp": "{"}, 'Expected e.g. {"topicA": {"0": 123456789'),
+    ({"startingOffsetsByTimestampStrategy": "newest"}, "must be 'error' or 'latest', not 'newest'"),
+    ({"startingOffsets": "{"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {'),
+    ({"startingOffsets": '{"orders": {"0": -3}}'}, "startingOffsets for orders-0 is -3, which is no offset"),
+    ({"startingOffsets": "group"}, "name it with 'kafka.group.id' or 'commitGroupId'"),
+    ({"kafka.bootstrap.servers": " "}, "'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"),
+    # unsupported kafka.* configurations
+    ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported"),
+    ({"kafka.key.deserializer": "x"}, "Kafka option 'key.deserializer' is not supported as keys are deserialized"),
+    ({"kafka.value.deserializer": "x"}, "Kafka option 'value.deserializer' is not supported as values are deserial"),
+    ({"kafka.enable.auto.commit": "true"}, "Kafka option 'enable.auto.commit' is not supported"),
+    ({"kafka.interceptor.classes": "x"}, "Kafka option 'interceptor.classes' is not supported"),
+    # ours
+    ({"includeHeaders": "yes"}, "'includeHeaders' must be 'true' or 'false', not 'yes'"),
+    ({"failOnDataLoss": "true", "dataLossPolicy": "skip"}, "contradict each other"),
+    ({"dataLossPolicy": "maybe"}, "'dataLossPolicy' must be 'fail' or 'skip'"),
+    ({"minPartitions": "5", "maxPartitions": "4"}, "minPartitions(5) is higher than the maxPartitions(4)"),
+    ({"maxTriggerDelay": "soon"}, "'maxTriggerDelay' must be a time such as 15m"),
+    ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
+    ({"columns": "value,size"}, "'columns' names 'size': there are key, value, topic"),
+    ({"columns": ","}, "'columns' names no column"),
+    ({"columns": "headers"}, "'headers', which is there only with includeHeaders"),
+    ({"offsetsBinding": "never"}, "'offsetsBinding' must be 'snapshot' or 'late'"),
+    ({"onMissingPartitions": "skip"}, "'onMissingPartitions' must be 'error', 'earliest' or 'latest'"),
+    ({"startingOffset": "earliest"}, "Unknown option 'startingoffset'; did you mean 'startingOffsets'?"),
+    ({"kafka.isolation.level": "committed"}, "isolation_level"),
+    ({"kafka.bootstrap.servers": "http://a:1"}, "'host:port' without a scheme"),
+    ({"kafka.fetch.max.wait.ms": "long"}, "fetch_max_wait_ms='long' cannot be used"),
+    ({"kafka.sasl.mechanism": "PLAIN"}, "sasl.mechanism"),
+    ({"kafka.ssl.truststore.location": "/x"}, "ssl.truststore.location"),
+]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(("options", "sentence"), IN_BOTH)
+def test_bad_options_are_refused_with_a_sentence(options: dict[str, str], sentence: str, streaming: bool):
+    assert sentence in refusal(options, streaming=streaming)
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"kafka.bootstrap.servers": " "}, "'kafka.bootstrap.servers' must be specified"),
-        ({"subscribe": " , "}, "'subscribe' must name at least one topic"),
         ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
-        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
         (
             {"startingOffsets": '{"orders": {"0": -1}}'},
             "startingOffsets for orders-0 can't be latest for batch queries on Kafka",
         ),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
         (
-            {"endingOffsets": '{"orders": {"1": -2}}'},
-            "ending offset for orders-1 can't be earliest for batch queries on Kafka",
+            {"endingOffsets": '{"orders": {"0": -2}}'},
+            "ending offset for orders-0 can't be earliest for batch queries on Kafka",
         ),
-        ({"startingOffsets": '{"orders": {"0": -3}}'}, "startingOffsets for orders-0 is -3, which is no offset"),
-        ({"startingOffsets": "yesterday"}, "'startingOffsets' expects earliest or JSON like"),
-        ({"startingOffsets": "[1]"}, "'startingOffsets' expects earliest or JSON like"),
-        ({"endingOffsets": '{"orders": 5}'}, "'endingOffsets' expects latest or JSON like"),
-        ({"endingOffsets": '{"orders": {"0": 2.5}}'}, "'endingOffsets' expects latest or JSON like"),
-        ({"endingOffsets": '{"orders": {"0": true}}'}, "'endingOffsets' expects latest or JSON like"),
-        ({"endingOffsets": '{"orders": {"first": 1}}'}, "'endingOffsets' expects latest or JSON like"),
-        ({"startingOffsets": '{"payments": {"0": 1}}'}, "expected ['orders'], got ['payments']"),
-        ({"includeHeaders": "yes"}, "'includeHeaders' must be 'true' or 'false', not 'yes'"),
-        ({"failOnDataLoss": "false"}, "'failOnDataLoss' can only be 'true'"),
-        ({"startingOffset": "earliest"}, "Unknown option 'startingoffset'; did you mean 'startingOffsets'?"),
-        ({"bootstrap.servers": "a:1"}, "did you mean 'kafka.bootstrap.servers'?"),
-        ({"minPartitions": "4"}, "'minPartitions' is not supported yet by format 'triokafka'"),
-        ({"subscribePattern": "o.*"}, "'subscribePattern' is not supported yet"),
-        ({"kafka.group.id": "g"}, "'group.id' is not supported: a batch read belongs to no group"),
-        ({"kafka.auto.offset.reset": "latest"}, "'auto.offset.reset' is not supported: use startingOffsets instead"),
-        ({"kafka.value.deserializer": "x"}, "values are always read as bytes"),
-        ({"kafka.fetch.max.byte": "1"}, "did you mean 'fetch_max_bytes'?"),
-        ({"kafka.isolation.level": "committed"}, "isolation_level"),
-        ({"kafka.bootstrap.servers": "http://a:1"}, "'host:port' without a scheme"),
+        ({"endingOffsets": "group"}, "Expected e.g."),
+        (
+            {"startingOffsets": '{"orders": {"0": 3}}', "endingOffsets": '{"orders": {"0": 4, "1": 4}}'},
+            "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
+        ),
+        (
+            {"startingOffsets": '{"orders": {"0": 5}}', "endingOffsets": '{"orders": {"0": 4}}'},
+            "UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"o": {"0": 5}}', "endingOffsetsByTimestamp": '{"o": {"0": 4}}'},
+            "The specified start timestamp 5 is greater than the end timestamp 4 for topic o partition 0",
+        ),
+        ({"startingTimestamp": "5", "endingTimestamp": "4"}, "start timestamp 5 is greater than the end timestamp 4"),
     ],
 )
-def test_wrong_options_are_refused_with_a_sentence(options: dict[str, str], sentence: str):
+def test_bad_batch_options(options: dict[str, str], sentence: str):
+    """KafkaRelationSuite: bad batch query options, start > end unresolved, partition sets that do not match"""
     assert sentence in refusal(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
+        ({"endingOffsetsByTimestamp": '{"orders": {"0": 4}}'}, "ending timestamp not valid in streaming queries"),
+        ({"endingTimestamp": "4"}, "ending timestamp not valid in streaming queries"),
+    ],
+)
+def test_a_stream_has_no_end(options: dict[str, str], sentence: str):
+    assert refusal(options, streaming=True) == sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "One of the following options must be specified for Kafka source"),
+        ({"assign": ""}, "No topicpartitions to assign as specified value for option 'assign' is ''"),
+        ({"assign": "{}"}, "No topicpartitions to assign"),
+        ({"assign": '{"a": [-1]}'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"a": [-1]}'),
+        ({"subscribe": ""}, "No topics to subscribe to as specified value for option 'subscribe' is ''"),
+        ({"subscribePattern": " "}, "Pattern to subscribe is empty as specified value for option 'subscribePattern'"),
+        ({"subscribePattern": "("}, "'subscribePattern' is not a pattern that can be used: '('"),
+    ],
+)
+def test_topics_must_be_named_in_one_way(options: dict[str, str], sentence: str):
+    with pytest.raises(ConfigurationError) as refused:
+        ReadOptions.parse({**SERVERS, **options})
+    assert sentence in str(refused.value)
+
+
+def test_without_brokers_there_is_nothing_to_read():
+    with pytest.raises(ConfigurationError, match=r"'kafka\.bootstrap\.servers' must be specified"):
+        ReadOptions.parse({"subscribe": "orders"})
+
+
+def test_a_schema_can_be_asked_for_before_it_is_known_how_it_is_read():
+    """What is wrong either way is refused already then."""
+    for given in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}):
+        ReadOptions.parse_either({**SERVERS, "subscribe": "orders", **given})
+    with pytest.raises(ConfigurationError, match="starting offset can't be latest"):
+        ReadOptions.parse_either(
+            {**SERVERS, "subscribe": "orders", "startingOffsets": "latest", "endingOffsets": "latest"}
+        )
+
+
+# ---------------------------------------------------------------- the client's settings
+
+
+def test_client_settings_take_kafkas_names_and_become_numbers_and_flags():
+    given = {"kafka.max.partition.fetch.bytes": "4096", "kafka.check.crcs": "false", "kafka.client.id": "7"}
+    assert parse(given).client.values == {"max_partition_fetch_bytes": 4096, "check_crcs": False, "client_id": "7"}
+
+
+def test_unknown_client_settings_are_one_warning_and_those_of_group_members_none():
+    options = parse({"kafka.foo.bar": "1", "kafka.baz": "2", "kafka.max.poll.records": "5", "verbose": "yes"})
+    assert options.client.values == {}
+    assert options.warnings == (
+        "options that the source does not know are left out: 'verbose'",
+        "options that no Kafka client here knows are left out: 'kafka.baz', 'kafka.foo.bar'",
+    )
+
+
+def test_a_group_id_is_taken_with_a_warning():
+    (warning,) = parse({"kafka.group.id": "g", "groupIdPrefix": "p"}).warnings
+    assert "'kafka.group.id' has been set on this query" in warning
+    assert "groupIdPrefix will be ignored" in warning
+
+
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
+def test_limits_of_triggers_are_ignored_in_a_batch_with_a_warning(name: str):
+    assert parse({name: "7"}).warnings == (f"{name} option ignored in batch queries",)
+    assert parse({name: "7"}, streaming=True).warnings == ()
+
+
+def test_client_settings_may_hold_passwords_and_are_not_shown():
+    """Spark can print every local variable of a failed task (`spark/2.4`)."""
+    options = parse({"kafka.client.id": "hush"})
+    for shown in (repr(options), str(options), repr(options.client), f"{dataclasses.replace(options)}"):
+        assert "hush" not in shown
+
+
+def test_options_are_frozen_and_small_when_pickled():
+    options = parse({"kafka.client.id": "a"})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.streaming = True  # type: ignore[misc]
+    pickled = pickle.dumps(options)
+    assert pickle.loads(pickled) == options
+    assert len(pickled) < 2_000
+
+
+def test_every_option_is_read_somewhere():
+    """A name in the list that nothing reads would be an option without effect."""
+    import inspect
+
+    from triokafka.spark import bounds, option_values, options
+
+    sources = "".join(inspect.getsource(module) for module in (bounds, option_values, options))
+    sources = sources.replace(inspect.getsource(options).partition("NAMES: Final")[2].partition(")  # fmt")[0], "")
+    composed = {f"{side}{what}" for side in ("starting", "ending") for what in ("Timestamp", "OffsetsByTimestamp")}
+    composed |= {"startingOffsets", "endingOffsets", "maxOffsetsPerTrigger", "minOffsetsPerTrigger"}
+    for name in set(NAMES) - composed:
+        assert f'"{name}"' in sources or f'"{name.lower()}"' in sources, name
+
+
+def test_json_offsets_do_not_name_a_partition_twice():
+    with pytest.raises(ConfigurationError, match=r"Expected e\.g\."):
+        parse_offsets('{"orders": {"0": 1, "0": 2}}')

@@ -1,0 +1,136 @@
+"""What `RangeReader`s read with: connections to brokers and fetch sessions, which outlive the readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.fetcher import Fetcher
+from triokafka.client.consumer.log_offsets import LogOffsets
+from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
+from triokafka.client.consumer.trouble import Troubles
+from triokafka.errors import ClosedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
+from triokafka.network.cluster import NetworkClient
+from triokafka.network.tasks import BackgroundTasks
+from triokafka.structs import TopicPartition
+from triokafka.world import RealWorld, World
+
+OffsetRange = tuple[int, int]
+"""First offset, and the offset after the last."""
+
+
+class RangeLostError(OffsetOutOfRangeError):
+    """Records of a range are not in the log: ``partition``, and the ``position`` from which on it cannot be read.
+
+    Either retention deleted them, or the log was truncated or made anew. `RangeReader.go_on_at` passes over them.
+    """
+
+    def __init__(self, message: str, partition: TopicPartition | None = None, position: int = -1) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.position = position
+
+
+class RangeSession:
+    """Connections and fetch sessions for `RangeReader`s that come one after the other.
+
+    Use it as ``async with RangeSession(bootstrap_servers=…) as session``; it serves one reader at a time. Options are
+    those of `ConsumerOptions` about brokers and fetching.
+    """
+
+    def __init__(self, *, world: World | None = None, **options: Any) -> None:
+        self.options = ConsumerOptions.parse(options)
+        self.world = world if world is not None else RealWorld()
+        self.network = NetworkClient(
+            self.options.network(client_id="triokafka-reader", allow_auto_create_topics=False), world=self.world
+        )
+        self.troubles = Troubles()
+        self.subscription = SubscriptionState(None)
+        self._tasks = BackgroundTasks(self._fail)
+        self.fetcher = Fetcher(
+            self.options, self.network, self.subscription, self._tasks, self.troubles, self.notify, on_empty=self._empty
+        )
+        self.changed = trio.Event()
+        self.is_open = False
+        self._failure: Exception | None = None
+        self._reading = False
+
+    async def __aenter__(self) -> Self:
+        await self.network.__aenter__()
+        await self._tasks.open()
+        self.is_open = True
+        self.network.metadata.add_listener(lambda cluster: self.fetcher.wake())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.is_open = False
+        await self._tasks.close()
+        await self.network.__aexit__(None, None, None)
+        self.fetcher.buffer.clear()
+
+    async def log_bounds(self, partition: TopicPartition) -> OffsetRange:
+        """The first offset that is still in a partition's log, and its end, as its leader says now.
+
+        Raises:
+            KafkaTimeoutError: no answer within ``default_api_timeout_ms``.
+        """
+        deadline = self.world.now() + self.options.default_api_timeout_ms / 1000
+        offsets = LogOffsets(self.options, self.network)
+        first = (await offsets.list_offsets({partition: EARLIEST}, deadline=deadline))[partition]
+        last = (await offsets.list_offsets({partition: LATEST}, deadline=deadline))[partition]
+        if first is None or last is None:
+            raise KafkaError(f"the leader of {partition} does not know where its log begins and ends")
+        return first.offset, last.offset
+
+    def begin(self, ranges: Mapping[TopicPartition, OffsetRange], topics: Iterable[str]) -> None:
+        """Start to fetch ranges of partitions."""
+        if self._reading:
+            raise IllegalStateError("this session serves another reader now: use a session for each of them")
+        self._reading = True
+        self.subscription.assign(ranges)
+        for partition, (start, end) in ranges.items():
+            self.subscription.seek(partition, start)
+            self.subscription.state(partition).stop_at = end
+        self.network.metadata.set_topics(dict.fromkeys(topics))
+        self.network.request_metadata_update()
+        self.fetcher.wake()
+
+    def end(self) -> None:
+        """Fetch nothing more; what was fetched is dropped."""
+        self._reading = False
+        if self.is_open:
+            self.subscription.unsubscribe()
+            self.fetcher.buffer.clear()
+
+    def notify(self) -> None:
+        """Something came for the one who waits."""
+        self.changed.set()
+
+    def check(self) -> None:
+        """Raise what stands in the way of all reading."""
+        if self._failure is not None:
+            raise KafkaError(f"a background task of the reader failed: {self._failure!r}") from self._failure
+        if not self.is_open:
+            raise ClosedError("the reader is not open: use it inside its async with block")
+        self.network.check_usable()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self.notify()
+
+    def _empty(self, partition: TopicPartition, offset: int) -> None:
+        """The log has nothing from ``offset`` on, as far as it may be read: what there was went with compaction."""
+        state = self.subscription.get(partition)
+        if state is None or state.position != offset or state.stop_at is None:
+            return
+        committed = self.options.isolation_level == "read_committed"
+        readable = state.last_stable_offset if committed else state.high_watermark
+        if readable >= state.stop_at:
+            self.subscription.hand_out(partition, state.stop_at)
+            self.notify()

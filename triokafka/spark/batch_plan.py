@@ -1,0 +1,76 @@
+"""The driver's half of a batch read: which offsets it covers, checked against what the brokers have. No I/O but theirs.
+
+With ``offsetsBinding=late`` the beginning and the end of partitions are not put into the plan: tasks look them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from triokafka.errors import ConfigurationError
+from triokafka.spark.brokers import Brokers
+from triokafka.spark.data_loss import report_loss
+from triokafka.spark.offsets import EARLIEST, LATEST, Offsets
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.plan import OffsetRange, Task, merge, split, tasks
+from triokafka.spark.resolve import resolve, settle
+
+
+async def plan_batch(brokers: Brokers, options: ReadOptions) -> list[Task]:
+    """The tasks of a batch read, of ranges in the order of topics and partitions.
+
+    Raises:
+        ConfigurationError: offsets or times are given by partition, but not for exactly the partitions that there are;
+            or a range ends before it starts.
+        KafkaDataLossError: offsets are asked for that were deleted, or that do not exist yet.
+    """
+    partitions = await brokers.partitions()
+    starts = await resolve(brokers, options, options.starting, partitions, side="start")
+    ends = await resolve(brokers, options, options.ending, partitions, side="end")
+    # Beginnings first: while data is written and deleted, an end read later is never before them.
+    earliest = await brokers.earliest(partitions)
+    latest = await brokers.latest(partitions)
+    first = await settle(brokers, starts, earliest=earliest, latest=latest)
+    last = await settle(brokers, ends, earliest=earliest, latest=latest)
+    found = list(_checked(options, first, last, earliest, latest))
+    if not options.late_binding:
+        return tasks(options, found)
+    return merge(_late(options, found, starts, ends), options.max_partitions)
+
+
+def _checked(
+    options: ReadOptions, first: Offsets, last: Offsets, earliest: Offsets, latest: Offsets
+) -> Iterator[OffsetRange]:
+    """The ranges, cut to what the logs have where losses are let pass."""
+    for one, start in first.items():
+        end = last[one]
+        if start > end:
+            raise ConfigurationError(
+                f"[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] The resolved start offset {start} is greater than the"
+                f" resolved end offset {end} for topic {one.topic} partition {one.partition}: the start is set too"
+                " high, or the partition was made anew"
+            )
+        for option, offset in (("startingOffsets", start), ("endingOffsets", end)):
+            if not earliest[one] <= offset <= latest[one]:
+                report_loss(
+                    options.fail_on_data_loss,
+                    "COULD_NOT_READ_OFFSET_RANGE",
+                    f"Could not read records in offset [{start}, {end}) for topic partition {one}: {option} asks for"
+                    f" offset {offset}, and the log starts at {earliest[one]} and ends at {latest[one]}",
+                )
+        yield OffsetRange(one.topic, one.partition, max(start, earliest[one]), min(end, latest[one]))
+
+
+def _late(options: ReadOptions, found: list[OffsetRange], starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+    """The ranges with `EARLIEST` and `LATEST` where these were asked for; split by what is there now."""
+    pieces = split(found, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+    late: list[OffsetRange] = []
+    for one in found:
+        # An empty one gets a task as well: records may come until it runs.
+        mine = [piece for piece in pieces if piece.topic_partition == one.topic_partition] or [one]
+        if starts[one.topic_partition] == EARLIEST:
+            mine[0] = mine[0]._replace(start=EARLIEST)
+        if ends[one.topic_partition] == LATEST:
+            mine[-1] = mine[-1]._replace(end=LATEST)
+        late += [piece for piece in mine if piece.size > 0 or LATEST in piece[2:] or EARLIEST in piece[2:]]
+    return late

@@ -1,0 +1,130 @@
+"""The options that say where a read starts and ends, in the connector's order of precedence.
+
+A time for all partitions goes before times by partition, and these before offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from triokafka.errors import ConfigurationError
+from triokafka.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    AtGroup,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Bound,
+    Everywhere,
+    names,
+    parse_offsets,
+    parse_timestamps,
+)
+from triokafka.spark.option_values import choice
+from triokafka.structs import TopicPartition
+
+
+def starting_bound(given: Mapping[str, str], *, streaming: bool, group_id: str | None) -> Bound:
+    """Where a query starts: at the latest in a streaming query, at the earliest in a batch, unless it is told.
+
+    Raises:
+        ConfigurationError: an option cannot be read, or a batch would start at the latest.
+    """
+    found = _bound(given, "starting", LATEST if streaming else EARLIEST, group_id)
+    if streaming:
+        return found
+    if found == Everywhere(LATEST):
+        raise ConfigurationError("starting offset can't be latest for batch queries on Kafka")
+    for partition in _partitions_at(found, LATEST):
+        raise ConfigurationError(f"startingOffsets for {partition} can't be latest for batch queries on Kafka")
+    return found
+
+
+def ending_bound(given: Mapping[str, str]) -> Bound:
+    """Where a batch ends: at the latest unless it is told.
+
+    Raises:
+        ConfigurationError: an option cannot be read, or the batch would end at the earliest.
+    """
+    found = _bound(given, "ending", LATEST, None)
+    if found == Everywhere(EARLIEST):
+        raise ConfigurationError("ending offset can't be earliest for batch queries on Kafka")
+    for partition in _partitions_at(found, EARLIEST):
+        raise ConfigurationError(f"ending offset for {partition} can't be earliest for batch queries on Kafka")
+    return found
+
+
+def check_bounds(starting: Bound, ending: Bound) -> None:
+    """Compare what can be compared without a broker.
+
+    Raises:
+        ConfigurationError: the two name different partitions, or a start lies after its end.
+    """
+    if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
+        starts, ends, what = starting.offsets, ending.offsets, "offset"
+    elif isinstance(starting, AtTimestamps) and isinstance(ending, AtTimestamps):
+        starts, ends, what = starting.timestamps_ms, ending.timestamps_ms, "timestamp"
+    else:
+        if isinstance(starting, AtTimestamp) and isinstance(ending, AtTimestamp):
+            _in_order(starting.timestamp_ms, ending.timestamp_ms, "timestamp", "")
+        return
+    if set(starts) != set(ends):
+        raise ConfigurationError(
+            "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET] The specified start offset and end"
+            f" offset should have the same topic-partitions. Topic-partitions for start offset: {names(starts)},"
+            f" topic-partitions for end offset: {names(ends)}."
+        )
+    for partition, start in starts.items():
+        _in_order(start, ends[partition], what, f" for topic {partition.topic} partition {partition.partition}")
+
+
+def _in_order(start: int, end: int, what: str, where: str) -> None:
+    if start > end and start >= 0 and end >= 0:
+        raise ConfigurationError(
+            f"[UNRESOLVED_START_{what.upper()}_GREATER_THAN_END_{what.upper()}] The specified start {what} {start} is"
+            f" greater than the end {what} {end}{where}."
+        )
+
+
+def _bound(given: Mapping[str, str], side: str, default: int, group_id: str | None) -> Bound:
+    otherwise_latest = choice(given, "startingOffsetsByTimestampStrategy", "error", {"error": False, "latest": True})
+    everywhere = given.get(f"{side}timestamp")
+    if everywhere is not None:
+        return AtTimestamp(_milliseconds(everywhere.strip()), otherwise_latest)
+    by_partition = given.get(f"{side}offsetsbytimestamp")
+    if by_partition is not None:
+        return AtTimestamps(parse_timestamps(by_partition), otherwise_latest)
+    text = given.get(f"{side}offsets")
+    if text is None:
+        return Everywhere(default)
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return Everywhere(EARLIEST if word == "earliest" else LATEST)
+    if word == "group" and side == "starting":
+        chosen = group_id or given.get("commitgroupid")
+        if not chosen:
+            raise ConfigurationError(
+                "startingOffsets=group starts where a consumer group stands: name it with 'kafka.group.id' or"
+                " 'commitGroupId'"
+            )
+        return AtGroup(chosen)
+    return AtOffsets(_checked(parse_offsets(text), f"{side}Offsets"))
+
+
+def _checked(offsets: dict[TopicPartition, int], option: str) -> dict[TopicPartition, int]:
+    for partition, offset in offsets.items():
+        if offset < EARLIEST:
+            raise ConfigurationError(f"{option} for {partition} is {offset}, which is no offset")
+    return offsets
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigurationError(f"Expected a single long value, got {text}") from None
+
+
+def _partitions_at(bound: Bound, offset: int) -> list[TopicPartition]:
+    return [one for one, at in bound.offsets.items() if at == offset] if isinstance(bound, AtOffsets) else []

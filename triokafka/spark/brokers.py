@@ -1,0 +1,163 @@
+"""What the driver asks the brokers: which partitions there are, where they begin and end, what a group has committed.
+
+One client serves all calls of a process. Every call has a deadline, because Spark sets none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeVar
+
+import trio
+
+import triokafka
+from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from triokafka.spark.offsets import Offsets
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.portal import portal
+from triokafka.spark.topics import Assign
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("triokafka.spark")
+
+_GRACE: Final = 5.0  # seconds that closing and pausing may take after a call's own deadline
+
+
+class NoSuchTopicError(UnknownTopicOrPartitionError):
+    """A topic or partition that the options name is not there."""
+
+
+_FINAL: Final = (NoSuchTopicError, KafkaTimeoutError, KafkaConnectionError)
+
+
+class Brokers:
+    """The brokers of one query, asked through one client. Methods are to be awaited in the portal's loop."""
+
+    def __init__(self, options: ReadOptions, admin: triokafka.AdminClient) -> None:
+        self._options = options
+        self._admin = admin
+        self._isolation = str(options.client.values.get("isolation_level", "read_uncommitted"))
+
+    async def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
+        """The partitions that there are now, of those that the query is about, in order.
+
+        Args:
+            missing_ok: whether topics and partitions that are named may be absent; they are left out then.
+
+        Raises:
+            NoSuchTopicError: a topic or partition that is named is not there.
+        """
+        wanted = self._options.topics
+        asked = wanted.topics
+        if asked is None:
+            asked = tuple(topic.name for topic in await self._admin.list_topics())
+        found = await self._admin.describe_topics(asked)
+        known: dict[str, list[int]] = {}
+        for topic in asked:
+            error = found.errors.get(topic)
+            if error is None:
+                known[topic] = [part.partition for part in found[topic].partitions]
+            elif not isinstance(error, UnknownTopicOrPartitionError):
+                raise error
+            elif wanted.topics is not None and not missing_ok:
+                # A topic that matched a pattern a moment ago was just deleted.
+                raise NoSuchTopicError(
+                    f"there is no topic {topic!r} at {self._options.client.bootstrap_servers}: create it, or check the"
+                    f" name in option {type(wanted).__name__.lower()!r}"
+                )
+        chosen = wanted.choose(known)
+        if isinstance(wanted, Assign) and len(chosen) < len(wanted.partitions) and not missing_ok:
+            missing = next(one for one in wanted.partitions if one not in set(chosen))
+            raise NoSuchTopicError(
+                f"option 'assign' names {missing}, and {missing.topic} has {len(known[missing.topic])} partitions"
+            )
+        return chosen
+
+    async def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets that are still there."""
+        return await self._look_up(dict.fromkeys(partitions, "earliest"))
+
+    async def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that the next records will get; under ``read_committed`` where open transactions begin."""
+        return await self._look_up(dict.fromkeys(partitions, "latest"))
+
+    async def at_timestamps(self, timestamps_ms: Offsets) -> dict[TopicPartition, int | None]:
+        """The offsets of the first records at or after the times; None where there is none."""
+        found = await self._look_up(timestamps_ms)
+        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+
+    async def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed; partitions without a committed offset are left out."""
+        found = await self._admin.list_group_offsets(group_id, list(partitions))
+        return {partition: position.offset for partition, position in found.items()}
+
+    async def commit(self, group_id: str, offsets: Offsets) -> None:
+        """Commit offsets to a group without being a member of it; fails while it has members."""
+        await self._admin.alter_group_offsets(
+            group_id, {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
+        )
+
+    async def _look_up(self, wanted: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
+        if not wanted:
+            return {}
+        found = await self._admin.list_offsets(wanted, isolation_level=self._isolation)
+        return {partition: found[partition].offset for partition in wanted}
+
+
+def ask_brokers(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -> T:
+    """Have ``work`` ask the brokers in the portal's loop, and wait for what it returns. Blocks.
+
+    Tried ``fetchOffset.numRetries`` times when something changed in the middle, as when a topic is deleted. All tries
+    together take at most ``default.api.timeout.ms`` for each.
+
+    Raises:
+        KafkaError: what the last try raised, without the frames of the loop: Spark shows its users the whole traceback.
+    """
+    try:
+        return portal().call(lambda: _ask(options, work))
+    except KafkaError as error:
+        raise without_frames(error) from error.__cause__
+
+
+def without_frames(error: KafkaError) -> KafkaError:
+    """The error without the frames of the loop: it has a sentence, and Spark shows its users the whole traceback."""
+    return error.with_traceback(None)
+
+
+async def _ask(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -> T:
+    tries = options.fetch_offset_retries
+    while True:
+        try:
+            return await _once(options, work)
+        except KafkaError as error:
+            tries -= 1
+            # The client has retried for all its time already where time is over.
+            if not tries or not error.retriable or isinstance(error, _FINAL):
+                raise
+            _log.warning("asking for offsets failed, and is tried again: %s", error)
+        await trio.sleep(options.fetch_offset_retry_interval_ms / 1000)
+
+
+async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -> T:
+    settings = options.client.connection()
+    if "default_api_timeout_ms" in options.client.values:
+        settings["default_api_timeout_ms"] = options.client.values["default_api_timeout_ms"]
+
+    def make() -> AbstractAsyncContextManager[triokafka.AdminClient]:
+        return triokafka.AdminClient(**settings)
+
+    seconds = settings.get("default_api_timeout_ms", 60_000) / 1000
+    # The calls have deadlines of their own, with better sentences. This one holds whatever else may hang.
+    try:
+        with trio.fail_after(seconds + _GRACE):
+            async with portal().kept.shared(("admin", options.client.key), make) as admin:
+                return await work(Brokers(options, admin))
+    except trio.TooSlowError:
+        raise KafkaTimeoutError(
+            f"the brokers at {options.client.bootstrap_servers} gave no offsets of {options.topics} within"
+            f" {seconds:.0f} s"
+        ) from None

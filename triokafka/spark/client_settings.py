@@ -1,0 +1,137 @@
+"""Options that begin with ``kafka.``: settings of Java's consumer, turned into those of the client here. No I/O.
+
+What changes what is read, and cannot be done, is refused: serializers, interceptors, securing of connections. What only
+tunes Java's consumer, and what nobody knows, is left out with one warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from triokafka.client.config import ClientOptions, ConsumerOptions
+from triokafka.client.option_names import unknown_option
+from triokafka.errors import ConfigurationError
+
+PREFIX: Final = "kafka."
+SERVERS: Final = "kafka.bootstrap.servers"
+GROUP_ID: Final = "kafka.group.id"
+
+_BYTES: Final = (
+    "Kafka option '{name}' is not supported as {what} are deserialized as byte arrays with ByteArrayDeserializer. Use"
+    " DataFrame operations to explicitly deserialize the {what}."
+)
+_REFUSED: Final = {
+    "auto.offset.reset": "Kafka option '{name}' is not supported. Instead set the source option 'startingoffsets' to"
+    " 'earliest' or 'latest' to specify where to start. It only applies when a new query is started; resuming always"
+    " picks up where the query left off.",
+    "key.deserializer": _BYTES.replace("{what}", "keys"),
+    "value.deserializer": _BYTES.replace("{what}", "values"),
+    "enable.auto.commit": "Kafka option '{name}' is not supported: Spark keeps offsets in its checkpoint; option"
+    " 'commitGroupId' commits them to a group as well",
+    "interceptor.classes": "Kafka option '{name}' is not supported: interceptors may change what is read",
+}
+# They belong to members of a group, to records handed out one by one, or to Java's own workings.
+_WITHOUT_EFFECT: Final = frozenset((
+    "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "config.providers",
+    "enable.metrics.push", "exclude.internal.topics", "group.instance.id", "group.protocol", "group.remote.assignor",
+    "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "metric.reporters", "metrics.num.samples",
+    "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy", "session.timeout.ms",
+    "share.acknowledgement.mode",
+))  # fmt: skip
+# Objects and functions, which text cannot stand for, and what Spark decides.
+_NOT_FROM_TEXT: Final = frozenset((
+    "bootstrap_servers", "group_id", "hooks", "stream_factory", "plugin_options", "interceptors", "key_deserializer",
+    "value_deserializer", "deserialization_error_policy", "auto_offset_reset", "enable_auto_commit", "defaults",
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Settings for clients under the names that they have here, of one set of brokers.
+
+    The values may be passwords. Spark can print the local variables of a failed task, so no repr shows them.
+    """
+
+    bootstrap_servers: str
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def keywords(self, *names: str) -> dict[str, Any]:
+        """What to give to a client: only the settings that it knows when their ``names`` are given."""
+        chosen = {name: value for name, value in self.values.items() if not names or name in names}
+        return {"client_id": "triokafka-spark", **chosen, "bootstrap_servers": self.bootstrap_servers}
+
+    def connection(self) -> dict[str, Any]:
+        """What is about connections alone: what every kind of client can be given."""
+        return self.keywords(*ClientOptions.__dataclass_fields__)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for settings with which one client can serve for all."""
+        return (self.bootstrap_servers, tuple(sorted((name, str(value)) for name, value in self.values.items())))
+
+
+def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]]:
+    """The settings in ``given`` options, whose names are in lower case, and warnings about those left out.
+
+    Raises:
+        ConfigurationError: there are no bootstrap servers, or a setting is refused or has an impossible value.
+    """
+    for name, why in _REFUSED.items():
+        if PREFIX + name in given:
+            raise ConfigurationError(why.format(name=name))
+    servers = given.get(SERVERS, "").strip()
+    if not servers:
+        raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka consumer")
+    values: dict[str, Any] = {}
+    unknown: list[str] = []
+    for name, text in _settings(given):
+        setting = name.replace(".", "_")
+        if name in _WITHOUT_EFFECT:
+            continue
+        if setting in _fields() and setting not in _NOT_FROM_TEXT:
+            values[setting] = _value(setting, text)
+        elif setting.startswith(("sasl_", "ssl_")):
+            # Left out, it would be read without the protection that was asked for.
+            raise ConfigurationError(f"Kafka option '{unknown_option('consumer', name, _fields())}")
+        else:
+            unknown.append(name)
+    _check(servers, values)
+    warnings = []
+    if unknown:
+        listed = ", ".join(f"'{PREFIX}{name}'" for name in sorted(unknown))
+        warnings.append(f"options that no Kafka client here knows are left out: {listed}")
+    return ClientSettings(servers, values), warnings
+
+
+def _settings(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, text in given.items():
+        if name.startswith(PREFIX) and name not in (SERVERS, GROUP_ID):
+            yield name.removeprefix(PREFIX), text
+
+
+def _fields() -> Mapping[str, Any]:
+    return ConsumerOptions.__dataclass_fields__
+
+
+def _value(setting: str, text: str) -> Any:
+    """The value that ``text`` stands for, by the type of the setting: a password of digits stays text."""
+    kind = str(_fields()[setting].type)
+    if kind.startswith("str"):
+        return text
+    if kind.startswith("bool"):
+        return {"true": True, "false": False}.get(text.strip().lower(), text)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else number
+
+
+def _check(servers: str, values: Mapping[str, Any]) -> None:
+    """Look at the values now, so that a wrong one fails where the options are given and not in the first query."""
+    try:
+        ConsumerOptions.parse({"bootstrap_servers": servers, **values})
+    except ConfigurationError as error:
+        raise ConfigurationError(f"A 'kafka.' option cannot be used: {error}") from None

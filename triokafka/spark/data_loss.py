@@ -1,0 +1,55 @@
+"""Lost records, as errors and warnings, in the error classes of Spark's own Kafka connector.
+
+Whether a loss ends the query says ``failOnDataLoss``. Gaps that compaction, aborted transactions and control records
+leave are no loss.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from triokafka.errors import KafkaError
+
+_log: Final = logging.getLogger("triokafka.spark")
+
+KINDS: Final = (
+    "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", "COULD_NOT_READ_OFFSET_RANGE",
+    "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", "PARTITIONS_DELETED", "PARTITION_OFFSET_CHANGED", "START_OFFSET_RESET",
+)  # fmt: skip
+"""The connector's sub-classes of ``KAFKA_DATA_LOSS``."""
+
+
+class KafkaDataLossError(KafkaError):
+    """Records that a query has to read are not there any more. ``error_class`` says how that was found out."""
+
+    advice = "Set the source option failOnDataLoss to false to go on without them."
+
+    def __init__(self, message: str, error_class: str = "KAFKA_DATA_LOSS") -> None:
+        super().__init__(message)
+        self.error_class = error_class
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.args[0], self.error_class))
+
+
+def report_loss(fails: bool, kind: str, sentence: str) -> None:
+    """Records were lost: raise when that ``fails`` the query, else warn and go on.
+
+    Args:
+        fails: what option ``failOnDataLoss`` says.
+        kind: one of `KINDS`.
+        sentence: what was found.
+
+    Raises:
+        KafkaDataLossError: with the class and the sentence.
+    """
+    if fails:
+        raise KafkaDataLossError(
+            f"[KAFKA_DATA_LOSS.{kind}] Some data may have been lost because they are not available in Kafka any more;"
+            " either the data was aged out by Kafka or the topic may have been deleted before all the data in the topic"
+            " was processed. If you don't want your query to fail on such cases, set the source option failOnDataLoss"
+            f" to false. Reason: {sentence}",
+            f"KAFKA_DATA_LOSS.{kind}",
+        )
+    _log.warning("[KAFKA_DATA_LOSS.%s] Some data may have been lost, and the query goes on: %s", kind, sentence)

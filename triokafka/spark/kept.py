@@ -1,0 +1,105 @@
+"""Clients that outlive the calls that use them: connections and fetch sessions are made once in the life of a process.
+
+Spark keeps a Python worker for many tasks, and the process that asks for offsets for a whole query, and never says when
+it is done with either. So whatever is kept here needs no closing, and there is a bound on how much is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+IDLE_LIMIT: Final = 8
+"""Clients that nobody uses now, above which the one that was used longest ago is closed."""
+
+_log: Final = logging.getLogger("triokafka.spark")
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    key: Hashable
+    value: Any
+    users: int = 0
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
+class Kept:
+    """Open clients by key, each in a task of its own. To be used within one Trio loop."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._entries: list[_Entry] = []  # the one used last comes last
+
+    @asynccontextmanager
+    async def shared(self, key: Hashable, make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+        """The client of ``key``, opened with ``make`` when there is none; others may use it at the same time.
+
+        One whose use ends with an exception is closed: the next use begins with new connections.
+        """
+        async with self._use(key, make, lambda entry: True) as value:
+            yield value
+
+    @asynccontextmanager
+    async def alone(self, key: Hashable, make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+        """A client of ``key`` that nobody else uses; otherwise as `shared`."""
+        async with self._use(key, make, lambda entry: not entry.users) as value:
+            yield value
+
+    @asynccontextmanager
+    async def _use(
+        self,
+        key: Hashable,
+        make: Callable[[], AbstractAsyncContextManager[T]],
+        suits: Callable[[_Entry], bool],
+    ) -> AsyncIterator[T]:
+        entry = next((known for known in self._entries if known.key == key and suits(known)), None)
+        if entry is None:
+            entry = _Entry(key, None)
+            await self._nursery.start(self._hold, entry, make)
+        else:
+            self._entries.remove(entry)
+            self._entries.append(entry)
+        entry.users += 1
+        try:
+            yield entry.value
+        except Exception:
+            self._close(entry)
+            raise
+        finally:
+            entry.users -= 1
+            idle = [known for known in self._entries if not known.users]
+            for known in idle[: max(0, len(idle) - IDLE_LIMIT)]:
+                self._close(known)
+
+    def _close(self, entry: _Entry) -> None:
+        if entry in self._entries:
+            self._entries.remove(entry)
+        entry.scope.cancel()
+
+    async def _hold(
+        self,
+        entry: _Entry,
+        make: Callable[[], AbstractAsyncContextManager[Any]],
+        *,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        is_open = False
+        try:
+            with entry.scope:
+                async with make() as entry.value:
+                    self._entries.append(entry)
+                    is_open = True
+                    task_status.started()
+                    await trio.sleep_forever()
+        except Exception:
+            if not is_open:
+                raise
+            # Nobody waits for it any more, and one client must not end the loop of all.
+            _log.debug("a client failed to close", exc_info=True)

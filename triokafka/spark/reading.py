@@ -1,0 +1,141 @@
+"""The executor's half of every read: the ranges of one Spark task as Arrow record batches.
+
+The records are fetched and decoded in the portal's loop while the worker's main thread hands batches to Spark. The
+connections and fetch sessions stay with the loop from one task to the next. A range is read to its end or fails; what
+has become of lost records says the data loss policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from triokafka.client.range_session import RangeLostError, RangeSession
+from triokafka.client.reader import RangeReader
+from triokafka.errors import KafkaError, KafkaTimeoutError
+from triokafka.spark.brokers import without_frames
+from triokafka.spark.data_loss import report_loss
+from triokafka.spark.offsets import EARLIEST, LATEST
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.plan import OffsetRange, Task
+from triokafka.spark.portal import portal
+from triokafka.spark.schema import arrow_schema
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
+    """The records of a task's ranges. Closing the iterator ends the fetching.
+
+    Raises:
+        KafkaDataLossError: some of them are not there any more, and ``failOnDataLoss`` says that this is an error.
+        CorruptRecordError: names topic, partition and offset.
+        KafkaTimeoutError: no progress within ``kafkaConsumer.pollTimeoutMs``; never a short result instead.
+    """
+    schema = arrow_schema(options)
+    try:
+        for together in _rounds(task):
+            for batch in portal().iterate(lambda ranges=together: _open(options, ranges), ahead=options.fetch_ahead):  # type: ignore[misc]
+                # Spark compares types to the letter, and wants whatever may be null in Spark to be so in Arrow.
+                yield from _cut(batch if batch.schema == schema else batch.cast(schema), options.batch_bytes)
+    except KafkaTimeoutError as error:
+        raise KafkaTimeoutError(f"{error} (option kafkaConsumer.pollTimeoutMs)") from error.__cause__
+    except KafkaError as error:
+        raise without_frames(error) from error.__cause__
+
+
+def _rounds(task: Task) -> Iterator[list[OffsetRange]]:
+    """The ranges in lists without two of one partition, which one reader can read at a time."""
+    left = list(task)
+    while left:
+        first: dict[TopicPartition, OffsetRange] = {}
+        for one in left:
+            first.setdefault(one.topic_partition, one)
+        left = [one for one in left if first[one.topic_partition] is not one]
+        yield list(first.values())
+
+
+@asynccontextmanager
+async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterator[AsyncIterator[pa.RecordBatch]]:
+    settings = {**options.client.keywords(), "default_api_timeout_ms": options.poll_timeout_ms}
+
+    def make() -> AbstractAsyncContextManager[RangeSession]:
+        return RangeSession(**settings)
+
+    async with portal().kept.alone(("ranges", options.client.key, options.poll_timeout_ms), make) as session:
+        bounds = {one.topic_partition: await _bounds(session, one) for one in ranges}
+        reader = RangeReader(
+            {partition: (start, max(start, end)) for partition, (start, end) in bounds.items()},
+            columns=options.columns,
+            batch_rows=options.batch_rows,
+            session=session,
+        )
+        async with reader:
+            yield _batches(reader, options, bounds)
+
+
+async def _bounds(session: RangeSession, one: OffsetRange) -> tuple[int, int]:
+    """The range's offsets; with late binding the beginning and the end of the log as they are now."""
+    if one.start != EARLIEST and one.end != LATEST:
+        return one.start, one.end
+    earliest, latest = await session.log_bounds(one.topic_partition)
+    return (
+        earliest if one.start == EARLIEST else one.start,
+        latest if one.end == LATEST else one.end,
+    )
+
+
+async def _batches(
+    reader: RangeReader, options: ReadOptions, bounds: Mapping[TopicPartition, tuple[int, int]]
+) -> AsyncIterator[pa.RecordBatch]:
+    while True:
+        try:
+            async for batch in reader:
+                yield batch
+            return
+        except RangeLostError as lost:
+            assert lost.partition is not None
+            await _pass_over(reader, options, lost, lost.partition, bounds[lost.partition])
+
+
+async def _pass_over(
+    reader: RangeReader,
+    options: ReadOptions,
+    lost: RangeLostError,
+    partition: TopicPartition,
+    bounds: tuple[int, int],
+) -> None:
+    """Fail, or go on at the first offset of the range that is still there; never before what was read already."""
+    start, end = bounds
+    earliest, latest = await reader.session.log_bounds(partition)
+    position = lost.position
+    if position < earliest < end:
+        report_loss(
+            options.fail_on_data_loss,
+            "START_OFFSET_RESET" if position == start else "COULD_NOT_READ_OFFSET_RANGE",
+            f"Starting offset for {partition} was {position} but consumer reset to {earliest}: offset {position} of the"
+            f" range [{start}, {end}) is not in the log, which starts at {earliest}",
+        )
+        reader.go_on_at(partition, earliest)
+        return
+    if position < earliest or position > latest:
+        report_loss(
+            options.fail_on_data_loss,
+            "COULD_NOT_READ_OFFSET_RANGE",
+            f"Could not read records in offset [{position}, {end}) for topic partition {partition}: the log has offsets"
+            f" from {earliest} to {latest}",
+        )
+        reader.go_on_at(partition, end)
+        return
+    reader.go_on_at(partition, position)  # it is there after all: the one who answered lagged behind
+
+
+def _cut(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of about ``batch_bytes``; large records would make it many times that."""
+    pieces = min(batch.num_rows, max(1, round(batch.nbytes / batch_bytes)))
+    rows = -(-batch.num_rows // pieces)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
