@@ -15,27 +15,27 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.fault_names import UnknownNameError, api_key, error_class, nearest
 from triokafka.broker_stub.faults import Fault, Faults, RequestFault
 from triokafka.broker_stub.metrics import Sample, as_prometheus_text
-from triokafka.errors import BrokerResponseError
 from triokafka.protocol.api import API_NAMES
 from triokafka.world import Listener, Stream, World
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _LARGEST_REQUEST: Final = 65_536
 _TIMEOUT_SECONDS: Final = 10
 _FAULTS: Final = "/faults"
 _METRICS: Final = "/metrics"
-_API_KEYS: Final = {name.lower(): key for key, name in API_NAMES.items()}
 
 
 class BadRequestError(errors.KafkaError):
@@ -113,16 +113,17 @@ def from_json(value: Any) -> Fault | RequestFault:
         raise BadRequestError(f"a fault is an object, not {value!r}")
     values = dict(value)
     if "api" in values:
-        values["api_key"] = _api_key(values.pop("api"))
+        values["api_key"] = _named(api_key, values.pop("api"))
     kind: type[Fault | RequestFault] = Fault if "error" in values else RequestFault
     if kind is Fault:
-        values["error"] = _error(values["error"])
+        values["error"] = _named(error_class, values["error"])
         if isinstance(values.get("leader"), list):
             values["leader"] = tuple(values["leader"])
     known = {field.name: field.type for field in fields(kind)}
     for name, given in values.items():
         if name not in known:
-            raise BadRequestError(f"{name} is not one of {', '.join(sorted(known))}")
+            near = nearest(name, known)
+            raise BadRequestError(f"{name} is not one of {', '.join(sorted(known))}{near}")
         if not _fits(given, str(known[name])):
             raise BadRequestError(f"{name} cannot be {given!r}")
     return kind(**values)
@@ -156,39 +157,11 @@ def _fits(value: Any, declared: str) -> bool:
     return isinstance(value, int) if "int" in declared else isinstance(value, str) and "str" in declared
 
 
-def _api_key(api: Any) -> int:
-    if isinstance(api, int):
-        return api
-    key = _API_KEYS.get(str(api).lower())
-    if key is None:
-        raise BadRequestError(f"there is no API {api!r}")
-    return key
-
-
-def _error(error: Any) -> type[BrokerResponseError]:
-    if isinstance(error, int):
-        found = errors.ERRORS.get(error)
-    else:
-        found = getattr(errors, str(error), None) or _BY_KAFKAS_NAME.get(str(error))
-    if not isinstance(found, type) or not issubclass(found, BrokerResponseError):
-        raise BadRequestError(f"there is no error {error!r}")
-    return found
-
-
-def _kafkas_name(cls: type[BrokerResponseError]) -> str:
-    words = re.findall(r"[A-Z][a-z]+|[A-Z]+(?![a-z])", cls.__name__.removesuffix("Error"))
-    return "_".join(word.upper() for word in words)
-
-
-_BY_KAFKAS_NAME: Final = {
-    **{_kafkas_name(cls): cls for cls in errors.ERRORS.values()},
-    # Where kafka-python's names, which ours are, say it differently.
-    "NOT_LEADER_OR_FOLLOWER": errors.NotLeaderForPartitionError,
-    "CORRUPT_MESSAGE": errors.CorruptRecordError,
-    "MESSAGE_TOO_LARGE": errors.MessageSizeTooLargeError,
-    "INVALID_TOPIC_EXCEPTION": errors.InvalidTopicError,
-    "UNKNOWN_SERVER_ERROR": errors.UnknownError,
-}
+def _named(find: Callable[[Any], T], name: Any) -> T:
+    try:
+        return find(name)
+    except UnknownNameError as error:
+        raise BadRequestError(str(error)) from None
 
 
 def _faults_of(body: bytes) -> list[Fault | RequestFault]:

@@ -106,17 +106,19 @@ class Faults:
 
     Args:
         chance: a number in [0, 1), drawn for faults that happen with a probability: the world's randomness.
+        beside: faults that hold here as well, when none of these matches: those of a whole cluster.
     """
 
-    def __init__(self, chance: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, chance: Callable[[], float] = lambda: 0.0, *, beside: Faults | None = None) -> None:
         self._chance = chance
+        self._beside = beside
         self._items: list[Fault] = []
         self._requests: list[RequestFault] = []
 
     @property
     def armed(self) -> bool:
         """Whether any is on."""
-        return bool(self._items or self._requests)
+        return bool(self._items or self._requests) or (self._beside is not None and self._beside.armed)
 
     @property
     def all(self) -> list[Fault | RequestFault]:
@@ -156,6 +158,8 @@ class Faults:
                 and self._hits(fault, self._items)
             ):
                 return fault
+        if self._beside is not None:
+            return self._beside.for_item(api_key, topic, partition, after_append=after_append)
         return None
 
     def for_named(
@@ -173,7 +177,7 @@ class Faults:
                 and self._hits(fault, self._items)
             ):
                 return fault
-        return None
+        return None if self._beside is None else self._beside.for_named(api_key, topic, partition, group)
 
     def check(self, api_key: int, topic: str | None = None, partition: int | None = None) -> None:
         """Raise the error of the first armed `Fault` that matches, and use it up by one."""
@@ -190,7 +194,7 @@ class Faults:
                 and self._hits(fault, self._requests)
             ):
                 return fault
-        return None
+        return None if self._beside is None else self._beside.for_request(api_key, client_id)
 
     def _hits(self, fault: AnyFault, armed: list[AnyFault]) -> bool:
         if fault.skip > 0:

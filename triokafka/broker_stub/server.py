@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
@@ -18,10 +19,10 @@ import trio
 
 from triokafka.broker_stub.api import load_handlers
 from triokafka.broker_stub.authorizer import Authorizer
+from triokafka.broker_stub.backend import Backend, cleaner_config
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
 from triokafka.broker_stub.config.options import ASSIGNORS
 from triokafka.broker_stub.controller import (
-    Controller,
     EndpointImage,
     MetadataDelta,
     MetadataImage,
@@ -34,8 +35,6 @@ from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.faults import Faults
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
-from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
-from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
 from triokafka.broker_stub.metrics import Sample, broker_metrics
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
@@ -75,6 +74,8 @@ class Broker:
         quota: told of every answer, and says how long a client is to be held back; nobody when None.
         authentication: finds out who a connection belongs to, before its first request; everybody is anonymous when
             None.
+        backend: controller and logs that this broker shares with others in this process, running already; its own, that
+            start and stop with it, when None.
 
     Raises:
         ConfigurationError: at construction: a listener has a security protocol that is not served. On entering: an
@@ -91,13 +92,15 @@ class Broker:
         authorizer: Authorizer | None = None,
         quota: QuotaHook | None = None,
         authentication: Authentication | None = None,
+        backend: Backend | None = None,
     ) -> None:
         _check_listeners(config)
         self.config = config
         self.world: World = RealWorld() if world is None else world
         self.node_id = config.node_id
         self.faults = Faults(self.world.random.random)
-        self.controller = Controller(self.world, config)
+        self._backend = Backend(config, self.world) if backend is None else backend
+        self.controller = self._backend.controller
         self.lifecycle = BrokerLifecycle(
             self.world,
             self.controller,
@@ -106,15 +109,15 @@ class Broker:
             metadata_offset=lambda: self.image.offset,
             registered=self._registered,
         )
-        self.logs = LogManager(self.world, config.data_directories, config.topic_defaults, _log_manager_config(config))
-        self.logs.high_watermark_of = self._high_watermark_of
-        self.cleaner = LogCleaner(self.world, self.logs, _cleaner_config(config))
+        self.logs = self._backend.logs
+        self.cleaner = self._backend.cleaner
         self.replicas = ReplicaManager(
             config.node_id,
             self.logs,
             self.world,
             produce_purge_interval=config.producer_purgatory_purge_interval_requests,
             fetch_purge_interval=config.fetch_purgatory_purge_interval_requests,
+            shares_logs=self._backend.shared,
         )
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots, self.world)
         self.quotas = ClientQuotas(
@@ -142,11 +145,8 @@ class Broker:
         self._nursery: trio.Nursery | None = None
         self._stopped = trio.Event()
         self._made_at = self.world.now()
-        self._hosting = False
         self.failure: Exception | None = None
         self.replicas.on_high_watermark(self._high_watermark_rose)
-        self.logs.on_flushed = self.replicas.flushed
-        self.logs.on_offline = self._logs_offline
 
     # What it is
 
@@ -162,8 +162,8 @@ class Broker:
 
     @property
     def controller_id(self) -> int:
-        """The node that answers for the controller: with a quorum of one, this one."""
-        return self.node_id
+        """The node that clients are to send what is for the controller; any can do it, so all name the same one."""
+        return min((node.broker_id for node in self.image.brokers.values() if not node.fenced), default=self.node_id)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -204,21 +204,15 @@ class Broker:
         try:
             for listener in self.config.broker_listeners:
                 await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
-            # The locks come first, so that nobody else writes the metadata log either; then the metadata, for the
-            # configuration of a topic says how its logs are recovered.
-            await world.run_in_thread(self.logs.lock)
-            await self.controller.start(without=self.logs.offline_directories())
-            await self.logs.load(self.image.topic_configs)
-            self._hosting = True
+            if not self._backend.shared:
+                await self._backend.start()
+            self._backend.join(self)
             self.controller.subscribe(self._metadata_changed)
-            nursery.start_soon(self._guard, self.controller.run)
+            if not self._backend.shared:
+                self._backend.run_tasks(nursery, self._guard)
             nursery.start_soon(self._guard, self.group_coordinator.run)
             for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
                 nursery.start_soon(self._guard, Expirer(purgatory, world).run)
-            nursery.start_soon(self._guard, self.logs.run)
-            if self.config.log_cleaner_enable:
-                nursery.start_soon(self._guard, self.cleaner.run)
-            nursery.start_soon(self._guard, self._checkpoint_high_watermarks)
             await self.lifecycle.start(
                 self._registration(), timeout_ms=self.config.initial_broker_registration_timeout_ms
             )
@@ -229,25 +223,51 @@ class Broker:
             raise
         logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
 
-    async def _stop(self) -> None:
+    async def kill(self) -> None:
+        """End at once and leave everything as a process that is killed does; for tests.
+
+        Connections break in the middle of answers, nobody is told, nothing is flushed, checkpointed or marked as closed
+        cleanly: what was written stays, and the next start recovers it. Call it inside the block, in the task that
+        entered it; leaving the block does nothing more.
+        """
+        await self._stop(cleanly=False)
+
+    async def _stop(self, *, cleanly: bool = True) -> None:
         manager, nursery = self._nursery_manager, self._nursery
-        if manager is None or nursery is None or self._nursery is None:
+        if manager is None or nursery is None:
             return
         self._nursery = None
-        with trio.CancelScope(shield=True):
-            self.replicas.shut_down()
-            self.group_coordinator.stop()
-            await self.sockets.stop(_STOP_TIMEOUT_MS)
-            await self._sign_off()
+        if cleanly:
+            with trio.CancelScope(shield=True):
+                self.replicas.shut_down()
+                self.group_coordinator.stop()
+                await self.sockets.stop(_STOP_TIMEOUT_MS)
+                await self._sign_off()
+        else:
+            self.sockets.close()
         # The tasks must be gone before the files are closed, also when the body was cancelled.
         nursery.cancel_scope.shield = True
         nursery.cancel_scope.cancel()
         await manager.__aexit__(None, None, None)
-        with trio.CancelScope(shield=True):
-            self._write_high_watermarks()
-            await self.controller.close()
-            await self.logs.close()  # last: with it go the locks of the directories
+        if self._backend.shared:
+            self.controller.unsubscribe(self._metadata_changed)
+        elif cleanly:
+            await self._backend.close()
+        else:
+            await self._backend.abandon()
+        self._backend.leave(self)
         self._stopped.set()
+
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: what is due by now is not waited for any longer.
+
+        Deadlines of groups and of waiting requests end, connections that were idle for too long are closed, retention,
+        flushes and compaction that time decides happen soon. Brokers keep their registrations.
+        """
+        self.group_coordinator.runtime.clock_jumped()
+        self.replicas.clock_jumped()
+        self.sockets.clock_jumped()
+        self._backend.clock_jumped()
 
     async def _sign_off(self) -> None:
         with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
@@ -268,20 +288,6 @@ class Broker:
             self.failure = error
             self.sockets.close()
             self._stopped.set()
-
-    async def _checkpoint_high_watermarks(self) -> None:
-        interval = self.config.replica_high_watermark_checkpoint_interval_ms / 1000
-        while True:
-            await trio.sleep(interval)
-            self._write_high_watermarks()
-
-    def _write_high_watermarks(self) -> None:
-        if not self._hosting:  # the directories may be another broker's
-            return
-        try:
-            self.logs.checkpoint_high_watermarks(self.replicas.high_watermarks())
-        except KafkaError as error:
-            logger.error("high watermarks were not written: %s", error)
 
     # What others tell it
 
@@ -311,9 +317,18 @@ class Broker:
             self.group_coordinator.topics_deleted({gone: topic.name for gone, topic in delta.deleted_topics.items()})
 
     def _reconfigure(self, image: MetadataImage) -> None:
+        mine = self.config
         self.config = self.controller.configuration.broker_config(image)
+        if self._backend.shared:  # it knows one broker's own options only
+            self.config = replace(
+                self.config,
+                node_id=mine.node_id,
+                broker_rack=mine.broker_rack,
+                listeners=mine.listeners,
+                advertised_listeners=mine.advertised_listeners,
+            )
         self.logs.defaults = self.config.topic_defaults
-        self.cleaner.config = _cleaner_config(self.config)
+        self.cleaner.config = cleaner_config(self.config)
         self.logs.producer_expiration_ms = self.config.producer_id_expiration_ms
         self.replicas.reconfigure_all(image)
         self.sockets.reconfigure(socket_config(self.config))
@@ -322,15 +337,12 @@ class Broker:
         if topic_partition.topic == GROUP_METADATA_TOPIC:
             self.group_coordinator.high_watermark_changed(topic_partition.partition, offset)
 
-    def _logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+    def logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+        """Logs cannot be used any more, as the backend says."""
         for topic, number in topic_partitions:
             if topic == GROUP_METADATA_TOPIC:
                 self.group_coordinator.unload(number)
         self.replicas.logs_offline(topic_partitions, reason)
-
-    def _high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
-        partition = self.replicas.find(*topic_partition)
-        return None if partition is None else partition.high_watermark
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         block = await self.controller.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)
@@ -403,30 +415,6 @@ def _check_listeners(config: BrokerConfig) -> None:
                 f"the listener {listener.name} has the security protocol {listener.security_protocol}; this broker "
                 f"serves PLAINTEXT only (listener.security.protocol.map)"
             )
-
-
-def _cleaner_config(config: BrokerConfig) -> CleanerConfig:
-    return CleanerConfig(
-        threads=config.log_cleaner_threads,
-        backoff_ms=config.log_cleaner_backoff_ms,
-        dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
-        io_buffer_size=config.log_cleaner_io_buffer_size,
-        io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
-        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-    )
-
-
-def _log_manager_config(config: BrokerConfig) -> LogManagerConfig:
-    return LogManagerConfig(
-        initial_task_delay_ms=config.log_initial_task_delay_ms,
-        retention_check_interval_ms=config.log_retention_check_interval_ms,
-        flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
-        recovery_point_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-        log_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
-        producer_expiration_ms=config.producer_id_expiration_ms,
-        producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
-        recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
-    )
 
 
 def _group_config(config: BrokerConfig) -> GroupCoordinatorConfig:

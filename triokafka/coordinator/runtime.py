@@ -231,6 +231,10 @@ class CoordinatorRuntime(Generic[S, C]):
                 await self._wake.wait()
             self._sleeps_until = -inf
 
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: deadlines that have passed are not waited for any longer."""
+        self._wake.set()
+
     def next_deadline(self) -> float:
         """When `fire_due` has something to do next, in seconds on the world's clock; infinity for never."""
         return min(map(self._deadline_of, self._contexts.values()), default=inf)

@@ -18,6 +18,7 @@ from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error, offsets_append_error
 from triokafka.coordinator.group.join import Joiner
+from triokafka.coordinator.known_members import KnownMember, end_session, known_members
 from triokafka.coordinator.log import CoordinatorLog
 from triokafka.coordinator.metrics import GroupCounters, GroupCounts, count_groups
 from triokafka.coordinator.offsets import commit as commits
@@ -132,6 +133,28 @@ class GroupCoordinator:
     def high_watermark_changed(self, partition: int, offset: int) -> None:
         """See `CoordinatorRuntime.high_watermark_changed`."""
         self.runtime.high_watermark_changed(partition, offset)
+
+    def members(self, group_id: str) -> list[KnownMember]:
+        """Who is in a group now, in the order of their ids; nobody when there is no such group.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadInProgressError: the group is not kept here, or not yet.
+        """
+        return self.runtime.read(self.partition_for(group_id), lambda shard: known_members(shard, group_id))
+
+    def expire_member(self, group_id: str, member_id: str) -> None:
+        """End a member's session now, as if it had been silent for its session timeout; for tests.
+
+        One whose JoinGroup is waiting for an answer is not dead, and gets a new session, as always.
+
+        Raises:
+            UnknownMemberIdError: the group has no such member.
+            NotCoordinatorError, CoordinatorLoadInProgressError: the group is not kept here, or not yet.
+        """
+        self.runtime.write(
+            self.partition_for(group_id), lambda shard, turn: end_session(shard, group_id, member_id, turn)
+        )
+        self.runtime.fire_due()
 
     async def run(self) -> None:
         """Load shards and fire deadlines until cancelled; then nobody who waits is left without an answer."""

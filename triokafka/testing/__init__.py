@@ -1,24 +1,56 @@
-"""What tests need: brokers in this process, and the simulated world.
+"""What tests need: brokers in this process, faults, and the simulated world.
 
-`running_broker` is a real broker on a free loopback port, in memory, in milliseconds; any client in any language can
-use it. `run_simulation` and `simulation` put brokers and clients into virtual time, with a network that delays, drops
-and cuts, and disks that forget. The pytest plugin offers a broker as the fixture ``triokafka_broker``.
+`running_broker` is a real broker on a free loopback port, in memory, in milliseconds, and `running_cluster` several of
+them; any client in any language can use them, and the test can have them fail. `triokafka.testing.blocking` has both
+for code without Trio. `run_simulation` and `simulation` put brokers and clients into virtual time, with a network that
+delays, drops and cuts, and disks that forget. The pytest plugin offers the fixtures ``kafka_broker``, ``kafka_topic``,
+``kafka_producer`` and ``kafka_consumer``.
 """
 
 from __future__ import annotations
 
-from triokafka.testing.brokers import running_broker
-from triokafka.testing.network import Conditions, Network
-from triokafka.testing.simulation import Host, Simulation, run_simulation, simulation
-from triokafka.testing.world import SimulatedWorld
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from triokafka.testing.brokers import running_broker, running_cluster
+    from triokafka.testing.cluster import RunningCluster
+    from triokafka.testing.network import Conditions, Network
+    from triokafka.testing.running import RunningBroker
+    from triokafka.testing.simulated import Host, Simulation, run_simulation, simulation
+    from triokafka.testing.world import SimulatedWorld
 
 __all__ = [
     "Conditions",
     "Host",
     "Network",
+    "RunningBroker",
+    "RunningCluster",
     "SimulatedWorld",
     "Simulation",
     "run_simulation",
     "running_broker",
+    "running_cluster",
     "simulation",
 ]
+
+# The pytest plugin is in this package and comes with every run of pytest: nothing else is to be imported for that.
+_HOMES: Final = {
+    "Conditions": "network",
+    "Host": "simulated",
+    "Network": "network",
+    "RunningBroker": "running",
+    "RunningCluster": "cluster",
+    "SimulatedWorld": "world",
+    "Simulation": "simulated",
+    "run_simulation": "simulated",
+    "running_broker": "brokers",
+    "running_cluster": "brokers",
+    "simulation": "simulated",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,83 +1,194 @@
-"""The pytest plugin: ``triokafka_broker``, a broker for any test.
+"""The pytest plugin: a broker, a topic, a producer and a consumer for tests with any client.
 
-The broker runs in a thread of its own with its own Trio run, so that blocking, asyncio and Trio tests alike can use it,
-with any client. Nothing is imported until a test asks for it.
+=====================  ========  =======================================================================================
+``kafka_broker``       session   a running broker (`BlockingBroker`); its faults are switched off after each test
+``kafka_topic``        test      the name of a new topic, which is gone after the test
+``kafka_producer``     test      a producer for that broker
+``kafka_consumer``     test      a consumer that reads ``kafka_topic`` from its beginning, in a group of its own
+=====================  ========  =======================================================================================
+
+The broker runs in a thread of its own with its own Trio run, so that plain, asyncio and Trio tests alike can use it.
+Every worker of pytest-xdist has a broker of its own. Nothing is imported until a test asks for it.
+
+In a Trio test (one that pytest-trio runs), producer and consumer are `triokafka.Producer` and `triokafka.Consumer`,
+entered already; in any other they are `triokafka.blocking`'s.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import itertools
+import os
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    import trio
+    from triokafka import Consumer, Producer
+    from triokafka.testing.blocking import BlockingBroker
 
-_START_SECONDS = 30
+_SCOPES: Final = ("session", "package", "module", "class", "function")
+_numbers = itertools.count(1)
+_brokers: list[BlockingBroker] = []
 
 
-class RunningBroker:
-    """A broker in a thread: ``bootstrap_servers`` is its address, HOST:PORT."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``kafka_broker_scope``: how long a broker is shared."""
+    parser.addini(
+        "kafka_broker_scope",
+        "For how long tests share the broker of the fixture kafka_broker: " + ", ".join(_SCOPES),
+        default="session",
+    )
 
-    bootstrap_servers: str
 
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._scope: trio.CancelScope | None = None
-        self._thread = threading.Thread(target=self._run, name="triokafka broker for tests", daemon=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker that says what ``kafka_topic`` is like."""
+    config.addinivalue_line(
+        "markers",
+        "kafka_topic(partitions=1, configs={}): how many partitions the topic of the fixture kafka_topic has, and its "
+        "configuration by Kafka's names",
+    )
 
-    def start(self) -> None:
-        """Start it and return once it accepts connections. Raises what the broker raised."""
-        self._thread.start()
-        if not self._ready.wait(_START_SECONDS):
-            raise TimeoutError(f"the broker did not come up within {_START_SECONDS} seconds")
-        if self._failure is not None:
-            raise self._failure
 
-    def stop(self) -> None:
-        """End it and wait until its thread is gone."""
-        if self._token is not None and self._scope is not None and self._thread.is_alive():
-            self._token.run_sync_soon(self._scope.cancel)
-        self._thread.join(_START_SECONDS)
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """No test finds the faults of the one before."""
+    for broker in _brokers:
+        if not broker.is_running:
+            broker.start()
+        broker.reset()
 
-    def _run(self) -> None:
-        import trio
 
-        try:
-            trio.run(self._serve)
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        import trio
-
-        from triokafka.testing.brokers import running_broker
-
-        self._token = trio.lowlevel.current_trio_token()
-        with trio.CancelScope() as self._scope:
-            async with running_broker() as broker:
-                self.bootstrap_servers = broker.bootstrap_servers
-                self._ready.set()
-                await trio.sleep_forever()
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    scope = str(config.getini("kafka_broker_scope"))
+    if scope not in _SCOPES:
+        raise pytest.UsageError(f"kafka_broker_scope = {scope}: it is one of {', '.join(_SCOPES)}")
+    return scope
 
 
 @pytest.fixture(scope="session")
-def _triokafka_session_broker() -> Iterator[RunningBroker]:
-    broker = RunningBroker()
-    broker.start()
-    try:
-        yield broker
-    finally:
-        broker.stop()
+def kafka_broker_options() -> Mapping[str, Any]:
+    """Options of the broker, by Kafka's names in snake_case; override it in a ``conftest.py``."""
+    return {}
+
+
+@pytest.fixture(scope=_scope)
+def kafka_broker(kafka_broker_options: Mapping[str, Any]) -> Iterator[BlockingBroker]:
+    """A running broker: ``kafka_broker.bootstrap_servers`` is its address, and its methods make it fail.
+
+    It is shared by the whole session, or as the option ``kafka_broker_scope`` says; after each test its faults are
+    switched off, and it runs again if it was stopped.
+    """
+    from triokafka.testing.blocking import running_broker
+
+    with running_broker(**kafka_broker_options) as broker:
+        _brokers.append(broker)
+        try:
+            yield broker
+        finally:
+            _brokers.remove(broker)
+
+
+@pytest.fixture(scope=_scope)
+def triokafka_broker(kafka_broker: BlockingBroker) -> BlockingBroker:
+    """``kafka_broker`` by its earlier name."""
+    return kafka_broker
 
 
 @pytest.fixture
-def triokafka_broker(_triokafka_session_broker: RunningBroker) -> RunningBroker:
-    """A running broker, one for the whole session; use topics and groups of your own in each test."""
-    return _triokafka_session_broker
+def kafka_topic(request: pytest.FixtureRequest, kafka_broker: BlockingBroker) -> Iterator[str]:
+    """The name of a topic that only this test has: one partition, unless ``pytest.mark.kafka_topic`` says otherwise."""
+    marker = request.node.get_closest_marker("kafka_topic")
+    options: dict[str, Any] = {"partitions": 1, **(marker.kwargs if marker is not None else {})}
+    name = _unique(request.node.name)
+    kafka_broker.create_topic(name, **options)
+    yield name
+    from triokafka.errors import UnknownTopicOrPartitionError
+
+    kafka_broker.reset()
+    if kafka_broker.is_running:
+        try:
+            kafka_broker.delete_topic(name)
+        except UnknownTopicOrPartitionError:
+            pass  # the test has deleted it
+
+
+@pytest.fixture
+def kafka_producer(request: pytest.FixtureRequest, kafka_broker: BlockingBroker) -> Any:
+    """A producer for ``kafka_broker``, closed after the test.
+
+    In a Trio test a `triokafka.Producer`, else a `triokafka.blocking.KafkaProducer`.
+    """
+    return request.getfixturevalue(f"_kafka_{_kind(request)}_producer")
+
+
+@pytest.fixture
+def kafka_consumer(request: pytest.FixtureRequest, kafka_topic: str) -> Any:
+    """A consumer of ``kafka_topic`` from its beginning, in a group of its own, closed after the test.
+
+    In a Trio test a `triokafka.Consumer`, else a `triokafka.blocking.KafkaConsumer`.
+    """
+    return request.getfixturevalue(f"_kafka_{_kind(request)}_consumer")
+
+
+def _kind(request: pytest.FixtureRequest) -> str:
+    return "blocking" if request.node.get_closest_marker("trio") is None else "trio"
+
+
+def _unique(name: str) -> str:
+    """A name for a topic or group: the test's, and what makes it the only one in this and in other processes."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:150].strip("-.")
+    return f"{plain}-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def _kafka_blocking_producer(kafka_broker: BlockingBroker) -> Iterator[Any]:
+    producer = import_module("triokafka.blocking").KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)
+    yield producer
+    kafka_broker.reset()
+    producer.close()
+
+
+@pytest.fixture
+def _kafka_blocking_consumer(kafka_broker: BlockingBroker, kafka_topic: str) -> Iterator[Any]:
+    consumer = import_module("triokafka.blocking").KafkaConsumer(
+        kafka_topic,
+        bootstrap_servers=kafka_broker.bootstrap_servers,
+        group_id=f"{kafka_topic}-group",
+        auto_offset_reset="earliest",
+    )
+    yield consumer
+    kafka_broker.reset()
+    consumer.close()
+
+
+async def _trio_producer(kafka_broker: BlockingBroker) -> AsyncIterator[Producer]:
+    from triokafka import Producer
+
+    async with Producer(bootstrap_servers=kafka_broker.bootstrap_servers) as producer:
+        yield producer
+        kafka_broker.reset()
+
+
+async def _trio_consumer(kafka_broker: BlockingBroker, kafka_topic: str) -> AsyncIterator[Consumer]:
+    from triokafka import Consumer
+
+    async with Consumer(
+        kafka_topic,
+        bootstrap_servers=kafka_broker.bootstrap_servers,
+        group_id=f"{kafka_topic}-group",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        yield consumer
+        kafka_broker.reset()
+
+
+try:
+    from pytest_trio import trio_fixture  # type: ignore[import-untyped]
+except ImportError:  # without it there are no Trio tests that could ask for them
+    pass
+else:
+    _kafka_trio_producer = trio_fixture(_trio_producer)
+    _kafka_trio_consumer = trio_fixture(_trio_consumer)

@@ -15,7 +15,7 @@ from triokafka.world import File, Listener, Storage, Stream, World
 from triokafka.world_memory import MemoryStorage
 
 if TYPE_CHECKING:
-    from triokafka.testing.simulation import Simulation
+    from triokafka.testing.simulated import Simulation
 
 T = TypeVar("T")
 

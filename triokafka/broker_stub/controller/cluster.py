@@ -258,6 +258,11 @@ class ClusterControl:
             if not broker.fenced and broker.broker_id != own_id:
                 self._sessions.setdefault(broker.broker_id, _Session(broker.incarnation_id, now))
 
+    def all_follow(self, offset: int) -> None:
+        """Every broker has applied the metadata up to ``offset``: they share this process and its image."""
+        for session in self._sessions.values():
+            session.metadata_offset = max(session.metadata_offset, offset)
+
     def resume(self, now: float) -> None:
         """The controller itself was stopped for a while: who was silent meanwhile cannot be told, so all start anew."""
         for session in self._sessions.values():

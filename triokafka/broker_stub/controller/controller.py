@@ -106,6 +106,11 @@ class Controller(Operations):
         if self._state is not None:
             self._tell(publisher, MetadataDelta.from_nothing(self._state.committed), self._state.committed)
 
+    def unsubscribe(self, publisher: Publisher) -> None:
+        """Tell ``publisher`` of nothing more; one that was never told of anything is fine."""
+        if publisher in self._publishers:
+            self._publishers.remove(publisher)
+
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         for publisher in self._publishers:
             self._tell(publisher, delta, image)
@@ -233,6 +238,10 @@ class Controller(Operations):
         if log is not None:
             with trio.CancelScope(shield=True):
                 await self._world.run_in_thread(log.close)
+
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: no broker was silent because of that."""
+        self._started().cluster.resume(self._world.now())
 
     # What it does by itself
 

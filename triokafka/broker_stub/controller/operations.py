@@ -15,6 +15,7 @@ from triokafka.broker_stub.controller import elections, features, reassignments
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.broker_stub.controller.describe import describe_configs
 from triokafka.broker_stub.controller.event_queue import EventQueue
+from triokafka.broker_stub.controller.hand_over import hand_over
 from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.in_sync import alter_partition
 from triokafka.broker_stub.controller.outcome import Charge, ItemError, Outcome, free_of_charge
@@ -219,6 +220,24 @@ class Operations:
                 image, beat, now=self._world.now(), committed_offset=state.committed.offset
             ),
         )
+
+    async def hand_over(self, topic: str, partition: int, to: int | None = None) -> int:
+        """Have a broker lead a partition in a new epoch; returns which. See `hand_over.hand_over`."""
+        return await self._running().submit("HandOver", lambda image: hand_over(image, topic, partition, to))
+
+    async def fence_broker(self, broker_id: int) -> None:
+        """Fence a broker that is known to be gone; one that is not registered, or fenced already, is fine."""
+        cluster = self._started().cluster
+
+        def fence(image: MetadataImage) -> Outcome[None]:
+            broker = image.brokers.get(broker_id)
+            return Outcome([] if broker is None or broker.fenced else cluster.fence(image, broker), None)
+
+        await self._running().submit("FenceBroker", fence)
+
+    def all_follow(self, offset: int) -> None:
+        """See `ClusterControl.all_follow`."""
+        self._started().cluster.all_follow(offset)
 
     async def fence_stale_broker(self) -> int | None:
         """Fence the broker that was silent for too long, if there is one; returns which."""

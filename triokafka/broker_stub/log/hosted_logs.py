@@ -116,6 +116,7 @@ class HostedLogs:
         self._flusher = LogFlusher(world, flushed=self._log_flushed, failed=self._log_not_flushed)
         self._gone_offline: list[tuple[list[TopicPartition], str]] = []  # what `on_offline` is yet to be told
         self._went_offline = trio.Event()
+        self._clock_jumped = trio.Event()
         self._started = False
 
     def _host(
@@ -270,6 +271,11 @@ class HostedLogs:
             write_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}", topic_id)
         except OSError as error:
             raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be written: {error}") from error
+
+    def topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
+        """Of which topic a log is; None when there is no such log, or it does not say."""
+        hosted = self._logs.get(topic_partition)
+        return None if hosted is None else hosted.topic_id
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Give up a log. Its folder is renamed now and removed ``file.delete.delay.ms`` later (Z17).

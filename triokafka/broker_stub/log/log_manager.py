@@ -183,6 +183,11 @@ class LogManager(HostedLogs):
                     logger.error("%s could not be closed cleanly: %s", directory.path, error)
         self._give_up()
 
+    def abandon(self) -> None:
+        """Let go of all logs as a process that dies does: nothing is flushed or marked as closed, and the locks go."""
+        self._started = False
+        self._give_up()
+
     async def _close_logs(self, left: list[tuple[TopicPartition, Hosted]], failed: set[LogDirectory]) -> None:
         while left:
             topic_partition, hosted = left.pop()
@@ -224,11 +229,18 @@ class LogManager(HostedLogs):
             nursery.start_soon(self._every, config.log_start_offset_checkpoint_interval_ms, self._checkpoint_starts)
             nursery.start_soon(self._every, config.producer_expiration_check_interval_ms, self._expire_producers)
 
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: look at once for what is due now."""
+        self._clock_jumped.set()
+        self._clock_jumped = trio.Event()
+
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        await trio.sleep(self._config.initial_task_delay_ms / 1000)
+        wait = self._config.initial_task_delay_ms / 1000
         while True:
+            with trio.move_on_after(wait):
+                await self._clock_jumped.wait()
+            wait = interval_ms / 1000
             await work()
-            await trio.sleep(interval_ms / 1000)
 
     async def _report_offline(self) -> None:
         while True:

@@ -78,6 +78,7 @@ class SocketServer:
         self._room = trio.lowlevel.ParkingLot()  # those who wait for a connection to end, or for other limits
         self._buffers = FrameBuffers()
         self._next_index = 0
+        self._clock_jumped = trio.Event()
         self._stopping = False
 
     @property
@@ -146,6 +147,17 @@ class SocketServer:
             self._cut_excess()
             self._room.unpark_all()
         self._config = config
+
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: look at once for connections that are idle for too long now."""
+        self._clock_jumped.set()
+        self._clock_jumped = trio.Event()
+
+    def cut(self) -> int:
+        """Close every connection at once and go on listening; returns how many there were."""
+        for connection in self._connections:
+            connection.close("it was cut from inside")
+        return len(self._connections)
 
     def close(self) -> None:
         """Stop listening and close every connection at once."""
@@ -240,7 +252,8 @@ class SocketServer:
                     connection.close(f"idle for {self._config.connections_max_idle_ms} ms")
                 elif connection.idle_since < oldest:
                     oldest = connection.idle_since
-            await trio.sleep(max(oldest + limit - now, 0))
+            with trio.move_on_after(max(oldest + limit - now, 0)):
+                await self._clock_jumped.wait()
 
 
 async def _close_later(stream: Stream, seconds: float) -> None:

@@ -45,6 +45,7 @@ class Partition:
     Args:
         log: its log on this broker.
         high_watermark: as checkpointed; clamped to the log.
+        shares_log: all replicas of the partition are this one log.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Partition:
         node_id: int,
         log: PartitionLog,
         high_watermark: int = 0,
+        shares_log: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -67,6 +69,7 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_leader = False
         self._node_id = node_id
+        self._shares_log = shares_log
         self._followers: dict[int, _Follower] = {}
         self._leader_epoch_start = 0
 
@@ -87,7 +90,7 @@ class Partition:
         self._followers = {
             replica: _Follower() if is_new else known.get(replica, _Follower())
             for replica in self.replicas
-            if replica != self._node_id
+            if replica != self._node_id and not self._shares_log
         }
         if is_new:
             self._leader_epoch_start = self.log.log_end_offset

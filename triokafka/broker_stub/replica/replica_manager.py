@@ -69,6 +69,8 @@ class ReplicaManager:
     Args:
         produce_purge_interval, fetch_purge_interval: see `Purgatory` (``producer.purgatory.purge.interval.requests``
             and its sibling).
+        shares_logs: other brokers use the same logs. Every replica of a partition is then the one log, so that all are
+            in sync, and a log goes with its topic, not with a replica.
     """
 
     def __init__(
@@ -79,8 +81,10 @@ class ReplicaManager:
         *,
         produce_purge_interval: int = PURGE_INTERVAL,
         fetch_purge_interval: int = PURGE_INTERVAL,
+        shares_logs: bool = False,
     ) -> None:
         self.node_id = node_id
+        self._shares_logs = shares_logs
         self.logs = logs
         now_ms = monotonic_ms(world)
         self.produce_purgatory = Purgatory("Produce", now_ms=now_ms, purge_interval=produce_purge_interval)
@@ -143,8 +147,8 @@ class ReplicaManager:
         self._image = image
         changes: list[LeadershipChange] = []
         local = delta.local_changes(self.node_id)
-        for topic_partition in local.deleted:
-            self._drop(topic_partition)
+        for topic_partition, topic_id in local.deleted.items():
+            self._drop(topic_partition, topic_id)
             changes.append(LeadershipChange(topic_partition, leads=False, leader_epoch=-1))
         for leads, states in ((True, local.leaders), (False, local.followers)):
             for topic_partition, (_, state) in states.items():
@@ -190,6 +194,7 @@ class ReplicaManager:
             node_id=self.node_id,
             log=log,
             high_watermark=self._checkpointed.get(topic_partition, 0),
+            shares_log=self._shares_logs,
         )
         self._partitions[topic_partition] = partition
         self._failed.pop(topic_partition, None)
@@ -228,9 +233,14 @@ class ReplicaManager:
             if name in image.topics:
                 self._reconfigure(image.topics[name], image)
 
-    def _drop(self, topic_partition: TopicPartition) -> None:
+    def _drop(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self._failed.pop(topic_partition, None)
-        if self._partitions.pop(topic_partition, None) is not None or self.logs.get(topic_partition) is not None:
+        hosted = self._partitions.pop(topic_partition, None)
+        if self._shares_logs and (
+            topic_id in self._image.topics_by_id or self.logs.topic_id_of(topic_partition) != topic_id
+        ):
+            pass  # others have it, or have begun one for a new topic of that name
+        elif hosted is not None or self.logs.get(topic_partition) is not None:
             try:
                 self.logs.delete(topic_partition)
             except errors.KafkaStorageError as error:
@@ -499,6 +509,12 @@ class ReplicaManager:
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """What belongs into the high watermark checkpoint."""
         return {partition.topic_partition: partition.high_watermark for partition in self._partitions.values()}
+
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: what waits until a time that has passed waits no longer."""
+        now_ms = monotonic_ms(self._world)
+        self.produce_purgatory.advance(now_ms)
+        self.fetch_purgatory.advance(now_ms)
 
     def shut_down(self) -> None:
         """Complete whatever waits, so that its handlers answer and end."""

@@ -138,6 +138,10 @@ class LogCleaner:
                 found.append(Uncleanable(topic_partition, directory, log.size, reason))
         return found
 
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: look at once for what is due now."""
+        self._wake.set()
+
     # -- work
 
     async def run(self) -> None:

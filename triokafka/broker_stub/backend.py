@@ -1,0 +1,166 @@
+"""What is behind a broker, or behind several that share it in one process: controller, logs, cleaner.
+
+A `Broker` makes its own. Several over one `Backend` are a cluster in small: one metadata image, one log of every
+partition, which all of its replicas have in common, so that leadership moves without a copy. Nothing of the network is
+here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
+from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
+from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
+from triokafka.errors import KafkaError
+from triokafka.structs import TopicPartition
+from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.server import Broker
+
+logger = logging.getLogger(__name__)
+
+Guard = Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]
+
+
+class Backend:
+    """Controller, logs and cleaner of one process.
+
+    Use: `start`, `run_tasks`, then brokers `join` and `leave`; `close` or `abandon` when all tasks are gone.
+
+    Args:
+        config: that of the broker, or what the brokers have in common.
+        shared: whether several brokers use it.
+    """
+
+    def __init__(self, config: BrokerConfig, world: World, *, shared: bool = False) -> None:
+        self.config = config
+        self.shared = shared
+        self.controller = Controller(world, config)
+        self.logs = LogManager(world, config.data_directories, config.topic_defaults, log_manager_config(config))
+        self.cleaner = LogCleaner(world, self.logs, cleaner_config(config))
+        self._world = world
+        self._brokers: list[Broker] = []
+        self._hosting = False
+        self.logs.high_watermark_of = self._high_watermark_of
+        self.logs.on_flushed = self._flushed
+        self.logs.on_offline = self._logs_offline
+
+    async def start(self) -> None:
+        """Lock the directories, open the metadata log and then every log.
+
+        Raises:
+            ConfigurationError, KafkaStorageError: see `LogManager.load` and `Controller.start`.
+        """
+        # The locks come first, so that nobody else writes the metadata log either; then the metadata, for the
+        # configuration of a topic says how its logs are recovered.
+        await self._world.run_in_thread(self.logs.lock)
+        await self.controller.start(without=self.logs.offline_directories())
+        await self.logs.load(self.controller.image.topic_configs)
+        self._hosting = True
+
+    def run_tasks(self, nursery: trio.Nursery, guard: Guard) -> None:
+        """Start the work in the background, each part within ``guard``."""
+        nursery.start_soon(guard, self.controller.run)
+        nursery.start_soon(guard, self.logs.run)
+        if self.config.log_cleaner_enable:
+            nursery.start_soon(guard, self.cleaner.run)
+        nursery.start_soon(guard, self._checkpoint_high_watermarks)
+        if self.shared:
+            self.controller.subscribe(self._followed)
+
+    def join(self, broker: Broker) -> None:
+        """A broker serves partitions of these logs from now on."""
+        self._brokers.append(broker)
+
+    def leave(self, broker: Broker) -> None:
+        """A broker has stopped; one that never joined is fine."""
+        if broker in self._brokers:
+            self._brokers.remove(broker)
+
+    async def close(self) -> None:
+        """Write checkpoints and logs, and mark the directories as cleanly closed. Not cancelled."""
+        with trio.CancelScope(shield=True):
+            self._write_high_watermarks()
+            await self.controller.close()
+            await self.logs.close()  # last: with it go the locks of the directories
+
+    async def abandon(self) -> None:
+        """Leave everything as a process that is killed does."""
+        with trio.CancelScope(shield=True):
+            await self.controller.close()
+            self.logs.abandon()
+
+    def clock_jumped(self) -> None:
+        """The world's clock was put forward: look at once for what is due now."""
+        self.logs.clock_jumped()
+        self.cleaner.clock_jumped()
+        self.controller.clock_jumped()
+
+    # What logs and controller tell
+
+    def _followed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        # The brokers that share this image have applied it when it was published: nobody need wait for their word.
+        self.controller.all_follow(image.offset)
+
+    def _flushed(self, topic_partition: TopicPartition) -> None:
+        for broker in self._brokers:
+            broker.replicas.flushed(topic_partition)
+
+    def _logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
+        for broker in self._brokers:
+            broker.logs_offline(topic_partitions, reason)
+
+    def _high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
+        hosted = (broker.replicas.find(*topic_partition) for broker in self._brokers)
+        return max((partition.high_watermark for partition in hosted if partition is not None), default=None)
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        interval = self.config.replica_high_watermark_checkpoint_interval_ms / 1000
+        while True:
+            await trio.sleep(interval)
+            self._write_high_watermarks()
+
+    def _write_high_watermarks(self) -> None:
+        if not self._hosting:  # the directories may be another broker's
+            return
+        found: dict[TopicPartition, int] = {}
+        for broker in self._brokers:
+            for topic_partition, offset in broker.replicas.high_watermarks().items():
+                found[topic_partition] = max(offset, found.get(topic_partition, 0))
+        try:
+            self.logs.checkpoint_high_watermarks(found)
+        except KafkaError as error:
+            logger.error("high watermarks were not written: %s", error)
+
+
+def cleaner_config(config: BrokerConfig) -> CleanerConfig:
+    """The options of the cleaner."""
+    return CleanerConfig(
+        threads=config.log_cleaner_threads,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        dedupe_buffer_size=config.log_cleaner_dedupe_buffer_size,
+        io_buffer_size=config.log_cleaner_io_buffer_size,
+        io_buffer_load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+    )
+
+
+def log_manager_config(config: BrokerConfig) -> LogManagerConfig:
+    """The options of the logs' background work."""
+    return LogManagerConfig(
+        initial_task_delay_ms=config.log_initial_task_delay_ms,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms,
+        recovery_point_checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        log_start_offset_checkpoint_interval_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        producer_expiration_ms=config.producer_id_expiration_ms,
+        producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
+        recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
+    )

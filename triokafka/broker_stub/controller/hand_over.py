@@ -1,0 +1,56 @@
+"""A partition's leadership given to a broker that somebody names. Kafka has no such request; tests want it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from triokafka import errors
+from triokafka.broker_stub.controller.image import UNASSIGNED_DIRECTORY, MetadataImage, PartitionImage
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
+
+
+def hand_over(image: MetadataImage, topic: str, partition: int, to: int | None) -> Outcome[int]:
+    """Let broker ``to`` lead a partition in a new leader epoch; the response is its id.
+
+    None stands for the next active broker after the present leader, by id; where there is no other, the leader leads on
+    in a new epoch. A broker that holds no replica takes the place of the present leader's.
+
+    Raises:
+        UnknownTopicOrPartitionError: there is no such partition.
+        BrokerNotAvailableError: no such broker is there to lead.
+    """
+    state = image.partition(topic, partition)
+    if state is None:
+        raise errors.UnknownTopicOrPartitionError(f"there is no partition {topic}-{partition}")
+    if to is None:
+        to = _next(image, state)
+    broker = image.brokers.get(to)
+    if broker is None or not broker.active:
+        active = sorted(node.broker_id for node in image.brokers.values() if node.active)
+        raise errors.BrokerNotAvailableError(f"broker {to} cannot lead {topic}-{partition}; {active} are active")
+    record = PartitionChangeRecord(partition_id=partition, topic_id=image.topics[topic].topic_id, leader=to)
+    if to not in state.replicas:
+        gone = state.leader if state.leader in state.replicas else state.replicas[0]
+        replicas = [to if replica == gone else replica for replica in state.replicas]
+        record.replicas = replicas
+        record.directories = [_directory(image, broker_id) for broker_id in replicas]
+        record.isr = list(dict.fromkeys(to if replica == gone else replica for replica in (*state.isr, gone)))
+    elif to not in state.isr:
+        record.isr = [*state.isr, to]
+    return Outcome([record], to)
+
+
+def _next(image: MetadataImage, state: PartitionImage) -> int:
+    active = sorted(broker.broker_id for broker in image.brokers.values() if broker.active)
+    # Replicas first: what leads next is then what Kafka would choose from.
+    candidates = [broker_id for broker_id in active if broker_id in state.replicas and broker_id != state.leader]
+    candidates = candidates or [broker_id for broker_id in active if broker_id != state.leader] or active
+    if not candidates:
+        raise errors.BrokerNotAvailableError("no broker is active")
+    return next((broker_id for broker_id in candidates if broker_id > state.leader), candidates[0])
+
+
+def _directory(image: MetadataImage, broker_id: int) -> UUID:
+    broker = image.brokers.get(broker_id)
+    return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory()

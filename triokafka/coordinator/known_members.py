@@ -1,0 +1,49 @@
+"""Who is in a group, whatever its protocol, and the end of a session before its time: for tests and tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.group import rounds
+from triokafka.coordinator.stored import GroupTurn
+from triokafka.coordinator.timers import TimerKey
+from triokafka.errors import UnknownMemberIdError
+
+if TYPE_CHECKING:
+    from triokafka.coordinator.shard import GroupShard
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMember:
+    """A member as the coordinator knows it; ``instance_id`` is None unless it is a static one."""
+
+    member_id: str
+    client_id: str
+    instance_id: str | None
+
+
+def known_members(shard: GroupShard, group_id: str) -> list[KnownMember]:
+    """The members of a group, in the order of their ids."""
+    classic, consumer = shard.groups.get(group_id), shard.consumer_groups.get(group_id)
+    found = []
+    if classic is not None:
+        found = [KnownMember(m.member_id, m.client_id, m.instance_id) for m in classic.members.values()]
+    elif consumer is not None:
+        found = [KnownMember(name, p.client_id, p.instance_id) for name, p in consumer.profiles.items()]
+    return sorted(found, key=lambda member: member.member_id)
+
+
+def end_session(shard: GroupShard, group_id: str, member_id: str, turn: GroupTurn) -> None:
+    """Let the member's session be over as of now; its timer then does what it always does.
+
+    Raises:
+        UnknownMemberIdError: the group has no such member.
+    """
+    for kind in (rounds.SESSION, sessions.SESSION):
+        key = TimerKey(kind, group_id, member_id)
+        if key in turn.timers:
+            turn.timers.schedule(key, turn.at.now)
+            return
+    raise UnknownMemberIdError(f"group {group_id!r} has no member {member_id!r}")

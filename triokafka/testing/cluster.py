@@ -1,0 +1,218 @@
+"""Several brokers of a test that are one cluster.
+
+They share a `Backend` in this process: one metadata image, and one log of each partition. That takes the place of
+replication, which will come behind the same calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import trio
+
+from triokafka.errors import BrokerNotAvailableError, IllegalStateError
+from triokafka.testing.fault_calls import FaultCalls
+from triokafka.testing.faulty_world import FaultyWorld
+from triokafka.testing.running import RunningBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.broker_stub.controller import MetadataImage
+    from triokafka.coordinator.known_members import KnownMember
+
+
+class RunningCluster(FaultCalls):
+    """The brokers of a test; made by `running_cluster`.
+
+    ``brokers`` are in the order of their ids, and `broker` finds one. Faults of requests that are armed here hold on
+    every broker, and are used up together; those of one broker are armed at it.
+    """
+
+    def __init__(self, config: BrokerConfig, nodes: int, world: FaultyWorld, nursery: trio.Nursery) -> None:
+        from triokafka.broker_stub.backend import Backend
+
+        super().__init__(world.random.random)
+        first = config.node_id
+        self._nursery = nursery
+        self._backend = Backend(config, world, shared=True)
+        # The brokers need it until the last of them has signed off, also when everything is cancelled.
+        self._backend_scope = trio.CancelScope(shield=True)
+        self._backend_gone = trio.Event()
+        self.brokers: list[RunningBroker] = []
+        for number in range(nodes):
+            # Each has a freeze of its own; clock and disk they have in common.
+            own = world if not number else world.beside()
+            node = RunningBroker(replace(config, node_id=first + number), own, nursery, self._backend, self.faults)
+            self.brokers.append(node)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers, separated by commas."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster's metadata."""
+        return self._backend.controller.image
+
+    def broker(self, node_id: int) -> RunningBroker:
+        """The broker with that id.
+
+        Raises:
+            BrokerNotAvailableError: there is none.
+        """
+        for broker in self.brokers:
+            if broker.node_id == node_id:
+                return broker
+        ids = [broker.node_id for broker in self.brokers]
+        raise BrokerNotAvailableError(f"the cluster has the brokers {ids}, not {node_id}")
+
+    # Life
+
+    async def start(self) -> None:
+        """Start all brokers, in the order of their ids; called by `running_cluster`."""
+        try:
+            await self._backend.start()
+        except BaseException:
+            self._backend_gone.set()
+            raise
+        self._nursery.start_soon(self._run_backend)
+        for broker in self.brokers:
+            await broker.start()
+
+    async def end(self) -> None:
+        """Stop all brokers, and close the logs; called by `running_cluster`."""
+        with trio.CancelScope(shield=True):
+            for broker in reversed(self.brokers):
+                await broker.stop()
+                broker.let_go()
+            self._backend_scope.cancel()
+            await self._backend_gone.wait()
+            await self._backend.close()
+
+    async def _run_backend(self) -> None:
+        try:
+            with self._backend_scope:
+                async with trio.open_nursery() as nursery:
+                    self._backend.run_tasks(nursery, _unguarded)
+        finally:
+            self._backend_gone.set()
+
+    async def stop(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
+        """Stop a broker; see `RunningBroker.stop`.
+
+        Others then lead the partitions that they have replicas of. Those that only this broker has are without a leader
+        until it is back; with ``move`` they are handed over before.
+        """
+        broker = self.broker(node_id)
+        if move and broker.is_running:
+            for topic, state in list(self.image.partitions()):
+                others = [one.node_id for one in self.brokers if one.is_running and one is not broker]
+                if state.leader == node_id and others:
+                    to = next((other for other in others if other in state.replicas), others[0])
+                    await self.move_leader(topic.name, state.partition, to=to)
+        await broker.stop(clean=clean)
+
+    async def start_broker(self, node_id: int) -> None:
+        """Start a stopped broker again; see `RunningBroker.start`."""
+        await self.broker(node_id).start()
+
+    async def restart(self, node_id: int, *, clean: bool = True, move: bool = False) -> None:
+        """`stop` and `start_broker`."""
+        await self.stop(node_id, clean=clean, move=move)
+        await self.start_broker(node_id)
+
+    # Leaders
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The id of the broker that leads a partition; -1 when none does, or there is no such partition."""
+        state = self.image.partition(topic, partition)
+        return -1 if state is None else state.leader
+
+    def leader_epoch(self, topic: str, partition: int = 0) -> int:
+        """How often the partition's leader has changed; -1 when there is no such partition."""
+        state = self.image.partition(topic, partition)
+        return -1 if state is None else state.leader_epoch
+
+    def coordinator(self, group: str) -> int:
+        """The id of the broker that coordinates a group; -1 when none does yet."""
+        from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+
+        return self.leader(GROUP_METADATA_TOPIC, self._any().group_coordinator.partition_for(group))
+
+    async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
+        """See `RunningBroker.move_leader`."""
+        return await self._any().move_leader(topic, partition, to=to)
+
+    async def move_coordinator(self, group: str, *, to: int | None = None) -> int:
+        """See `RunningBroker.move_coordinator`."""
+        return await self._any().move_coordinator(group, to=to)
+
+    def _any(self) -> RunningBroker:
+        for broker in self.brokers:
+            if broker.is_running:
+                return broker
+        raise IllegalStateError("every broker of the cluster is stopped")
+
+    # Faults of all brokers
+
+    def cut_connections(self) -> int:
+        """Close every connection to every broker; returns how many there were."""
+        return sum(broker.cut_connections() for broker in self.brokers if broker.is_running)
+
+    def fill_disk(self, *, free_bytes: int = 0) -> None:
+        """See `RunningBroker.fill_disk`; the brokers have one disk."""
+        self.brokers[0].fill_disk(free_bytes=free_bytes)
+
+    def free_disk(self) -> None:
+        """End `fill_disk`."""
+        self.brokers[0].free_disk()
+
+    def advance_clock(self, ms: int) -> None:
+        """See `RunningBroker.advance_clock`; the brokers have the same clocks."""
+        self.brokers[0].world.put_clock_forward(ms)
+        for broker in self.brokers:
+            if broker.is_running:
+                broker.broker.clock_jumped()
+
+    def members(self, group: str) -> list[KnownMember]:
+        """See `RunningBroker.members`."""
+        return self._coordinating(group).members(group)
+
+    def expire_member(self, group: str, member: str | None = None) -> str:
+        """See `RunningBroker.expire_member`."""
+        return self._coordinating(group).expire_member(group, member)
+
+    def _coordinating(self, group: str) -> RunningBroker:
+        return self.broker(self.coordinator(group))
+
+    def reset(self) -> None:
+        """Switch off every fault that goes on, here and at each broker."""
+        self.faults.disarm_all()
+        for broker in self.brokers:
+            broker.reset()
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """See `RunningBroker.create_topic`."""
+        await self._any().create_topic(
+            name, partitions=partitions, replication_factor=replication_factor, configs=configs
+        )
+
+    async def delete_topic(self, name: str) -> None:
+        """See `RunningBroker.delete_topic`."""
+        await self._any().delete_topic(name)
+
+
+async def _unguarded(run: Callable[[], Awaitable[object]]) -> None:
+    await run()

@@ -1,0 +1,348 @@
+"""A broker that runs for a test, and what the test can do to it.
+
+`RunningBroker` outlives the `Broker` inside it, so that a test can stop, kill and start it again: it keeps its port,
+its disk, its clock and its faults. All of it belongs to the Trio run that it was started in;
+`triokafka.testing.blocking` has the same for everybody else.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import trio
+
+from triokafka.errors import IllegalStateError, for_code
+from triokafka.testing.fault_calls import FaultCalls
+from triokafka.testing.faulty_world import FaultyWorld
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.backend import Backend
+    from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.broker_stub.controller import Controller, MetadataImage
+    from triokafka.broker_stub.faults import Faults
+    from triokafka.broker_stub.network.socket_server import SocketServer
+    from triokafka.broker_stub.server import Broker
+    from triokafka.coordinator.known_members import KnownMember
+    from triokafka.coordinator.service import GroupCoordinator
+
+_TIMEOUT_MS = 30_000
+
+
+class RunningBroker(FaultCalls):
+    """One broker of a test; made by `running_broker` and `running_cluster`.
+
+    Faults of requests are `fail_next` and its like (see `FaultCalls`), and ``faults`` is where they are armed. Those of
+    the broker as a whole are here. All are off at first, and `reset` switches all off again.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: FaultyWorld,
+        nursery: trio.Nursery,
+        backend: Backend | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        super().__init__(world.random.random, beside=faults)
+        self.config = config
+        self.world = world
+        self._nursery = nursery
+        self._backend = backend
+        self._broker: Broker | None = None
+        self._leave = trio.Event()
+        self._gone = trio.Event()
+        self._kill = False
+        self._changing = trio.Lock()
+        self._held_ports: list[socket.socket] = []
+        self._bootstrap_servers = ""
+
+    # What it is
+
+    @property
+    def node_id(self) -> int:
+        """Its id in the cluster."""
+        return self.config.node_id
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect, HOST:PORT; the same before and after a restart."""
+        return self._bootstrap_servers
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is up."""
+        return self._broker is not None
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that runs now, with all that it consists of; another one after each restart.
+
+        Raises:
+            IllegalStateError: it is stopped.
+        """
+        if self._broker is None:
+            raise IllegalStateError(f"broker {self.node_id} is stopped; start() it first")
+        return self._broker
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the broker stopped serving by itself; None while it has not."""
+        return self.broker.failure
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster's metadata."""
+        return self.broker.image
+
+    @property
+    def controller(self) -> Controller:
+        """The cluster's controller."""
+        return self.broker.controller
+
+    @property
+    def sockets(self) -> SocketServer:
+        """The broker's listeners and connections."""
+        return self.broker.sockets
+
+    @property
+    def group_coordinator(self) -> GroupCoordinator:
+        """The groups that this broker coordinates."""
+        return self.broker.group_coordinator
+
+    # Its life
+
+    async def start(self) -> None:
+        """Start it, when it is stopped: on the port and the disk that it had. Returns once clients can connect.
+
+        Raises:
+            ConfigurationError: its address or its data directory cannot be used.
+        """
+        async with self._changing:
+            if self._broker is None:
+                self._leave, self._gone = trio.Event(), trio.Event()
+                await self._nursery.start(self._run)
+
+    async def stop(self, *, clean: bool = True) -> None:
+        """Stop it, and return when it is gone; its port stays taken, so that connecting is refused.
+
+        Clean, requests in progress get a moment to finish and leaderships move to brokers that have replicas. Not
+        clean, it ends as if it had been killed: connections break, nothing is flushed or signed off, and the next start
+        recovers what was written. A stopped broker is fine.
+        """
+        async with self._changing:
+            if self._broker is not None:
+                self._kill = not clean
+                self._leave.set()
+                await self._gone.wait()
+
+    async def restart(self, *, clean: bool = True) -> None:
+        """`stop` and `start`."""
+        await self.stop(clean=clean)
+        await self.start()
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        from triokafka.broker_stub.server import Broker
+
+        try:
+            broker = Broker(self.config, world=self.world, backend=self._backend)
+            broker.faults = self.faults
+            self._release_ports()
+            async with broker:
+                self._keep_ports(broker)
+                self._broker = broker
+                task_status.started()
+                try:
+                    await self._leave.wait()
+                finally:
+                    self._broker = None
+                    self.world.thaw()
+                if self._kill:
+                    await broker.kill()
+                    if self._backend is not None:
+                        await self._backend.controller.fence_broker(self.node_id)
+            if self._leave.is_set():
+                self._hold_ports()
+        finally:
+            self._gone.set()
+
+    def _keep_ports(self, broker: Broker) -> None:
+        """Take the ports that it got for its own from now on."""
+        self._bootstrap_servers = broker.bootstrap_servers
+        listeners = []
+        for listener in self.config.broker_listeners:
+            _, port = broker.sockets.address(listener.name)
+            host = f"[{listener.host}]" if ":" in listener.host else listener.host
+            listeners.append(f"{listener.name}://{host}:{port}")
+        others = [spec for spec in self.config.listeners if spec.partition("://")[0] not in broker.sockets.listeners]
+        self.config = replace(self.config, listeners=(*listeners, *others))
+
+    def _hold_ports(self) -> None:
+        """Nobody else is to get the ports meanwhile: also not a client that tries to connect, for its own end."""
+        if not self.world.is_real:
+            return
+        for listener in self.config.broker_listeners:
+            placeholder = socket.socket(socket.AF_INET6 if ":" in listener.host else socket.AF_INET)
+            placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                placeholder.bind((listener.host, listener.port))
+            except OSError:
+                placeholder.close()  # it is somebody's already: starting again will say so
+            else:
+                self._held_ports.append(placeholder)
+
+    def _release_ports(self) -> None:
+        for placeholder in self._held_ports:
+            placeholder.close()
+        self._held_ports.clear()
+
+    def let_go(self) -> None:
+        """The test is over: the ports of a stopped broker are free."""
+        self._release_ports()
+
+    # Faults of the broker as a whole
+
+    def cut_connections(self) -> int:
+        """Close every connection at once; new ones are welcome. Returns how many there were."""
+        return self.sockets.cut()
+
+    def freeze(self) -> None:
+        """Stand still as a process that was sent SIGSTOP: connections stay open, new ones wait, nothing is answered.
+
+        The clocks go on, so that sessions that end meanwhile have ended. `thaw` ends it, and so does `stop`.
+        """
+        self.world.freeze()
+
+    def thaw(self) -> None:
+        """End `freeze`."""
+        self.world.thaw()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """`freeze` for the length of a block."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def fill_disk(self, *, free_bytes: int = 0) -> None:
+        """Let the data directories take only ``free_bytes`` more: appends then fail with KAFKA_STORAGE_ERROR."""
+        self.world.disk_room = free_bytes
+
+    def free_disk(self) -> None:
+        """End `fill_disk`: there is room again, and appends work as before."""
+        self.world.disk_room = None
+
+    def advance_clock(self, ms: int) -> None:
+        """Put the broker's clocks forward by ``ms`` milliseconds, and do what has become due.
+
+        Sessions of group members end, requests that wait for records or replicas are answered, idle connections are
+        closed, records and positions are retained for as long as configured. Only the broker's clocks move: waits that
+        a fault causes, and everything in clients, take their time. In a cluster all brokers have the same clocks.
+        """
+        self.world.put_clock_forward(ms)
+        if self._broker is not None:
+            self._broker.clock_jumped()
+
+    def members(self, group: str) -> list[KnownMember]:
+        """Who is in a group: member id, client id and instance id, in the order of member ids.
+
+        Raises:
+            NotCoordinatorError: this broker does not coordinate the group.
+        """
+        return self.group_coordinator.members(group)
+
+    def expire_member(self, group: str, member: str | None = None) -> str:
+        """End the session of a group's member now, as if it had been silent for too long; returns its member id.
+
+        Args:
+            member: its member id, client id or instance id; None when the group has only one.
+
+        Raises:
+            UnknownMemberIdError: the group has no such member, or several; names those that it has.
+            NotCoordinatorError: this broker does not coordinate the group.
+        """
+        from triokafka.errors import UnknownMemberIdError
+
+        known = self.members(group)
+        found = [
+            one.member_id
+            for one in known
+            if member is None or member in (one.member_id, one.client_id, one.instance_id)
+        ]
+        if len(found) != 1:
+            who = "one member" if member is None else f"one member {member!r}"
+            raise UnknownMemberIdError(f"group {group!r} has not {who}, but {[one.member_id for one in known]}")
+        self.group_coordinator.expire_member(group, found[0])
+        return found[0]
+
+    async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
+        """Have broker ``to`` lead a partition, in a new leader epoch; returns its id. The log goes with it.
+
+        None is the next broker by id. A single broker leads on itself, in a new epoch: clients have to notice that.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such partition.
+            BrokerNotAvailableError: there is no such broker, or it is down.
+        """
+        return await self.controller.hand_over(topic, partition, to)
+
+    async def move_coordinator(self, group: str, *, to: int | None = None) -> int:
+        """Have broker ``to`` coordinate a group (and those that share its partition of ``__consumer_offsets``).
+
+        The group's members and positions go with it. Arguments, result and errors are those of `move_leader`.
+        """
+        from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+
+        broker = self.broker
+        await broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
+        return await self.move_leader(GROUP_METADATA_TOPIC, broker.group_coordinator.partition_for(group), to=to)
+
+    def reset(self) -> None:
+        """Switch off every fault that goes on: those of requests, the freeze, the full disk. The clock stays."""
+        self.faults.disarm_all()
+        self.thaw()
+        self.free_disk()
+
+    # Topics, without a client
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic; -1 stands for what the broker is configured for.
+
+        Raises:
+            BrokerResponseError: the error that CreateTopics would answer.
+        """
+        from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        response = await self.controller.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
+        _raise_for(response.topics[0].error_code, response.topics[0].error_message)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic. Raises the error that DeleteTopics would answer."""
+        from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)
+        response = await self.controller.delete_topics(request)
+        _raise_for(response.responses[0].error_code, response.responses[0].error_message)
+
+
+def _raise_for(code: int, message: str | None) -> None:
+    if code:
+        raise for_code(code)(message or "")
