@@ -1,0 +1,109 @@
+"""Topics that change while a query runs: written to, grown, cut, deleted and made anew. Through the public clients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
+
+import trio
+
+import triokafka
+from tests.spark.topics import Record
+from triokafka.structs import TopicPartition
+
+_numbers = itertools.count(1)
+
+
+class Topic:
+    """One topic of a broker. Values are whole numbers as text, spread over the partitions in turn."""
+
+    def __init__(self, bootstrap: str, partitions: int = 1, *, name: str | None = None) -> None:
+        self.bootstrap = bootstrap
+        self.name = name if name is not None else f"stream-{next(_numbers)}"
+        self.partitions = partitions
+        self.create()
+
+    def create(self) -> None:
+        """Make the topic, which is not there."""
+        topic = triokafka.NewTopic(self.name, self.partitions, 1, configs={"retention.ms": "-1"})
+        self._manage(lambda admin: admin.create_topics([topic]))
+
+    def add(self, values: Iterable[int], *, timestamp_ms: int | None = None) -> None:
+        """Write values, the first to partition 0, the next to partition 1 and so on."""
+        self.write(
+            Record(b"%d" % value, partition=place % self.partitions)
+            if timestamp_ms is None
+            else Record(b"%d" % value, partition=place % self.partitions, timestamp_ms=timestamp_ms)
+            for place, value in enumerate(values)
+        )
+
+    def add_to(self, partition: int, values: Iterable[int]) -> None:
+        """Write values to one partition."""
+        self.write(Record(b"%d" % value, partition=partition) for value in values)
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Write records."""
+
+        async def write() -> None:
+            async with triokafka.Producer(bootstrap_servers=self.bootstrap) as producer:
+                deliveries = [
+                    await producer.send(
+                        self.name,
+                        record.value,
+                        key=record.key,
+                        partition=record.partition,
+                        timestamp_ms=record.timestamp_ms,
+                        headers=record.headers,
+                    )
+                    for record in records
+                ]
+                for delivery in deliveries:
+                    await delivery
+
+        trio.run(write)
+
+    def grow(self, partitions: int) -> None:
+        """Give it more partitions."""
+        self._manage(lambda admin: admin.create_partitions({self.name: partitions}))
+        self.partitions = partitions
+
+    def cut(self, offset: int, partition: int = 0) -> None:
+        """Delete the records below an offset, as retention does."""
+        self._manage(lambda admin: admin.delete_records({TopicPartition(self.name, partition): offset}))
+
+    def delete(self) -> None:
+        """Delete it."""
+        self._manage(lambda admin: admin.delete_topics([self.name]))
+
+    def ends(self) -> dict[int, int]:
+        """Where its partitions end."""
+        found = {}
+
+        async def ask() -> None:
+            async with triokafka.AdminClient(bootstrap_servers=self.bootstrap) as admin:
+                ones = [TopicPartition(self.name, number) for number in range(self.partitions)]
+                for one, answer in (await admin.list_offsets(dict.fromkeys(ones, "latest"))).items():
+                    found[one.partition] = answer.offset
+
+        trio.run(ask)
+        return found
+
+    def _manage(self, work: Callable[[triokafka.AdminClient], Awaitable[object]]) -> None:
+        async def manage() -> None:
+            async with triokafka.AdminClient(bootstrap_servers=self.bootstrap) as admin:
+                await work(admin)
+
+        trio.run(manage)
+
+
+def committed(bootstrap: str, group_id: str) -> dict[TopicPartition, int]:
+    """What a group has committed."""
+    found: dict[TopicPartition, int] = {}
+
+    async def ask() -> None:
+        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+            for one, position in (await admin.list_group_offsets(group_id)).items():
+                found[one] = position.offset
+
+    trio.run(ask)
+    return found

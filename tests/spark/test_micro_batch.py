@@ -1,0 +1,586 @@
+"""The connector's suite for streaming queries, case by case (`spark/3.5`, KafkaMicroBatchSourceSuite).
+
+Each runs against a stand-in that makes Spark's calls; in the long profile in Spark as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.spark.changing_topics import Topic
+from tests.spark.engine import Query, SparkQuery, StandInQuery, offsets, rows, sizes, values
+from tests.spark.topics import Record
+
+Start = Callable[..., Query]
+STRATEGIES = ("assign", "subscribe", "subscribePattern")
+LOSS = ("true", "false")
+EARLY, LATE = 1_500_000_000_000, 1_600_000_000_000
+
+
+def strategy(kind: str, topic: Topic) -> dict[str, str]:
+    """The option that says what is read."""
+    return {
+        "assign": {"assign": json.dumps({topic.name: list(range(topic.partitions))})},
+        "subscribe": {"subscribe": topic.name},
+        "subscribePattern": {"subscribePattern": f"{topic.name[:-1]}[{topic.name[-1]}]"},
+    }[kind]
+
+
+@pytest.fixture(params=["calls", pytest.param("spark", marks=pytest.mark.long)])
+def query(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
+    """Makes a query that is not started yet; ``place`` tells queries of one test apart."""
+
+    def make(topic: Topic, place: str = "checkpoint", **options: str) -> Query:
+        given = {"kafka.bootstrap.servers": topic.bootstrap, **options}
+        if not {"assign", "subscribe", "subscribePattern"} & set(options):
+            given["subscribe"] = topic.name
+        if request.param == "calls":
+            return StandInQuery(tmp_path / place, given)
+        return SparkQuery(request.getfixturevalue("spark"), tmp_path / place, given)
+
+    return make
+
+
+def stop_and_start_again(asked: Query, topic: Topic) -> None:
+    """What every case of the suite does once it has read its first values: data while stopped, and more partitions."""
+    before = values(asked)
+    asked.stop()
+    topic.add(range(31, 37))
+    asked.start()
+    asked.process_all()
+    assert values(asked) == sorted([*before, *range(31, 37)])
+    topic.add(range(41, 47))
+    asked.process_all()
+    if "assign" not in asked.options:  # type: ignore[attr-defined]
+        topic.grow(10)
+        topic.add(range(51, 71))
+        asked.process_all()
+        assert values(asked) == sorted([*before, *range(31, 37), *range(41, 47), *range(51, 71)])
+    asked.stop()
+
+
+@pytest.mark.parametrize("fails", LOSS)
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_from_latest_offsets(query: Start, bootstrap: str, kind: str, fails: str):
+    """assign, subscribing topic by name, by pattern: from latest offsets"""
+    topic = Topic(bootstrap, 5)
+    topic.add([-1])
+    asked = query(topic, **strategy(kind, topic), startingOffsets="latest", failOnDataLoss=fails)
+    asked.start()
+    asked.process_all()
+    assert values(asked) == []
+    topic.add([1, 2, 3])
+    asked.process_all()
+    assert values(asked) == [1, 2, 3]
+    stop_and_start_again(asked, topic)
+
+
+@pytest.mark.parametrize("fails", LOSS)
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_from_earliest_offsets(query: Start, bootstrap: str, kind: str, fails: str):
+    """assign, subscribing topic by name, by pattern: from earliest offsets"""
+    topic = Topic(bootstrap, 5)
+    topic.add([1, 2, 3])
+    asked = query(topic, **strategy(kind, topic), startingOffsets="earliest", failOnDataLoss=fails)
+    asked.start()
+    asked.process_all()
+    assert values(asked) == [1, 2, 3]
+    topic.add([4, 5, 6])
+    asked.process_all()
+    assert values(asked) == [1, 2, 3, 4, 5, 6]
+    stop_and_start_again(asked, topic)
+
+
+@pytest.mark.parametrize("fails", LOSS)
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_from_specific_offsets(query: Start, bootstrap: str, kind: str, fails: str):
+    """assign, subscribing topic by name, by pattern: from specific offsets: -2, -1, 0, 1 and 2"""
+    topic = Topic(bootstrap, 5)
+    for partition, written in enumerate(([-20, -21, -22], [-10], [0, 1, 2], [11, 12], [22])):
+        topic.add_to(partition, written)
+    starts = json.dumps({topic.name: {"0": -2, "1": -1, "2": 0, "3": 1, "4": 1}})
+    asked = query(topic, **strategy(kind, topic), startingOffsets=starts, failOnDataLoss=fails)
+    asked.start()
+    asked.process_all()
+    # Partition 0 from its beginning, 1 from its end, 2 whole, 3 without its first, 4 from its end.
+    assert values(asked) == [-22, -21, -20, 0, 1, 2, 12]
+    topic.add_to(4, [23])
+    topic.add_to(1, [-11])
+    asked.process_all()
+    assert values(asked) == [-22, -21, -20, -11, 0, 1, 2, 12, 23]
+    stop_and_start_again(asked, topic)
+
+
+@pytest.mark.parametrize("fails", LOSS)
+@pytest.mark.parametrize("kind", STRATEGIES)
+@pytest.mark.parametrize("each", [True, False], ids=["per partition", "global"])
+def test_from_specific_timestamps(query: Start, bootstrap: str, kind: str, fails: str, each: bool):
+    """assign, subscribing topic by name, by pattern: from specific timestamps, and from a global timestamp"""
+    topic = Topic(bootstrap, 5)
+    topic.add(range(-10, 0), timestamp_ms=EARLY)
+    topic.add(range(10), timestamp_ms=LATE)
+    starts = (
+        {"startingOffsetsByTimestamp": json.dumps({topic.name: {str(number): LATE for number in range(5)}})}
+        if each
+        else {"startingTimestamp": str(LATE - 1)}
+    )
+    asked = query(topic, **strategy(kind, topic), **starts, failOnDataLoss=fails, startingOffsets="earliest")
+    asked.start()
+    asked.process_all()
+    assert values(asked) == list(range(10))
+    stop_and_start_again(asked, topic)
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_from_timestamps_that_no_record_matches_with_strategy_latest(query: Start, bootstrap: str, kind: str):
+    """starting timestamp without a match, strategy latest"""
+    topic = Topic(bootstrap, 5)
+    topic.add(range(-10, 0), timestamp_ms=EARLY)
+    asked = query(
+        topic, **strategy(kind, topic), startingTimestamp=str(LATE), startingOffsetsByTimestampStrategy="latest"
+    )
+    asked.start()
+    asked.process_all()
+    assert values(asked) == []
+    stop_and_start_again(asked, topic)
+
+
+def test_from_timestamps_that_no_record_matches_is_an_error_unless_told(query: Start, bootstrap: str):
+    """starting timestamp without a match, strategy error"""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(4), timestamp_ms=EARLY)
+    asked = query(topic, startingTimestamp=str(LATE))
+    with pytest.raises(Exception, match=r"[Nn]o offset"):
+        asked.start()
+        asked.process_all()
+
+
+def test_trigger_available_now(query: Start, bootstrap: str):
+    """Trigger.AvailableNow: 15 records, at most 5 in a batch, are 3 batches; the next run reads what came since."""
+    topic = Topic(bootstrap, 5)
+    topic.add(range(15))
+    asked = query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="5")
+    asked.start("available now")
+    asked.process_all()
+    assert sizes(asked) == [5, 5, 5]
+    assert values(asked) == list(range(15))
+    topic.add(range(15, 30))
+    asked.start("available now")
+    asked.process_all()
+    assert sizes(asked) == [5] * 6
+    assert values(asked) == list(range(30))
+
+
+def test_trigger_available_now_with_new_topic_partitions(query: Start, bootstrap: str):
+    """Trigger.AvailableNow with topic-partitions added while it runs"""
+    topic = Topic(bootstrap, 5)
+    topic.add(range(15))
+    asked = query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="5")
+
+    def grow(number: int) -> None:
+        if number == 1:
+            topic.grow(6)
+            topic.add_to(5, [100])
+            topic.add_to(0, [101])
+
+    asked.in_batch = grow  # type: ignore[attr-defined]
+    asked.start("available now")
+    asked.process_all()
+    assert values(asked) == list(range(15)), "what came after it began is not for it"
+    asked.start("available now")
+    asked.process_all()
+    assert values(asked) == [*range(15), 100, 101]
+
+
+def test_trigger_available_now_with_deleted_topic_partitions(query: Start, bootstrap: str):
+    """Trigger.AvailableNow with topic-partitions deleted while it runs"""
+    topic, other = Topic(bootstrap, 1), Topic(bootstrap, 1)
+    topic.add(range(6))
+    other.add(range(10, 13))
+    asked = query(
+        topic,
+        subscribePattern=f"{topic.name}|{other.name}",
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger="4",
+        failOnDataLoss="false",
+    )
+
+    def delete(number: int) -> None:
+        if number == 1:
+            other.delete()
+
+    asked.in_batch = delete  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="are lost"):
+        asked.start("available now")
+        asked.process_all()
+        raise asked.failure  # type: ignore[attr-defined]
+
+
+def test_trigger_once_ignores_limits(query: Start, bootstrap: str):
+    """maxOffsetsPerTrigger with Trigger.Once"""
+    topic = Topic(bootstrap, 3)
+    topic.add(range(50))
+    asked = query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    asked.start("once")
+    asked.process_all()
+    assert sizes(asked) == [50]
+
+
+def test_max_offsets_per_trigger(query: Start, bootstrap: str):
+    """maxOffsetsPerTrigger: 10 over 101, 11 and 1 records: 8, 1 and 1, then 9 and 1"""
+    topic = Topic(bootstrap, 3)
+    for partition, written in enumerate((range(100, 201), range(10, 21), range(1, 2))):
+        topic.add_to(partition, written)
+    asked = query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    asked.start()
+    asked.process_all()
+    first = sorted(int(row["value"]) for row in asked.batches[0])
+    second = sorted(int(row["value"]) for row in asked.batches[1])
+    assert first == [1, 10, *range(100, 108)]
+    assert second == [11, *range(108, 117)]
+    asked.stop()
+    topic.add_to(0, [201])
+    asked.start()
+    asked.process_all()
+    assert values(asked) == sorted([*range(100, 202), *range(10, 21), 1])
+    assert max(sizes(asked)) <= 11
+
+
+def test_rate_limit_set_to_long_max_should_not_overflow(query: Start, bootstrap: str):
+    """SPARK-26718"""
+    topic = Topic(bootstrap, 1)
+    topic.add(range(1, 11))
+    asked = query(topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(2**63 - 1))
+    asked.start()
+    asked.process_all()
+    assert sizes(asked) == [10]
+
+
+def test_min_offsets_per_trigger(query: Start, bootstrap: str):
+    """minOffsetsPerTrigger: the first batch runs, the next waits for enough"""
+    topic = Topic(bootstrap, 3)
+    topic.add(range(3))
+    asked = query(topic, startingOffsets="earliest", minOffsetsPerTrigger="8", maxTriggerDelay="1h")
+    asked.start()
+    asked.process_all()
+    topic.add(range(3, 10))
+    asked.process_all()
+    assert sizes(asked) == [3], "seven are too few"
+    topic.add([10])
+    asked.process_all()
+    assert sizes(asked) == [3, 8]
+    asked.stop()
+
+
+def test_max_trigger_delay(query: Start, bootstrap: str):
+    """minOffsetsPerTrigger with maxTriggerDelay: nobody waits longer"""
+    topic = Topic(bootstrap, 1)
+    topic.add(range(3))
+    asked = query(topic, startingOffsets="earliest", minOffsetsPerTrigger="1000", maxTriggerDelay="1ms")
+    asked.start()
+    asked.process_all()
+    topic.add(range(3, 5))
+    asked.process_all()
+    assert values(asked) == list(range(5))
+    asked.stop()
+
+
+def test_composite_read_limit(query: Start, bootstrap: str):
+    """compositeReadLimit: at least 5 and at most 10"""
+    topic = Topic(bootstrap, 1)
+    topic.add(range(30))
+    asked = query(
+        topic,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger="5",
+        maxOffsetsPerTrigger="10",
+        maxTriggerDelay="1h",
+    )
+    asked.start()
+    asked.process_all()
+    assert sizes(asked) == [10, 10, 10]
+    topic.add(range(30, 34))
+    asked.process_all()
+    assert sizes(asked) == [10, 10, 10]
+    topic.add(range(34, 42))
+    asked.process_all()
+    assert sizes(asked) == [10, 10, 10, 10], "and two are left for later"
+    asked.stop()
+
+
+def test_current_offsets_are_set_when_no_new_data_comes_in(query: Start, bootstrap: str):
+    """SPARK-22956: a source that is exhausted stays where it is while another topic goes on"""
+    slow, fast = Topic(bootstrap, 2), Topic(bootstrap, 2)
+    slow.add(range(4))
+    fast.add(range(100, 140))
+    asked = query(slow, subscribe=f"{slow.name},{fast.name}", startingOffsets="earliest", maxOffsetsPerTrigger="8")
+    asked.start()
+    asked.process_all()
+    assert values(asked) == [*range(4), *range(100, 140)]
+    slow.add(range(4, 8))
+    asked.process_all()
+    assert values(asked) == [*range(8), *range(100, 140)]
+    asked.stop()
+
+
+def test_subscribing_topic_by_pattern_with_topic_deletions(query: Start, bootstrap: str):
+    """subscribing topic by pattern with topic deletions"""
+    first = Topic(bootstrap, 5)
+    second = Topic(bootstrap, 5, name=f"{first.name}-seen")
+    first.add([1, 2, 3])
+    asked = query(first, subscribePattern=f"{first.name}.*", startingOffsets="earliest", failOnDataLoss="false")
+    asked.start()
+    asked.process_all()
+    second.add([4, 5, 6])
+    asked.process_all()
+    first.delete()
+    second.add([7, 8, 9])
+    asked.process_all()
+    third = Topic(bootstrap, 1, name=f"{first.name}-third")
+    third.add([10])
+    asked.process_all()
+    assert values(asked) == list(range(1, 11))
+    asked.stop()
+
+
+def test_a_topic_that_is_recreated_between_batches(query: Start, bootstrap: str):
+    """subscribe topic by pattern with topic recreation between batches: was changed from 2 to 1"""
+    topic = Topic(bootstrap, 1)
+    topic.add([1, 2])
+    asked = query(topic, subscribePattern=f"{topic.name}.*", startingOffsets="earliest")
+    asked.start()
+    asked.process_all()
+    assert values(asked) == [1, 2]
+    asked.stop()
+    topic.delete()
+    topic.create()
+    topic.add([3])
+    with pytest.raises(Exception, match="was changed from 2 to 1"):
+        asked.start(**{"fetchOffset.retryIntervalMs": "10"})
+        asked.process_all()
+
+
+def test_a_topic_that_is_recreated_is_read_on_where_loss_is_allowed(query: Start, bootstrap: str):
+    """the same with failOnDataLoss=false"""
+    topic = Topic(bootstrap, 1)
+    topic.add([1, 2])
+    asked = query(topic, startingOffsets="earliest", failOnDataLoss="false", **{"fetchOffset.retryIntervalMs": "10"})
+    asked.start()
+    asked.process_all()
+    topic.delete()
+    topic.create()
+    topic.add([3])
+    asked.process_all()
+    topic.add([4, 5])
+    asked.process_all()
+    assert values(asked) == [1, 2, 4, 5], "what the new topic had below the old offset is lost, and nothing comes twice"
+    asked.stop()
+
+
+def test_delete_a_topic_when_a_job_is_running(query: Start, bootstrap: str):
+    """delete a topic when a Spark job is running: the query goes on without it"""
+    kept, gone = Topic(bootstrap, 2), Topic(bootstrap, 2)
+    kept.add(range(4))
+    gone.add(range(100, 104))
+    asked = query(
+        kept,
+        subscribe=f"{kept.name},{gone.name}",
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+        **{"kafkaConsumer.pollTimeoutMs": "3000", "fetchOffset.retryIntervalMs": "10"},
+    )
+    asked.start()
+    asked.process_all()
+    gone.delete()
+    kept.add(range(4, 8))
+    asked.process_all()
+    assert values(asked) == [*range(8), *range(100, 104)]
+    asked.stop()
+
+
+def test_a_deleted_topic_fails_the_query_where_loss_is_an_error(query: Start, bootstrap: str):
+    """partitions that vanished, failOnDataLoss=true"""
+    kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
+    kept.add(range(4))
+    gone.add(range(100, 104))
+    asked = query(
+        kept,
+        subscribe=f"{kept.name},{gone.name}",
+        startingOffsets="earliest",
+        **{"fetchOffset.retryIntervalMs": "10"},
+    )
+    asked.start()
+    asked.process_all()
+    asked.stop()
+    gone.delete()
+    kept.add([5])
+    with pytest.raises(Exception, match="KAFKA_DATA_LOSS.PARTITIONS_DELETED"):
+        asked.start()
+        asked.process_all()
+
+
+def test_a_new_partition_that_does_not_begin_at_zero_fails_the_query(query: Start, bootstrap: str):
+    """ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"""
+    topic = Topic(bootstrap, 1)
+    topic.add([1])
+    asked = query(topic, startingOffsets="earliest")
+    asked.start()
+    asked.process_all()
+    asked.stop()
+    topic.grow(2)
+    topic.add_to(1, range(10, 15))
+    topic.cut(3, partition=1)
+    with pytest.raises(Exception, match="starts from 3 instead of 0"):
+        asked.start()
+        asked.process_all()
+    asked.start(failOnDataLoss="false")
+    asked.process_all()
+    assert values(asked) == [1, 13, 14]
+    asked.stop()
+
+
+def test_null_keys_and_values(query: Start, bootstrap: str):
+    """SPARK-27494: read kafka record containing null key/values."""
+    topic = Topic(bootstrap, 1)
+    topic.write([Record(None, None), Record(b"v", None), Record(None, b"k"), Record(b"", b"")])
+    asked = query(topic, startingOffsets="earliest")
+    asked.start()
+    asked.process_all()
+    assert [(row["key"], row["value"]) for row in rows(asked)] == [(None, None), (None, b"v"), (b"k", None), (b"", b"")]
+    asked.stop()
+
+
+def test_headers(query: Start, bootstrap: str):
+    """Kafka column types: headers, also where a query had none of them before"""
+    topic = Topic(bootstrap, 1)
+    topic.write([Record(b"1", headers=(("a", b"x"), ("a", None)))])
+    asked = query(topic, startingOffsets="earliest")
+    asked.start()
+    asked.process_all()
+    asked.stop()
+    topic.write([Record(b"2", headers=(("a", b"x"), ("a", None))), Record(b"3")])
+    asked.start(includeHeaders="true")
+    asked.process_all()
+    assert "headers" not in asked.batches[0][0]
+    assert [row["headers"] for row in asked.batches[1]] == [
+        [{"key": "a", "value": b"x"}, {"key": "a", "value": None}],
+        None,
+    ]
+    asked.stop()
+
+
+def test_min_partitions(query: Start, bootstrap: str):
+    """SPARK-30656: minPartitions: three partitions of which each is split"""
+    topic = Topic(bootstrap, 3)
+    topic.add(range(300))
+    asked = query(topic, startingOffsets="earliest", minPartitions="6")
+    asked.start()
+    asked.process_all()
+    assert asked.tasks[0] >= 6  # type: ignore[attr-defined]
+    assert values(asked) == list(range(300))
+    asked.stop()
+
+
+def test_max_partitions(query: Start, bootstrap: str):
+    """Ours: small partitions share tasks"""
+    topic = Topic(bootstrap, 12)
+    topic.add(range(48))
+    asked = query(topic, startingOffsets="earliest", maxPartitions="2")
+    asked.start()
+    asked.process_all()
+    assert asked.tasks[0] == 2  # type: ignore[attr-defined]
+    assert values(asked) == list(range(48))
+    asked.stop()
+
+
+def test_bytes_limit_batches(query: Start, bootstrap: str):
+    """Ours: maxBytesPerTrigger, by samples"""
+    topic = Topic(bootstrap, 2)
+    topic.write(Record(b"%01000d" % number, partition=number % 2) for number in range(40))
+    asked = query(topic, startingOffsets="earliest", maxBytesPerTrigger="10000")
+    asked.start()
+    asked.process_all()
+    assert sizes(asked) == [10, 10, 10, 10]
+    assert values(asked) == list(range(40))
+    asked.stop()
+
+
+def test_offsets_are_always_written_in_the_same_order(query: Start, bootstrap: str, tmp_path: Path):
+    """KafkaSourceOffsetSuite: topics by name, partitions by number"""
+    topic = Topic(bootstrap, 12)
+    other = Topic(bootstrap, 1)
+    topic.add([1])
+    asked = query(topic, subscribe=f"{other.name},{topic.name}", startingOffsets="earliest")
+    asked.start()
+    asked.process_all()
+    asked.stop()
+    found = offsets(tmp_path / "checkpoint", 0)
+    assert list(found) == sorted([topic.name, other.name])
+    assert list(found[topic.name]) == [str(number) for number in range(12)]
+
+
+def test_a_batch_that_was_planned_and_not_done_is_read_again(query: Start, bootstrap: str, tmp_path: Path):
+    """a query that failed in the middle of a batch reads the same rows in a batch of the same number"""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(10))
+    asked = query(topic, startingOffsets="earliest")
+
+    def fail(number: int) -> None:
+        raise RuntimeError("the sink is full")
+
+    asked.in_batch = fail  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="the sink is full"):
+        asked.start()
+        asked.process_all()
+    topic.add(range(10, 20))
+    asked.in_batch = lambda number: None  # type: ignore[attr-defined]
+    asked.start()
+    asked.process_all()
+    assert sizes(asked) == [10, 10]
+    assert values(asked) == list(range(20))
+    asked.stop()
+
+
+def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, bootstrap: str, tmp_path: Path):
+    """initial offsets are kept (KafkaSourceInitialOffsetWriter): otherwise the first batch would be empty"""
+    topic = Topic(bootstrap, 2)
+    topic.add([-1, -2])
+    kept = tmp_path / "checkpoint" / "sources" / "0" / "0"
+    asked = query(topic, startingOffsets="latest", initialOffsetsPath=str(kept))
+
+    def fail(number: int) -> None:
+        raise RuntimeError("the sink is full")
+
+    asked.in_batch = fail  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="the sink is full"):
+        asked.start()
+        asked.process_all()
+    topic.add([1, 2, 3])
+    asked.in_batch = lambda number: None  # type: ignore[attr-defined]
+    asked.start()
+    asked.process_all()
+    assert values(asked) == [1, 2, 3]
+    assert kept.read_bytes() == b'\0v1\n{"%s":{"0":1,"1":1}}' % topic.name.encode()
+    asked.stop()
+
+
+@pytest.mark.parametrize("given", ["a", "1.0", "0", "-1"])
+def test_illegal_min_partitions(query: Start, bootstrap: str, given: str):
+    """illegal minPartitions"""
+    topic = Topic(bootstrap, 1)
+    with pytest.raises(Exception, match="(?i)minpartitions"):
+        query(topic, minPartitions=given).start()
+
+
+def test_a_user_schema_is_refused(bootstrap: str):
+    """the source has a fixed schema"""
+    import pyspark_triokafka
+    from tests.spark.frames import frame
+
+    source = pyspark_triokafka.DefaultSource({"kafka.bootstrap.servers": bootstrap, "subscribe": "any"})
+    with pytest.raises(Exception, match="fixed schema"):
+        source.streamReader(frame(value="string"))

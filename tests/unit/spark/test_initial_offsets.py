@@ -1,0 +1,52 @@
+"""Where a query began, in the connector's file (`spark/3.2`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from triokafka.errors import ConfigurationError
+from triokafka.spark.initial_offsets import (
+    decode_initial_offsets,
+    encode_initial_offsets,
+    load_initial_offsets,
+    store_initial_offsets,
+)
+from triokafka.structs import TopicPartition
+
+OFFSETS = {TopicPartition("b", 10): 7, TopicPartition("b", 2): 1, TopicPartition("a", 0): 3}
+
+
+def test_the_file_begins_with_a_zero_byte_and_its_version():
+    assert encode_initial_offsets(OFFSETS) == b'\0v1\n{"a":{"0":3},"b":{"2":1,"10":7}}'
+
+
+def test_what_was_written_is_read():
+    assert decode_initial_offsets(encode_initial_offsets(OFFSETS)) == OFFSETS
+
+
+def test_a_file_of_spark_2_1_0_is_read():
+    """It has another first byte, and no version."""
+    content = b'2{"kafka-initial-offset-2-1-0":{"2":0,"1":0,"0":0}}'
+    assert decode_initial_offsets(content) == {TopicPartition("kafka-initial-offset-2-1-0", n): 0 for n in range(3)}
+
+
+def test_a_file_of_a_future_version_is_refused():
+    with pytest.raises(ConfigurationError, match=r"maximum supported log version is v1, but encountered v99999"):
+        decode_initial_offsets(b'\0v99999\n{"topic":{"0":1}}')
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"\0v\n{}", b"\0vx\n{}", b"\0v0\n{}", b"\0v1\n", b'\0v1\n{"t":1}'])
+def test_anything_else_is_refused(content: bytes):
+    with pytest.raises(ConfigurationError):
+        decode_initial_offsets(content)
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
+def test_a_file_is_kept_where_it_is_wanted(tmp_path: Path, form: str):
+    path = form.format(tmp_path / "checkpoint" / "sources" / "0" / "0")
+    assert load_initial_offsets(path) is None
+    store_initial_offsets(path, OFFSETS)
+    assert load_initial_offsets(path) == OFFSETS
+    assert [file.name for file in (tmp_path / "checkpoint" / "sources" / "0").iterdir()] == ["0"]

@@ -1,0 +1,76 @@
+"""Where a query began: the file of one line that the connector keeps as ``sources/0/0`` in a checkpoint.
+
+A query that fails in its first batch begins that batch again. What "latest" meant is known only from here. The file is
+a zero byte, ``v1`` and the offsets as JSON; the byte is there for readers older than Spark 2.1.1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from triokafka.errors import ConfigurationError
+from triokafka.spark.offsets import Offsets, format_offsets, parse_offsets
+from triokafka.structs import TopicPartition
+
+VERSION: Final = 1
+
+
+def encode_initial_offsets(offsets: Offsets) -> bytes:
+    """The contents of the file."""
+    return b"\0v%d\n%s" % (VERSION, format_offsets(offsets).encode())
+
+
+def decode_initial_offsets(content: bytes) -> dict[TopicPartition, int]:
+    """The offsets in the file. Spark 2.1.0 wrote another byte, and no version.
+
+    Raises:
+        ConfigurationError: it was written by a future version, or it is not such a file.
+    """
+    text = content.decode("utf-8", errors="replace")
+    if text.startswith("\0v"):
+        version, _, offsets = text[1:].partition("\n")
+        number = version[1:].strip()
+        if not number.isdigit() or int(number) == 0:
+            raise ConfigurationError(f"Log file was malformed: failed to read correct log version from {version}.")
+        if int(number) > VERSION:
+            raise ConfigurationError(
+                f"UnsupportedLogVersion: maximum supported log version is v{VERSION}, but encountered v{number}. The"
+                " log file was produced by a newer version and cannot be read by this one"
+            )
+        return parse_offsets(offsets.strip())
+    return parse_offsets(text[max(0, text.find("{")) :].strip())
+
+
+def load_initial_offsets(path: str) -> dict[TopicPartition, int] | None:
+    """The offsets in a file at ``path`` (a local path, or an address that pyarrow knows: s3, gs, hdfs); None without.
+
+    Raises:
+        ConfigurationError: the file is not one of these.
+    """
+    from pyarrow import fs
+
+    system, inside = fs.FileSystem.from_uri(_address(path))
+    if system.get_file_info(inside).type == fs.FileType.NotFound:
+        return None
+    with system.open_input_stream(inside) as file:
+        return decode_initial_offsets(file.read())
+
+
+def store_initial_offsets(path: str, offsets: Offsets) -> None:
+    """Write the file, and the directory that it is in. It is there whole or not at all."""
+    from pyarrow import fs
+
+    system, inside = fs.FileSystem.from_uri(_address(path))
+    directory, _, name = inside.rpartition("/")
+    system.create_dir(directory, recursive=True)
+    # Beside it, with a dot, as Spark does: whatever lists the directory passes that over.
+    temporary = f"{directory}/.{name}.tmp"
+    with system.open_output_stream(temporary) as file:
+        file.write(encode_initial_offsets(offsets))
+    system.move(temporary, inside)
+
+
+def _address(path: str) -> str:
+    import os
+
+    return path if "://" in path else os.path.abspath(path.removeprefix("file:"))

@@ -1,0 +1,240 @@
+"""One streaming query: offsets are asked for and batches planned on the driver, and read by Spark tasks as in a batch.
+
+Spark keeps one reader for the offsets in a process of the driver's, and pickles another one for the tasks; nothing
+flows between the two but what a task is given. It never says that a query has stopped, so nothing here needs closing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from triokafka.spark.admission import Admission
+from triokafka.spark.brokers import Brokers, ask_brokers
+from triokafka.spark.data_loss import report_loss
+from triokafka.spark.initial_offsets import load_initial_offsets, store_initial_offsets
+from triokafka.spark.listener import commit_to_group
+from triokafka.spark.offsets import Offsets, offsets_json, parse_offsets
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.plan import tasks
+from triokafka.spark.reader import RangePartition
+from triokafka.spark.reading import read_task
+from triokafka.spark.resolve import resolve, settle
+from triokafka.spark.samples import bytes_per_offset
+from triokafka.spark.stream_plan import AvailableNowTarget, batch_ranges, went_back
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2, which runs Trigger.AvailableNow as one batch
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands for Spark's class of that name."""
+
+
+_log: Final = logging.getLogger("triokafka.spark")
+
+COMMIT_TIMEOUT_MS: Final = 5_000
+"""How long a batch may wait for the commit of the one before it to ``commitGroupId``."""
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc] # no types
+    """Reads the topics that ``options`` are about, batch by batch.
+
+    Every call asks the brokers within ``default.api.timeout.ms``, and is tried ``fetchOffset.numRetries`` times. What
+    fails a call ends the query; Spark restarts it from its checkpoint when it is started again.
+
+    Args:
+        options: of a streaming query.
+        now_ms: a clock for ``maxTriggerDelay``.
+    """
+
+    def __init__(self, options: ReadOptions, *, now_ms: Callable[[], float] | None = None) -> None:
+        self.options = options
+        self._now_ms = now_ms if now_ms is not None else _monotonic_ms
+        self._admission = Admission(
+            max_offsets=options.max_offsets_per_trigger,
+            min_offsets=options.min_offsets_per_trigger,
+            max_delay_ms=options.max_trigger_delay_ms,
+            max_bytes=options.max_bytes_per_trigger,
+            max_partition_bytes=options.max_bytes_per_partition,
+        )
+        self._initial: dict[TopicPartition, int] | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._target: AvailableNowTarget | None = None
+        # The last offset that this reader was told or has given: Spark before 4.2 does not tell it again.
+        self._reached: dict[TopicPartition, int] | None = None
+        self._has_admitted = False
+
+    # ---------------------------------------------------------------- offsets
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        """Where a new query starts. Resolved once: Spark asks twice, and "latest" has to mean the same.
+
+        With ``initialOffsetsPath`` it is kept in that file, so that a query whose first batch failed starts there
+        again.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic or partition that was named is not there.
+            ConfigurationError: the offsets or times given do not fit the partitions.
+            KafkaTimeoutError: no broker answered in time.
+        """
+        if self._initial is None:
+            path = self.options.initial_offsets_path
+            found = load_initial_offsets(path) if path is not None else None
+            if found is None:
+                found = self._resolve_start()
+                if path is not None:
+                    store_initial_offsets(path, found)
+            self._initial = found
+        self._reached = self._reached or self._initial
+        return offsets_json(self._initial)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, dict[str, int]]:
+        """Where the next batch ends; ``start`` itself when there is nothing to read, or not enough yet.
+
+        Spark before 4.2 gives no arguments; the batch then starts where the last one ended. What a restarted query
+        has reached is not known there until its first batch, which is not limited.
+        """
+        begin = parse_offsets(start) if start is not None else self._reached
+        self._latest = self._latest_since(begin or {}) if self._target is None else dict(self._target.offsets)
+        if begin is None or type(limit).__name__ == "ReadAllAvailable":
+            end = self._latest
+        else:
+            end = self._admit(begin)
+        self._has_admitted = True
+        self._reached = end
+        return offsets_json(end)
+
+    def getDefaultReadLimit(self) -> Any:
+        """What of the options limits batches, in a form that Spark gives back to `latestOffset` (Spark 4.2)."""
+        from pyspark.sql.streaming import datasource
+
+        options = self.options
+        if options.max_offsets_per_trigger is not None:
+            return datasource.ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return datasource.ReadMinRows(options.min_offsets_per_trigger)
+        if self._admission.limits_bytes:
+            return datasource.ReadMaxBytes(options.max_bytes_per_trigger or options.max_bytes_per_partition)
+        return datasource.ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        """Where the partitions ended when the last batch was planned: ``latestOffset`` in the query's progress."""
+        return offsets_json(self._latest) or None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remember where the partitions end now: the query reads up to there and ends."""
+        self._target = AvailableNowTarget(self._latest_since({}))
+
+    # ---------------------------------------------------------------- batches
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of one batch.
+
+        Raises:
+            KafkaDataLossError: records between the two are not there any more, and ``failOnDataLoss`` is true.
+            ChangedTargetError: under ``Trigger.AvailableNow``, see `AvailableNowTarget.check`.
+            KafkaTimeoutError: no broker answered in time.
+        """
+        first, until = parse_offsets(start), parse_offsets(end)
+        new = until.keys() - first.keys()
+
+        async def look(brokers: Brokers) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+            present = set(await brokers.partitions(missing_ok=True)) if new or self._target is not None else set()
+            return (
+                await brokers.earliest(sorted(new & present)),
+                await brokers.latest(sorted(present)) if self._target is not None else {},
+            )
+
+        earliest, latest = ask_brokers(self.options, look) if new or self._target is not None else ({}, {})
+        if self._target is not None:
+            self._target.check(until, latest, replayed=not self._has_admitted)
+        found = batch_ranges(first, until, earliest)
+        for kind, sentence in found.losses:
+            report_loss(self.options.fail_on_data_loss, kind, sentence)
+        self._reached = until
+        return [RangePartition(task) for task in tasks(self.options, found.ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task; raises as `read_task`."""
+        if isinstance(partition, RangePartition):
+            yield from read_task(self.options, partition.ranges)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has kept the results of a batch: commit its end to ``commitGroupId``. What fails is only logged.
+
+        Spark calls it when it plans the next batch, and not after the last one: see `OffsetCommitListener`.
+        """
+        group = self.options.commit_group_id
+        if group is not None:
+            try:
+                commit_to_group(self.options.client.connection(), group, parse_offsets(end), COMMIT_TIMEOUT_MS)
+            except Exception:
+                _log.exception("the end of a batch was not committed to group %r", group)
+
+    # ---------------------------------------------------------------- the parts
+
+    def _resolve_start(self) -> dict[TopicPartition, int]:
+        async def look(brokers: Brokers) -> dict[TopicPartition, int]:
+            partitions = await brokers.partitions()
+            wanted = await resolve(brokers, self.options, self.options.starting, partitions, side="start")
+            earliest, latest = await brokers.earliest(partitions), await brokers.latest(partitions)
+            return dict(await settle(brokers, wanted, earliest=earliest, latest=latest))
+
+        found = ask_brokers(self.options, look)
+        if self._target is not None:
+            # Made before: what came since, "latest" included, is not part of the run.
+            ends = self._target.offsets
+            found = {one: min(offset, ends[one]) for one, offset in found.items() if one in ends}
+        return found
+
+    def _latest_since(self, known: Offsets) -> dict[TopicPartition, int]:
+        """Where the partitions end. What ends before what is ``known`` is asked for again (SPARK-26267)."""
+        patience_ms = self.options.latest_offset_regression_ms or 0
+        interval_ms = self.options.fetch_offset_retry_interval_ms
+        tries, waited_ms = 1, 0
+
+        async def ends(brokers: Brokers) -> dict[TopicPartition, int]:
+            return await brokers.latest(await brokers.partitions(missing_ok=bool(known)))
+
+        while True:
+            latest = ask_brokers(self.options, ends)
+            odd = {**went_back(known, latest), **dict.fromkeys(known.keys() - latest.keys(), "gone")}
+            if not odd:
+                return latest
+            if tries >= self.options.fetch_offset_retries and waited_ms >= patience_ms:
+                _log.warning("partitions ended before what was read of them, or were gone, %d times: %s", tries, odd)
+                return latest
+            # At least a moment: patience must not be spent on nothing but questions.
+            pause_ms = max(interval_ms, 10)
+            time.sleep(pause_ms / 1000)
+            tries, waited_ms = tries + 1, waited_ms + pause_ms
+
+    def _admit(self, begin: Offsets) -> dict[TopicPartition, int]:
+        new = self._latest.keys() - begin.keys()
+        limited = self._admission.max_offsets is not None or self._admission.limits_bytes
+
+        async def earliest(brokers: Brokers) -> dict[TopicPartition, int]:
+            present = set(await brokers.partitions(missing_ok=True))
+            return await brokers.earliest(sorted(new & present))
+
+        firsts = ask_brokers(self.options, earliest) if limited and new else {}
+        start = {**firsts, **begin}
+        sampled = None
+        if self._admission.limits_bytes:
+            sampled = bytes_per_offset(self.options, start, self._latest)
+        end = self._admission.admit(start, self._latest, now_ms=self._now_ms(), bytes_per_offset=sampled)
+        # Spark compares offsets as text: naming a new partition would be a batch, an empty one.
+        return dict(begin) if end == start else end
+
+
+def _monotonic_ms() -> float:
+    return time.monotonic() * 1000
