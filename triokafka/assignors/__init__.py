@@ -7,9 +7,11 @@ from typing import Final
 
 from triokafka.assignors.assignor import (
     ENTRY_POINT_GROUP,
+    NO_RACKS,
     Assignment,
     MemberSubscription,
     PartitionAssignor,
+    PartitionRacks,
     in_member_order,
     resolve_assignors,
 )
@@ -36,10 +38,12 @@ __all__ = [
     "BUILT_IN",
     "ENTRY_POINT_GROUP",
     "JAVA_NAMES",
+    "NO_RACKS",
     "Assignment",
     "CooperativeStickyAssignor",
     "MemberSubscription",
     "PartitionAssignor",
+    "PartitionRacks",
     "RangeAssignor",
     "RoundRobinAssignor",
     "StickyAssignor",

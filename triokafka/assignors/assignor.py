@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from types import MappingProxyType
+from typing import ClassVar, Final, NamedTuple
 
 from triokafka.errors import ConfigurationError
 from triokafka.structs import TopicPartition
@@ -41,6 +42,11 @@ class Assignment(NamedTuple):
 Members = Mapping[str, MemberSubscription]
 """Member id to subscription."""
 
+PartitionRacks = Mapping[str, Sequence[frozenset[str]]]
+"""Topic to the racks of the replicas of each of its partitions, by number; what is missing is in no known rack."""
+
+NO_RACKS: Final[PartitionRacks] = MappingProxyType({})
+
 
 class PartitionAssignor(ABC):
     """A strategy under its wire name. Give an instance, the class, or the name of an entry point in
@@ -59,12 +65,16 @@ class PartitionAssignor(ABC):
         return None
 
     @abstractmethod
-    def assign(self, members: Members, partitions: Mapping[str, int]) -> dict[str, Assignment]:
+    def assign(
+        self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+    ) -> dict[str, Assignment]:
         """Deal out all partitions.
 
         Args:
             members: every member of the group with its subscription.
             partitions: topic to number of partitions; topics that do not exist are missing.
+            racks: where the partitions' replicas are, as far as brokers say (KIP-881); empty when no member says in
+                which rack it is itself.
 
         Returns:
             One entry for each member, possibly without partitions.

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from triokafka.assignors.assignor import Assignment, Members, PartitionAssignor, in_member_order, subscribers
+from triokafka.assignors.assignor import (
+    NO_RACKS,
+    Assignment,
+    Members,
+    PartitionAssignor,
+    PartitionRacks,
+    in_member_order,
+    subscribers,
+)
 from triokafka.structs import TopicPartition
 
 
@@ -32,6 +40,8 @@ class RoundRobinAssignor(PartitionAssignor):
 
     name: ClassVar[str] = "roundrobin"
 
-    def assign(self, members: Members, partitions: Mapping[str, int]) -> dict[str, Assignment]:
-        """See `assign_round_robin`."""
+    def assign(
+        self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+    ) -> dict[str, Assignment]:
+        """See `assign_round_robin`; ``racks`` make no difference, as in Kafka."""
         return {member_id: Assignment(got) for member_id, got in assign_round_robin(members, partitions).items()}

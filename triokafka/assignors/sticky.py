@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
-from triokafka.assignors.assignor import Assignment, Members, PartitionAssignor
+from triokafka.assignors.assignor import NO_RACKS, Assignment, Members, PartitionAssignor, PartitionRacks
 from triokafka.assignors.stickiness import assign_sticky, settle_claims
 from triokafka.errors import ProtocolError
 from triokafka.protocol.message import Message, Struct, field
@@ -61,22 +61,24 @@ class StickyAssignor(PartitionAssignor):
     name: ClassVar[str] = "sticky"
 
     def __init__(self) -> None:
-        self._held: Sequence[TopicPartition] = ()
+        self._held: Sequence[TopicPartition] | None = None
         self._generation = _NO_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What this member held last, and when."""
-        if not self._held:
+        """What this member held last, and when; nothing before its first assignment."""
+        if self._held is None:
             return None
         held: dict[str, PreviousTopic] = {}
         for topic, number in self._held:
             held.setdefault(topic, PreviousTopic(topic=topic)).partitions.append(number)
         return StickyUserData(previous_assignment=list(held.values()), generation=self._generation).encode(1)
 
-    def assign(self, members: Members, partitions: Mapping[str, int]) -> dict[str, Assignment]:
+    def assign(
+        self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+    ) -> dict[str, Assignment]:
         """See `assign_sticky`."""
         owners = settle_claims({member_id: _held_before(member.user_data) for member_id, member in members.items()})
-        dealt = assign_sticky(members, partitions, owners)
+        dealt = assign_sticky(members, partitions, owners, racks)
         return {member_id: Assignment(got) for member_id, got in dealt.items()}
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
@@ -107,13 +109,15 @@ class CooperativeStickyAssignor(PartitionAssignor):
         """The generation of the partitions that are owned."""
         return CooperativeUserData(generation=self._generation).encode(0)
 
-    def assign(self, members: Members, partitions: Mapping[str, int]) -> dict[str, Assignment]:
+    def assign(
+        self, members: Members, partitions: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+    ) -> dict[str, Assignment]:
         """See `assign_sticky`; partitions that another member still holds are left out for now."""
         claims = {
             member_id: (max(member.generation, _generation_in(member.user_data)), member.owned_partitions)
             for member_id, member in members.items()
         }
-        dealt = assign_sticky(members, partitions, settle_claims(claims))
+        dealt = assign_sticky(members, partitions, settle_claims(claims), racks)
         # Every member that says it holds a partition must have given it up first, also one that is not believed.
         holders: dict[TopicPartition, set[str]] = {}
         for member_id, (_, held) in claims.items():

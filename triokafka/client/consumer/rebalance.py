@@ -99,7 +99,7 @@ class Rebalancer:
             elif member.needs_rejoin is None or membership.joining:
                 return
             elif self._phase is _Phase.IDLE:
-                membership.dealt_counts = None
+                membership.dealt = None
                 self._begin_to_give_up(self._leaving_us())
             else:
                 membership.start_join()
@@ -113,10 +113,10 @@ class Rebalancer:
             self._subscription.match(self._network.cluster.topics)
         if self._subscription.topics or member.generation != NO_GENERATION:
             member.subscription_changed(self._subscription.topics)
-        dealt = membership.dealt_counts
-        if dealt is not None and not membership.joining and dealt != membership.partition_counts(member.group_topics):
-            membership.dealt_counts = None
-            member.request_rejoin("topics or partitions were added or removed")
+        dealt = membership.dealt
+        if dealt is not None and not membership.joining and dealt != membership.layout():
+            membership.dealt = None
+            member.request_rejoin("topics or partitions were added or removed, or moved to other racks")
 
     # ---------------------------------------------------------------- give up
 
@@ -140,10 +140,10 @@ class Rebalancer:
     def _receive(self, assignment: Assignment) -> None:
         membership = self._membership
         member = membership.member
-        dealt = membership.dealt_counts
-        if dealt is not None and dealt != membership.partition_counts(member.group_topics):
+        dealt = membership.dealt
+        if dealt is not None and dealt != membership.layout():
             # Partitions came or went while the group was rebalancing: once more, without revoking twice (GRP-20).
-            membership.dealt_counts = None
+            membership.dealt = None
             member.request_rejoin("topics or partitions changed during the rebalance")
             return
         if self._is_outdated(assignment):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from triokafka.assignors import Assignment, MemberSubscription, PartitionAssignor
+from triokafka.assignors import NO_RACKS, Assignment, MemberSubscription, PartitionAssignor, PartitionRacks
 from triokafka.client.consumer.membership.payloads import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -108,6 +108,10 @@ class ClassicMember:
         self._deals = False
         self._is_fenced = False
         self._joined_topics: tuple[str, ...] = ()
+        self._group_topics: tuple[str, ...] | None = None
+        """Worked out when first asked for: it is asked for at every poll."""
+        self.is_in_racks = False
+        """Whether any member, as far as this one knows them, says in which rack it is (KIP-881)."""
         self._reason = "first join"
 
     @property
@@ -145,6 +149,7 @@ class ClassicMember:
         self.state = State.JOINING
         self.needs_rejoin = None
         self._joined_topics = tuple(topics)
+        self._group_topics = None
         protocols = []
         for assignor in self.assignors:
             subscription = MemberSubscription(
@@ -191,10 +196,12 @@ class ClassicMember:
         # A static leader that came back only gets its old assignment again (KIP-814).
         self._deals = self.is_leader and not response.skip_assignment
         self._members = {}
+        self._group_topics = None
         if self.is_leader:
             for member in response.members:
                 subscription = decode_subscription(member.metadata)
                 self._members[member.member_id] = subscription._replace(group_instance_id=member.group_instance_id)
+        self.is_in_racks = any(subscription.rack_id for subscription in self._members.values())
         return Step.SYNC
 
     def _join_failed(self, error: type[KafkaError], member_id: str) -> Step:
@@ -233,14 +240,16 @@ class ClassicMember:
     @property
     def group_topics(self) -> tuple[str, ...]:
         """The topics of all members, as far as this one knows them: the leader watches them all (`client/SUB-11`)."""
-        topics = {topic for subscription in self._members.values() for topic in subscription.topics}
-        return tuple(sorted(topics.union(self._joined_topics)))
+        if self._group_topics is None:
+            topics = {topic for subscription in self._members.values() for topic in subscription.topics}
+            self._group_topics = tuple(sorted(topics.union(self._joined_topics)))
+        return self._group_topics
 
-    def deal(self, partition_counts: Mapping[str, int]) -> dict[str, Assignment]:
+    def deal(self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS) -> dict[str, Assignment]:
         """Let the assignor deal the partitions of the group's topics; for the leader."""
         if self.assignor is None:
             raise IllegalStateError("only the leader deals, and only after it has joined")
-        dealt = self.assignor.assign(self._members, partition_counts)
+        dealt = self.assignor.assign(self._members, partition_counts, racks)
         missing = sorted(set(self._members).difference(dealt))
         if missing:
             raise IllegalStateError(f"assignor {self.assignor.name!r} returned nothing for the members {missing}")
@@ -375,5 +384,6 @@ class ClassicMember:
         self.is_leader = self._deals = False
         self.lost = False
         self._joined_topics = ()
+        self._group_topics = None
         self.needs_rejoin = None
         self.request_rejoin("joining anew")

@@ -17,6 +17,7 @@ from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
 from triokafka.client.consumer.membership.classic import ClassicMember, State, Step
 from triokafka.client.consumer.membership.group import GroupMembership
 from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
+from triokafka.client.consumer.membership.layout import Layout, LayoutOfLast
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
@@ -69,8 +70,9 @@ class ClassicMembership(GroupMembership):
         )
         super().__init__(options, network, clock, tasks, troubles, progress=progress, on_change=on_change)
         self.member = member
-        self.dealt_counts: dict[str, int] | None = None
-        """Partition counts by topic when this member, as leader, dealt them (`client/CO-6`)."""
+        self.dealt: Layout | None = None
+        """What there was when this member, as leader, dealt it (`client/CO-6`)."""
+        self._layouts = LayoutOfLast()
         self._subscription = subscription
         self._join_scope: trio.CancelScope | None = None
         self._assignment: Assignment | None = None
@@ -175,7 +177,7 @@ class ClassicMembership(GroupMembership):
             return step
         self.clock.reset(self._world.now())
         self._changed.set()
-        self.dealt_counts = None
+        self.dealt = None
         dealt: Mapping[str, Assignment] = {}
         if member.deals:
             dealt = await self._deal()
@@ -200,18 +202,17 @@ class ClassicMembership(GroupMembership):
         self._network.metadata.set_topics(topics)
         if any(topic not in self._network.cluster.topics for topic in topics):
             await self._network.refresh_metadata()
-        counts = self.partition_counts(topics)
-        missing = [topic for topic in topics if topic not in counts]
+        layout = self.layout()
+        missing = [topic for topic in topics if topic not in layout.counts]
         if missing:
             logger.warning("group %r subscribes to topics that do not exist (yet): %s", self.group_id, missing)
-        self.dealt_counts = counts
-        return self.member.deal(counts)
+        self.dealt = layout
+        return self.member.deal(layout.counts, layout.racks)
 
-    def partition_counts(self, topics: tuple[str, ...]) -> dict[str, int]:
-        """Partition counts as the metadata has them now; unknown topics are left out."""
-        cluster = self._network.cluster
-        counts = {topic: cluster.partition_count(topic) for topic in topics}
-        return {topic: count for topic, count in counts.items() if count}
+    def layout(self) -> Layout:
+        """The topics of the group as the metadata has them now; with racks if any member says in which it is."""
+        member = self.member
+        return self._layouts.of(self._network.cluster, member.group_topics, in_racks=member.is_in_racks)
 
     # ---------------------------------------------------------------- heartbeats
 

@@ -1,0 +1,202 @@
+"""Who may have which partitions, and a first, rough deal of them. What it leaves to be desired, `exchange` mends.
+
+Partitions are counted by kind and members stand in teams, so that the work grows with how many different subscriptions
+and racks there are, and not with members times partitions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from triokafka.assignors.assignor import Members, PartitionRacks, in_member_order, subscribers
+from triokafka.assignors.racks import racks_matter, racks_of_members, racks_of_topic
+from triokafka.structs import TopicPartition
+
+
+@dataclass(slots=True)
+class Kind:
+    """Partitions that the same members may have and whose replicas are in the same racks.
+
+    They differ only in who had them. ``teams`` are those whose members may have them, ``away`` those of them in
+    other racks.
+    """
+
+    teams: list[int]
+    away: set[int]
+    size: int = 0
+    had: dict[int, list[TopicPartition]] = field(default_factory=dict)
+    """Member to what it had."""
+    others: list[TopicPartition] = field(default_factory=list)
+    """What nobody had."""
+
+
+class Shares:
+    """How many partitions of each kind each member has, while they are dealt.
+
+    Members, teams and kinds are numbers: positions in ``members`` (in the order of dealing), ``teams`` and ``kinds``.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        partitions: Mapping[str, int],
+        owners: Mapping[TopicPartition, str],
+        racks: PartitionRacks,
+    ) -> None:
+        consumers = subscribers(members, partitions)
+        self.members = in_member_order(members)
+        number_of = {member_id: number for number, member_id in enumerate(self.members)}
+        places = {topic: racks_of_topic(racks, topic, partitions[topic]) for topic in consumers} if racks else {}
+        where = racks_of_members(members) if racks else {}
+        if not racks_matter(frozenset(where.values()), {racks for each in places.values() for racks in each}):
+            where = {}
+        self.teams: list[list[int]] = []
+        self.team_of: list[int] = []
+        rack_of_team: list[str | None] = []
+        team_by_key: dict[tuple[frozenset[str], str | None], int] = {}
+        for number, member_id in enumerate(self.members):
+            topics = frozenset(topic for topic in members[member_id].topics if topic in consumers)
+            team = team_by_key.setdefault((topics, where.get(member_id)), len(self.teams))
+            if team == len(self.teams):
+                self.teams.append([])
+                rack_of_team.append(where.get(member_id))
+            self.teams[team].append(number)
+            self.team_of.append(team)
+        self.kinds: list[Kind] = []
+        self.counts = [0] * len(self.members)
+        self.held: list[dict[int, int]] = [{} for _ in self.members]
+        """For each member, kind to how many of it."""
+        in_use = frozenset(where.values())
+        kind_by_key: dict[tuple[tuple[int, ...], frozenset[str]], Kind] = {}
+        for topic, found in consumers.items():
+            teams = tuple(dict.fromkeys(self.team_of[number_of[member_id]] for member_id in found))
+            entitled = frozenset(found)
+            for number in range(partitions[topic]):
+                there = places[topic][number] & in_use if in_use else in_use
+                kind = kind_by_key.get((teams, there))
+                if kind is None:
+                    away = {
+                        team for team in teams if rack_of_team[team] is not None and rack_of_team[team] not in there
+                    }
+                    kind = kind_by_key[teams, there] = Kind(list(teams), away)
+                    self.kinds.append(kind)
+                kind.size += 1
+                partition = TopicPartition(topic, number)
+                owner = owners.get(partition)
+                if owner in entitled:
+                    kind.had.setdefault(number_of[owner], []).append(partition)
+                else:
+                    kind.others.append(partition)
+
+    def had(self, kind: int, member: int) -> int:
+        """How many of a kind a member had before."""
+        return len(self.kinds[kind].had.get(member, ()))
+
+    def give(self, kind: int, member: int, count: int = 1) -> None:
+        """So many more; a negative number takes them away."""
+        held = self.held[member]
+        now = held.get(kind, 0) + count
+        if now:
+            held[kind] = now
+        else:
+            del held[kind]
+        self.counts[member] += count
+
+    # ---------------------------------------------------------------- the rough deal
+
+    def deal(self) -> None:
+        """Fill members up like vessels: to an even level as far as that goes, then to the next.
+
+        Up to each level, members first keep what they had in their rack, then get others in their rack, then keep what
+        they had elsewhere, and then get the rest. So little is left to be mended.
+        """
+        left = {number: kind.size for number, kind in enumerate(self.kinds)}
+        # Kinds that few may have first: they have the least choice.
+        scarce_first = sorted(left, key=lambda number: sum(len(self.teams[team]) for team in self.kinds[number].teams))
+        level = 0
+        while left:
+            level = max(level + 1, self._even_level(left))
+            waiting = [number for number in scarce_first if number in left]
+            for away in (False, True):
+                for number in waiting:
+                    left[number] -= self._keep(number, left[number], level, away=away)
+                heads = self._emptiest_first(level)
+                for number in waiting:
+                    left[number] -= self._spread(number, left[number], level, heads, away=away)
+            left = {number: count for number, count in left.items() if count}
+
+    def _even_level(self, left: Mapping[int, int]) -> int:
+        teams = {team for number in left for team in self.kinds[number].teams}
+        takers = [member for team in teams for member in self.teams[team]]
+        return -(-(sum(left.values()) + sum(self.counts[member] for member in takers)) // len(takers))
+
+    def _keep(self, number: int, left: int, level: int, *, away: bool) -> int:
+        kind = self.kinds[number]
+        kept = 0
+        for member, had in kind.had.items():
+            if (self.team_of[member] in kind.away) is away:
+                count = min(len(had) - self.held[member].get(number, 0), level - self.counts[member], left - kept)
+                if count > 0:
+                    self.give(number, member, count)
+                    kept += count
+        return kept
+
+    def _emptiest_first(self, level: int) -> list[list[tuple[int, int]]]:
+        """For each team a heap of (count, member), without those that have enough."""
+        heaps = []
+        for team in self.teams:
+            heap = [(self.counts[member], member) for member in team if self.counts[member] < level]
+            heapq.heapify(heap)
+            heaps.append(heap)
+        return heaps
+
+    def _spread(self, number: int, left: int, level: int, heads: list[list[tuple[int, int]]], *, away: bool) -> int:
+        kind = self.kinds[number]
+        choice = [heads[team] for team in kind.teams if (team in kind.away) is away and heads[team]]
+        dealt = 0
+        while dealt < left and choice:
+            heap = min(choice, key=lambda heap: heap[0])
+            count, member = heap[0]
+            self.give(number, member)
+            dealt += 1
+            if count + 1 < level:
+                heapq.heapreplace(heap, (count + 1, member))
+            else:
+                heapq.heappop(heap)
+                if not heap:
+                    choice.remove(heap)
+        return dealt
+
+    # ---------------------------------------------------------------- the result
+
+    def assigned(self) -> dict[str, list[TopicPartition]]:
+        """Which partitions these are: of each kind, members keep as many of those that they had as they can."""
+        found: dict[str, list[TopicPartition]] = {member_id: [] for member_id in self.members}
+        lists = list(found.values())
+        takers: list[list[tuple[int, int]]] = [[] for _ in self.kinds]
+        kept: list[dict[int, int]] = [{} for _ in self.kinds]
+        for member, held in enumerate(self.held):
+            for number, count in held.items():
+                kept[number][member] = min(count, self.had(number, member))
+                if count > kept[number][member]:
+                    takers[number].append((member, count - kept[number][member]))
+        for number, kind in enumerate(self.kinds):
+            free = list(kind.others)
+            for member, had in kind.had.items():
+                stays = kept[number].get(member, 0)
+                lists[member].extend(had[:stays])
+                free.extend(had[stays:])
+            for member, partition in zip(_in_rounds(takers[number]), sorted(free), strict=True):
+                lists[member].append(partition)
+        return found
+
+
+def _in_rounds(takers: Iterable[tuple[int, int]]) -> Iterator[int]:
+    """Each taker once in each round until it has enough, so that the partitions of one topic are spread."""
+    waiting = list(takers)
+    while waiting:
+        for member, _ in waiting:
+            yield member
+        waiting = [(member, count - 1) for member, count in waiting if count > 1]
