@@ -418,7 +418,7 @@ def test_a_deleted_topic_fails_the_query_where_loss_is_an_error(query: Start, bo
     asked.stop()
     gone.delete()
     kept.add([5])
-    with pytest.raises(Exception, match="KAFKA_DATA_LOSS.PARTITIONS_DELETED"):
+    with pytest.raises(Exception, match=r"KAFKA_DATA_LOSS\.PARTITIONS_DELETED"):
         asked.start()
         asked.process_all()
 
@@ -572,7 +572,7 @@ def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, boo
 def test_illegal_min_partitions(query: Start, bootstrap: str, given: str):
     """illegal minPartitions"""
     topic = Topic(bootstrap, 1)
-    with pytest.raises(Exception, match="(?i)minpartitions"):
+    with pytest.raises(Exception, match=r"(?i)minpartitions"):
         query(topic, minPartitions=given).start()
 
 
