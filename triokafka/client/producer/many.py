@@ -71,7 +71,9 @@ async def send_many(
     try:
         await sending.run()
     except Exception as error:
-        raise _with_number(error, sending.position, len(columns)) from error.__cause__
+        again = _with_number(error, sending.position, len(columns))
+        again.accepted = sending.deliveries  # type: ignore[attr-defined]
+        raise again from error.__cause__
     return sending.deliveries
 
 

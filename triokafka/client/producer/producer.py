@@ -336,7 +336,8 @@ class Producer:
             ValueError, TypeError: the lengths differ, a column is none, or a partition or timestamp is out of range:
                 nothing was accepted. Or a record cannot be sent, or Arrow buffers are broken: the message begins with
                 its number.
-            Others: as `send`; a note says how many records were accepted.
+            Others: as `send`; a note says how many records were accepted, and ``accepted`` of the error has their
+                `Deliveries`.
         """
         return await send_many(self, topic, values, keys, partition, timestamp_ms, headers, on_delivery)
 

@@ -1,0 +1,1 @@
+"""The admin client of kafka-python: see `client`."""

@@ -1,0 +1,60 @@
+"""The thread in which a client's callbacks run, so that one that blocks stops nothing else."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+
+from triokafka.blocking.future import Future, Outcome
+
+logger = logging.getLogger(__name__)
+
+
+class CallbackThread:
+    """Settles futures. Its thread begins with the first callback, is a daemon, and ends with `end`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._waiting: queue.SimpleQueue[tuple[Future, Outcome] | threading.Event | None]
+        self._waiting = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller is a callback."""
+        return self._thread is not None and threading.get_ident() == self._thread.ident
+
+    def settle(self, future: Future, outcome: Outcome) -> None:
+        """Settle a future: here if only threads wait for it, else in the thread. Called in the loop."""
+        if not future.has_callbacks:
+            future._settle(outcome)
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._waiting.put((future, outcome))
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until the callbacks of what was settled before have run; False when the time was over."""
+        if self._thread is None or self.is_current_thread:
+            return True
+        passed = threading.Event()
+        self._waiting.put(passed)
+        return passed.wait(timeout)
+
+    def end(self) -> None:
+        """End the thread after what waits."""
+        if self._thread is not None:
+            self._waiting.put(None)
+
+    def _run(self) -> None:
+        while (next_one := self._waiting.get()) is not None:
+            if isinstance(next_one, threading.Event):
+                next_one.set()
+                continue
+            future, outcome = next_one
+            try:
+                future._settle(outcome)
+            except Exception:
+                logger.exception("a callback failed")

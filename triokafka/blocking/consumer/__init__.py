@@ -1,0 +1,7 @@
+"""The names of ``kafka.consumer``."""
+
+from __future__ import annotations
+
+from triokafka.blocking.consumer.group import KafkaConsumer
+
+__all__ = ["KafkaConsumer"]

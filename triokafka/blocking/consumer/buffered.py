@@ -1,0 +1,150 @@
+"""Records that were taken over from the loop and not handed out yet. Used by one thread; no I/O."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from triokafka import ConsumerRecord
+from triokafka.blocking.serializer import Deserializer
+from triokafka.structs import TopicPartition
+
+Convert = Callable[[ConsumerRecord], ConsumerRecord]
+_NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
+
+
+class Buffered:
+    """Records by partition, in order. A partition's position is that of its first record here.
+
+    ``iterator`` is what iterating over the consumer is in the middle of; what it has not given out counts as here.
+    """
+
+    def __init__(self, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None) -> None:
+        self.iterator: Iterator[ConsumerRecord] = _NOTHING
+        self._run: tuple[TopicPartition, list[ConsumerRecord], list[ConsumerRecord]] | None = None
+        self._records: dict[TopicPartition, list[ConsumerRecord]] = {}
+        self._begin: dict[TopicPartition, int] = {}
+        self._convert = _converter(key_deserializer, value_deserializer)
+        self.paused: set[TopicPartition] = set()
+
+    def __bool__(self) -> bool:
+        return any(partition not in self.paused for partition in self._records)
+
+    def add(self, records: dict[TopicPartition, list[ConsumerRecord]]) -> None:
+        """More records, behind those that are here."""
+        for partition, more in records.items():
+            known = self._records.get(partition)
+            if known is None:
+                self._records[partition] = more
+                self._begin[partition] = 0
+            else:
+                known.extend(more)
+
+    def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Records of partitions that are not paused, at most ``limit``.
+
+        Raises what a deserializer raised on the first record; when there are records before it, they are returned.
+        """
+        self.put_back()
+        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for partition in list(self._records):
+            if limit <= 0:
+                break
+            if partition in self.paused:
+                continue
+            try:
+                records = self._take_of(partition, limit)[1]
+            except Exception:
+                if not taken:
+                    raise
+                break
+            limit -= len(records)
+            taken[partition] = records
+        return taken
+
+    def _take_of(self, partition: TopicPartition, limit: int) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
+        """The next records as they were read, and as they are handed out."""
+        records, begin = self._records[partition], self._begin[partition]
+        raw = records if begin == 0 and len(records) <= limit else records[begin : begin + limit]
+        converted = raw
+        if self._convert is not None:
+            converted = []
+            try:
+                converted.extend(map(self._convert, raw))
+            except Exception:
+                if not converted:
+                    raise
+                raw = raw[: len(converted)]
+        begin += len(raw)
+        if begin >= len(records):
+            del self._records[partition], self._begin[partition]
+        else:
+            self._begin[partition] = begin
+            # The next partition has its turn first.
+            self._records[partition] = self._records.pop(partition)
+        return raw, converted
+
+    def next_run(self, limit: int) -> bool:
+        """Let ``iterator`` go on with records of the next partition, at most ``limit``; False when there are none."""
+        self._run, self.iterator = None, _NOTHING
+        partition = next((one for one in self._records if one not in self.paused), None)
+        if partition is None:
+            return False
+        raw, converted = self._take_of(partition, limit)
+        self._run = (partition, raw, converted)
+        self.iterator = iter(converted)
+        return True
+
+    def put_back(self) -> None:
+        """Take back what ``iterator`` has not given out."""
+        if self._run is None:
+            return
+        partition, raw, _ = self._run
+        left = operator.length_hint(self.iterator)
+        self._run, self.iterator = None, _NOTHING
+        if left:
+            rest = raw[-left:]
+            if partition in self._records:
+                rest += self._records[partition][self._begin[partition] :]
+            self._records = {partition: rest, **{one: all_ for one, all_ in self._records.items() if one != partition}}
+            self._begin[partition] = 0
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """The offset of the next record here; None when there is none of this partition."""
+        if self._run is not None and self._run[0] == partition:
+            left = operator.length_hint(self.iterator)
+            if left:
+                return self._run[1][-left].offset
+        if partition not in self._records:
+            return None
+        return self._records[partition][self._begin[partition]].offset
+
+    def drop(self, partition: TopicPartition) -> None:
+        """Forget a partition's records."""
+        self.put_back()
+        self._records.pop(partition, None)
+        self._begin.pop(partition, None)
+
+    def keep(self, partitions: frozenset[TopicPartition] | set[TopicPartition]) -> None:
+        """Forget the records of all partitions but these."""
+        self.put_back()
+        for partition in [one for one in self._records if one not in partitions]:
+            self.drop(partition)
+        self.paused &= partitions
+
+
+def _converter(key_deserializer: Deserializer | None, value_deserializer: Deserializer | None) -> Convert | None:
+    if key_deserializer is None and value_deserializer is None:
+        return None
+
+    def convert(record: ConsumerRecord) -> ConsumerRecord:
+        headers: list[Any] = list(record.headers)
+        key, value = record.key, record.value
+        if key_deserializer is not None:
+            key = key_deserializer.deserialize(record.topic, headers, key)
+        if value_deserializer is not None:
+            value = value_deserializer.deserialize(record.topic, headers, value)
+        return record.deserialized(key, value)
+
+    return convert

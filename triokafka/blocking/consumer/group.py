@@ -1,0 +1,540 @@
+"""`KafkaConsumer`: kafka-python's consumer over the SDK's.
+
+Records are taken over from the loop in large numbers (`session`), wait here (`buffered`), and are handed out without
+asking the loop for anything, as long as that was asked a moment ago.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import triokafka
+from triokafka import ConsumerRecord
+from triokafka.blocking.bootstrap import bootstrap
+from triokafka.blocking.consumer.buffered import Buffered
+from triokafka.blocking.consumer.configuration import CONSUMER_DEFAULTS, sdk_options
+from triokafka.blocking.consumer.session import ConsumerSession, Offsets, OnCommit
+from triokafka.blocking.consumer.subscription_state import AsyncConsumerRebalanceListener, ConsumerRebalanceListener
+from triokafka.blocking.future import Future
+from triokafka.blocking.options import API_VERSION, take
+from triokafka.blocking.serializer import Deserializer, DeserializeWrapper
+from triokafka.blocking.structs import ConsumerGroupMetadata, MemberState
+from triokafka.blocking.topic_names import ensure_valid_topic_name
+from triokafka.errors import ConfigurationError, IllegalStateError, KafkaTimeoutError
+from triokafka.loop_thread import fork_count, loop_thread
+from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 10_000
+_FRESH_SECONDS: Final = 0.05
+_ONE_WAY: Final = (
+    "You must choose only one way to configure your consumer: (1) subscribe to specific topics by name, (2) subscribe"
+    " to topics matching a regex pattern, (3) assign itself specific topic-partitions."
+)
+
+
+class KafkaConsumer:
+    """Reads records from a Kafka cluster; kafka-python's interface.
+
+    Positional arguments are topics to subscribe to. Keyword arguments are kafka-python's configuration with its
+    defaults (``DEFAULT_CONFIG``). The constructor waits until a broker of ``bootstrap_servers`` answers, at most
+    ``bootstrap_timeout_ms``.
+
+    Iterating gives one record after the other, and ends when none came for ``consumer_timeout_ms``. Fetching and
+    heartbeats go on in the background; joining the group, and automatic commits, are done inside `poll` or the
+    iteration. A consumer is for one thread; `KeyboardInterrupt` ends a wait, and loses no record.
+
+    In a forked child the parent's consumer raises `IllegalStateError`: make a new one there. At interpreter exit a
+    consumer that is still open leaves its group, if that takes no longer than a second, and commits nothing.
+
+    Raises:
+        KafkaConfigurationError: a name or value that cannot be used, or security that is not there.
+        KafkaTimeoutError: no broker answered.
+    """
+
+    DEFAULT_CONFIG: Final[dict[str, Any]] = CONSUMER_DEFAULTS
+    DEFAULT_SESSION_TIMEOUT_MS_PRE_KIP_735: Final = 30_000
+
+    def __init__(self, *topics: str, **configs: Any) -> None:
+        self._closed = True
+        unknown = set(configs) - set(self.DEFAULT_CONFIG)
+        if unknown:
+            raise ConfigurationError(f"Unrecognized configs: {unknown}")
+        self.config = config = take(self.DEFAULT_CONFIG, configs)
+        for name in ("key_deserializer", "value_deserializer"):
+            if config[name] is not None and not isinstance(config[name], Deserializer):
+                config[name] = DeserializeWrapper(config[name])
+        options = sdk_options(config)
+        loop = loop_thread()
+        if config["api_version"] is None:
+            bootstrap(loop, config, config["bootstrap_timeout_ms"])
+            config["api_version"] = API_VERSION
+        self._buffered = Buffered(config["key_deserializer"], config["value_deserializer"])
+        commits = config["enable_auto_commit"] and config["group_id"] is not None
+        self._session = ConsumerSession(
+            loop,
+            options,
+            self._buffered,
+            commit_seconds=config["auto_commit_interval_ms"] / 1000 if commits else None,
+            on_commit=config["default_offset_commit_callback"],
+        )
+        self._forks = fork_count()
+        self._closing = False
+        self._asked_at = 0.0
+        self._mode: str | None = None
+        self._pattern = False
+        loop.call(self._session.open)
+        self._closed = False
+        if topics:
+            self.subscribe(topics)
+
+    # ---------------------------------------------------------------- life
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        # The record in hand when the block raised was not processed.
+        self.close(autocommit=exc_type is None)
+
+    def __del__(self) -> None:
+        if not self._closed and self._forks == fork_count():
+            self._closed = True
+            self._session.abandon()
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Commit what was handed out, leave the group, and end; does nothing when it has ended already.
+
+        Arguments:
+            autocommit: whether to commit, if ``enable_auto_commit`` is on.
+            timeout_ms: longest wait; ``request_timeout_ms`` by default. The rest goes on in the background.
+        """
+        if self._closed or self._closing:
+            return
+        self._closing = True
+        if self._forks == fork_count():
+            seconds = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
+            try:
+                # A rebalance listener, which is called meanwhile, may still use the consumer.
+                self._session.conversation.ask(self._session.close, autocommit, seconds)
+            finally:
+                self._closed = True
+            self._run_commit_callbacks()
+        self._closed = True
+        for name in ("key_deserializer", "value_deserializer"):
+            if self.config[name] is not None:
+                self.config[name].close()
+
+    def _ask(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        if self._forks != fork_count():
+            raise IllegalStateError(
+                "this KafkaConsumer belongs to the process from which this one was forked: make a new one here"
+            )
+        if self._closed:
+            raise IllegalStateError("KafkaConsumer is closed")
+        return self._session.conversation.ask(work, *arguments)
+
+    def _do(self, do: Callable[..., T], *arguments: Any) -> T:
+        """As `_ask` for what does not wait."""
+
+        async def work() -> T:
+            return do(*arguments)
+
+        return self._ask(work)
+
+    def bootstrap_connected(self) -> bool:
+        """Whether a broker was found."""
+        return not self._closed
+
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait until a broker has answered, at most ``timeout_ms``; with ``refresh`` ask again.
+
+        Raises:
+            KafkaTimeoutError: none did.
+        """
+        bootstrap(self._session.loop, self.config, timeout_ms)
+
+    # ---------------------------------------------------------------- what to read
+
+    def _choose(self, mode: str) -> None:
+        if self._mode not in (None, mode):
+            raise IllegalStateError(_ONE_WAY)
+        self._mode = mode
+
+    def subscribe(
+        self,
+        topics: Sequence[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | AsyncConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Subscribe to topics, or to all whose name begins with a match of a pattern, replacing what was before.
+
+        Raises:
+            IllegalStateError: both, or another way of subscribing is in use.
+            ValueError: neither, or a name that no topic can have.
+            TypeError: no list of names, or a listener of another class.
+        """
+        if not topics and not pattern:
+            raise ValueError("Must provide topics or pattern")
+        if topics and pattern:
+            raise IllegalStateError(_ONE_WAY)
+        if listener is not None and not isinstance(
+            listener, (ConsumerRebalanceListener, AsyncConsumerRebalanceListener)
+        ):
+            raise TypeError("listener must be a ConsumerRebalanceListener or AsyncConsumerRebalanceListener")
+        session = self._session
+        if pattern:
+            self._choose("pattern")
+            compiled = re.compile(pattern)
+            whole = re.compile(f"(?:{compiled.pattern}).*", compiled.flags)
+            self._do(lambda: session.consumer.subscribe(pattern=whole, listener=session))
+        else:
+            if isinstance(topics, str) or not isinstance(topics, Sequence):
+                raise TypeError("Topics must be a list (or non-str sequence)")
+            for topic in topics:
+                ensure_valid_topic_name(topic)
+            self._choose("topics")
+            self._do(lambda: session.consumer.subscribe(topics, listener=session))
+        session.listener = listener
+        self._buffered.keep(self._do(session.consumer.assignment))
+
+    def subscription(self) -> set[str] | None:
+        """The topics subscribed to; None when there is no subscription."""
+        if self._mode not in ("topics", "pattern"):
+            return None
+        return set(self._do(self._session.consumer.subscription))
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without the group's doing; nothing at all when there are none.
+
+        Raises:
+            IllegalStateError: topics are subscribed to.
+        """
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        if not wanted:
+            self.unsubscribe()
+            return
+        self._choose("assigned")
+        self._do(self._session.consumer.assign, wanted)
+        self._buffered.keep(set(wanted))
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return set(self._do(self._session.consumer.assignment))
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group, after a commit if that is automatic."""
+        self._ask(self._session.unsubscribe)
+        self._mode = None
+        self._buffered.keep(set())
+
+    # ---------------------------------------------------------------- records
+
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Records by partition; an empty dict when there are none within ``timeout_ms``.
+
+        Arguments:
+            timeout_ms: longest wait in milliseconds.
+            max_records: most records in all, ``max_poll_records`` by default.
+            update_offsets: has no effect here: what was returned is not returned again.
+
+        Raises:
+            OffsetOutOfRangeError, NoOffsetForPartitionError: without ``auto_offset_reset``.
+            KafkaError: of the group, of authorization, or from a rebalance listener.
+            IllegalStateError: the consumer is closed.
+        """
+        if timeout_ms < 0:
+            raise ValueError("Timeout must not be negative")
+        limit = self.config["max_poll_records"] if max_records is None else max_records
+        if not isinstance(limit, int):
+            raise TypeError("max_records must be an integer")
+        if limit <= 0:
+            raise ValueError("max_records must be positive")
+        if self._closed:
+            raise IllegalStateError("KafkaConsumer is closed")
+        self._buffered.put_back()
+        self._run_commit_callbacks()
+        self._refill(timeout_ms / 1000, limit)
+        return self._buffered.take(limit)
+
+    def _refill(self, seconds: float, limit: int) -> None:
+        """See that there are records, waiting at most so long, and that the group knows of this consumer."""
+        buffered, session = self._buffered, self._session
+        if buffered:
+            if time.monotonic() - self._asked_at < _FRESH_SECONDS:
+                return
+            self._ask(session.touch)
+            self._asked_at = time.monotonic()
+            if buffered:
+                return
+        self._ask(session.fetch, seconds, max(limit, _AT_ONCE))
+        self._asked_at = time.monotonic()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        for record in self._buffered.iterator:
+            return record
+        return self._next_of_more()
+
+    def _next_of_more(self) -> ConsumerRecord:
+        if self._closed:
+            raise StopIteration("KafkaConsumer closed")
+        limit = self.config["max_poll_records"]
+        timeout = self.config["consumer_timeout_ms"]
+        until = float("inf") if timeout < 0 else time.monotonic() + timeout / 1000
+        while True:
+            self._buffered.put_back()
+            self._run_commit_callbacks()
+            left = until - time.monotonic()
+            if left <= 0 and not self._buffered:
+                raise StopIteration
+            self._refill(max(0.0, left), limit)
+            if self._buffered.next_run(limit):
+                return next(self._buffered.iterator)
+
+    # ---------------------------------------------------------------- positions
+
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
+        """The offset of the record that comes next; waits until it is known. None when it is not in time.
+
+        Raises:
+            TypeError: no `TopicPartition`.
+            IllegalStateError: the partition is not assigned.
+        """
+        _check_partitions(partition, one=True)
+        session = self._session
+
+        async def find() -> int | None:
+            if partition not in session.consumer.assignment():
+                raise IllegalStateError("Partition is not assigned")
+            known = session.position(partition)
+            limit = float("inf") if timeout_ms is None else timeout_ms
+            return known if known is not None else await session.consumer.position(partition, timeout_ms=limit)
+
+        try:
+            return self._ask(find)
+        except KafkaTimeoutError:
+            return None
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The offset that the partition's next record will get, as the last fetch said; None before one.
+
+        Raises:
+            TypeError, IllegalStateError: as `position`.
+        """
+        _check_partitions(partition, one=True)
+        found = self._do(lambda: self._session.consumer.health().partitions.get(partition))
+        if found is None:
+            raise IllegalStateError("Partition is not assigned")
+        return found.high_watermark
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`; what was fetched is kept."""
+        _check_partitions(*partitions)
+        self._buffered.put_back()
+        self._do(self._session.consumer.pause, *partitions)
+        self._buffered.paused.update(partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        """The paused partitions."""
+        return set(self._do(self._session.consumer.paused))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo `pause`."""
+        _check_partitions(*partitions)
+        self._do(self._session.consumer.resume, *partitions)
+        self._buffered.paused.difference_update(partitions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset.
+
+        Raises:
+            TypeError: no `TopicPartition`.
+            ValueError: a negative offset, or the partition is not assigned.
+        """
+        _check_partitions(partition, one=True)
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError("Offset must be int >= 0")
+        if partition not in self.assignment():
+            raise ValueError("Unassigned partition")
+        self._do(self._session.consumer.seek, partition, offset)
+        self._buffered.drop(partition)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset that is there; in all partitions if none is named. Raises as `seek`."""
+        self._seek_to(self._session.consumer.seek_to_beginning, partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record; in all partitions if none is named. Raises as `seek`."""
+        self._seek_to(self._session.consumer.seek_to_end, partitions)
+
+    def _seek_to(self, seek: Callable[..., None], partitions: tuple[TopicPartition, ...]) -> None:
+        _check_partitions(*partitions)
+        assigned = self.assignment()
+        if not partitions and not assigned:
+            raise ValueError("No partitions are currently assigned")
+        for partition in partitions:
+            if partition not in assigned:
+                raise ValueError(f"Unassigned partition: {partition}")
+        self._do(seek, *partitions)
+        for partition in partitions or assigned:
+            self._buffered.drop(partition)
+
+    # ---------------------------------------------------------------- offsets
+
+    def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+        """Commit offsets, by default those behind what was handed out, and wait for the answer.
+
+        Raises:
+            CommitFailedError: the group has gone on without this consumer.
+            KafkaTimeoutError: no answer within ``timeout_ms``.
+            IllegalStateError: there is no ``group_id``.
+        """
+        self._check_group()
+        self._run_commit_callbacks()
+        session = self._session
+
+        async def commit() -> None:
+            wanted = session.positions() if offsets is None else offsets
+            limit = float("inf") if timeout_ms is None else timeout_ms
+            if wanted:
+                await session.consumer.commit(wanted, timeout_ms=limit)
+
+        self._ask(commit)
+
+    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> Future:
+        """Commit as `commit` does, in the background.
+
+        ``callback(offsets, error or None)`` is called by the next `poll`, `commit`, `close`, or step of the iteration
+        after it is done; ``default_offset_commit_callback`` without one.
+
+        Raises:
+            IllegalStateError: there is no ``group_id``.
+        """
+        self._check_group()
+        self._run_commit_callbacks()
+        future = Future()
+        self._ask(self._session.commit_async, offsets, callback, future)
+        return future
+
+    def _check_group(self) -> None:
+        if self.config["group_id"] is None:
+            raise IllegalStateError("Requires group_id")
+
+    def _run_commit_callbacks(self) -> None:
+        committed = self._session.committed
+        while committed:
+            callback, offsets, answer = committed.popleft()
+            callback(offsets, answer)
+
+    def committed(
+        self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
+    ) -> int | OffsetAndMetadata | None:
+        """The group's committed offset, with ``metadata`` as an `OffsetAndMetadata`; None when there is none.
+
+        Raises:
+            IllegalStateError: there is no ``group_id``.
+            KafkaTimeoutError: no answer within ``timeout_ms``.
+        """
+        self._check_group()
+        _check_partitions(partition, one=True)
+        consumer = self._session.consumer
+
+        async def ask() -> OffsetAndMetadata | None:
+            return await consumer.committed(partition, timeout_ms=float("inf") if timeout_ms is None else timeout_ms)
+
+        found = self._ask(ask)
+        return found if found is None or metadata else found.offset
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition with at least the given timestamp in milliseconds; None without one.
+
+        Raises:
+            ValueError: a negative timestamp.
+            KafkaTimeoutError: no answer within ``timeout_ms``, ``request_timeout_ms`` by default.
+        """
+        for partition, timestamp in timestamps.items():
+            if timestamp < 0:
+                raise ValueError(
+                    f"The target time for partition {partition} is {timestamp}. The target time cannot be negative."
+                )
+        wanted = {partition: int(timestamp) for partition, timestamp in timestamps.items()}
+        consumer = self._session.consumer
+        return self._ask(lambda: consumer.offsets_for_times(wanted, timeout_ms=self._patience(timeout_ms)))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition. Raises as `offsets_for_times`."""
+        consumer = self._session.consumer
+        return self._ask(lambda: consumer.beginning_offsets(partitions, timeout_ms=self._patience(timeout_ms)))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record of each partition will get. Raises as `offsets_for_times`."""
+        consumer = self._session.consumer
+        return self._ask(lambda: consumer.end_offsets(partitions, timeout_ms=self._patience(timeout_ms)))
+
+    def _patience(self, timeout_ms: float | None) -> float:
+        patience: float = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
+        return patience
+
+    # ---------------------------------------------------------------- the cluster
+
+    def topics(self) -> set[str]:
+        """All topics that this consumer may see."""
+        return set(self._ask(self._session.consumer.topics))
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions; none when there is no such topic."""
+        return set(self._ask(self._session.consumer.partitions_for_topic, topic) or ())
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """This consumer's membership at the moment (KIP-447)."""
+        if self.config["group_id"] is None:
+            return ConsumerGroupMetadata(group_id=None)
+        health: Any = self._do(self._session.consumer.health)
+        state = MemberState.STABLE if health.state == "in the group" else MemberState.REBALANCING
+        if health.generation < 0 and not health.member_id:
+            state = MemberState.UNJOINED
+        return ConsumerGroupMetadata(
+            self.config["group_id"], health.generation, health.member_id, self.config["group_instance_id"], state
+        )
+
+    def metrics(self, raw: bool = False) -> dict[str, Any] | None:
+        """What the SDK counts, as ``{"consumer-metrics": {name: value}}``; by name alone when ``raw``.
+
+        None with ``metrics_enabled=False``.
+        """
+        if not self.config["metrics_enabled"]:
+            return None
+        counted: dict[str, float] = self._do(self._session.consumer.metrics)
+        found = {name.replace("_", "-"): value for name, value in counted.items()}
+        return found if raw else {"consumer-metrics": found}
+
+
+def _check_partitions(*partitions: object, one: bool = False) -> None:
+    if not all(isinstance(partition, triokafka.TopicPartition) for partition in partitions):
+        raise TypeError(
+            "partition must be a TopicPartition namedtuple" if one else "partitions must be TopicPartition namedtuples"
+        )

@@ -1,0 +1,171 @@
+"""A thread and a task of the loop that work for each other: the thread asks, and the task may ask back.
+
+The SDK's consumer serves one task, and calls its rebalance listener in that task; kafka-python's programs expect theirs
+in the thread that polls, and use the consumer there. So one task does all that is asked for, one after the other. While
+it waits for the thread to run a listener, it does what the listener asks for.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import trio
+
+from triokafka.errors import ClosedError, IllegalStateError
+from triokafka.loop_thread import LoopThread
+
+T = TypeVar("T")
+
+LATER: Final = object()
+"""What work returns whose answer comes by `Conversation.answer_later`."""
+
+
+class _Question:
+    """Something that a thread asks the task to do, or (``work`` is None) its answer to what the task asked."""
+
+    __slots__ = ("arguments", "replies", "scope", "work")
+
+    def __init__(self, work: Callable[..., Awaitable[Any]] | None, arguments: tuple[Any, ...]) -> None:
+        self.work = work
+        self.arguments = arguments
+        self.replies: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
+        self.scope = trio.CancelScope()
+
+
+class Conversation:
+    """`ask` is for threads, `serve` and `ask_back` for the task."""
+
+    def __init__(self, loop: LoopThread) -> None:
+        self._loop = loop
+        self._questions: deque[_Question] = deque()
+        self._arrived = trio.Event()
+        self._current: _Question | None = None
+        self._held: _Question | None = None
+        self._answering = 0
+        self._over = False
+
+    # ---------------------------------------------------------------- the thread
+
+    def ask(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """Have the task run ``work``, wait for its end, and give back what it returned or raised.
+
+        What the task asks back meanwhile runs here. An exception that a signal raises here cancels the work, and goes
+        on when that has ended.
+
+        Raises:
+            ClosedError: the task has ended.
+        """
+        if self._loop.is_current_thread:
+            raise IllegalStateError("a blocking call in a callback of the loop would wait for itself")
+        question = _Question(work, arguments)
+        if not self._loop.soon(self._arrive, question):
+            raise ClosedError("the loop has ended: the interpreter is shutting down")
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                kind, first, second = question.replies.get()
+                if kind == "run" and interrupt is None:
+                    self._run_here(first, second)
+            except BaseException as error:
+                interrupt = interrupt or error
+                self._loop.soon(question.scope.cancel)
+                continue
+            if kind == "done":
+                break
+        if interrupt is not None:
+            raise interrupt
+        if second is not None:
+            try:
+                raise second
+            finally:
+                del second
+        return first  # type: ignore[no-any-return]
+
+    def post(self, work: Callable[..., Awaitable[Any]]) -> None:
+        """Have the task run ``work`` without waiting for it. In the loop."""
+        self._arrive(_Question(work, ()))
+
+    def _run_here(self, number: int, do: Callable[[], Any]) -> None:
+        answer: tuple[int, Any, Exception | None] = (number, None, None)
+        try:
+            answer = (number, do(), None)
+        except Exception as error:
+            answer = (number, None, error)
+        finally:
+            self._loop.soon(self._arrive, _Question(None, answer))
+
+    # ---------------------------------------------------------------- the task
+
+    def _arrive(self, question: _Question) -> None:
+        if self._over:
+            question.replies.put(("done", None, ClosedError("the client is closed")))
+            return
+        self._questions.append(question)
+        self._arrived.set()
+
+    async def serve(self, is_over: Callable[[], bool]) -> None:
+        """Do what threads ask for, until ``is_over``."""
+        while not is_over():
+            question = await self._next()
+            if question.work is not None:
+                await self._do(question)
+
+    async def _next(self) -> _Question:
+        while not self._questions:
+            self._arrived = trio.Event()
+            await self._arrived.wait()
+        return self._questions.popleft()
+
+    async def _do(self, question: _Question) -> None:
+        assert question.work is not None
+        before, self._current = self._current, question
+        value: Any = None
+        error: BaseException | None = ClosedError("the call was cancelled")
+        try:
+            with question.scope:
+                value, error = await question.work(*question.arguments), None
+        except Exception as raised:
+            error = raised
+        finally:
+            self._current = before
+            if value is not LATER:
+                question.replies.put(("done", value, error))
+
+    def answer_later(self) -> Callable[[BaseException | None], None]:
+        """For the work of the present question, which is then to return `LATER`: answers it when called.
+
+        Until another question is worked on, its thread is also who is asked back.
+        """
+        question = self._held = self._current
+        assert question is not None
+        return lambda error: question.replies.put(("done", None, error))
+
+    async def ask_back(self, do: Callable[[], Any]) -> Any:
+        """Have the thread whose question is being worked on run ``do``; returns or raises what that does.
+
+        Does meanwhile what is asked for. When no thread waits, ``do`` is not called, and the result is None.
+        """
+        asker = self._current or self._held
+        if asker is None:
+            return None
+        self._answering += 1
+        number = self._answering
+        asker.replies.put(("run", number, do))
+        while True:
+            question = await self._next()
+            if question.work is not None:
+                await self._do(question)
+            elif question.arguments[0] == number:
+                _, value, error = question.arguments
+                if error is not None:
+                    raise error
+                return value
+
+    def end(self) -> None:
+        """Refuse what is asked from now on."""
+        self._over = True
+        while self._questions:
+            self._questions.popleft().replies.put(("done", None, ClosedError("the client is closed")))

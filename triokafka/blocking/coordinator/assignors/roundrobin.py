@@ -1,0 +1,13 @@
+"""The name of ``kafka.coordinator.assignors.roundrobin``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from triokafka.blocking.coordinator.assignors.abstract import AbstractPartitionAssignor
+
+
+class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
+    """Partitions of all topics in turn."""
+
+    name: ClassVar[str] = "roundrobin"

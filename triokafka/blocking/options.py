@@ -1,0 +1,122 @@
+"""kafka-python's configuration: which names the SDK has under another name or unit, and which do nothing here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from triokafka.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+API_VERSION: Final = (4, 3)
+"""What ``config["api_version"]`` says when nobody set it: the newest release whose protocol the SDK speaks. Versions
+are negotiated with each broker."""
+
+NETWORK: Final[Mapping[str, Any]] = {
+    "connections_max_idle_ms": 9 * 60 * 1000,
+    "metadata_max_age_ms": 300_000,
+    "client_dns_lookup": "use_all_dns_ips",
+    "retry_backoff_ms": 100,
+    "request_timeout_ms": 30_000,
+    "receive_message_max_bytes": 100_000_000,
+    "receive_buffer_bytes": None,
+    "send_buffer_bytes": None,
+    "socket_options": [(6, 1, 1)],
+    "reconnect_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 30_000,
+    "max_in_flight_requests_per_connection": 5,
+    "security_protocol": "PLAINTEXT",
+    "ssl_context": None,
+    "ssl_check_hostname": True,
+    "ssl_cafile": None,
+    "ssl_certfile": None,
+    "ssl_keyfile": None,
+    "ssl_crlfile": None,
+    "ssl_password": None,
+    "api_version": None,
+    "bootstrap_timeout_ms": 30_000,
+    "metric_reporters": [],
+    "metrics_num_samples": 2,
+    "metrics_sample_window_ms": 30_000,
+    "selector": None,
+    "sasl_mechanism": None,
+    "sasl_plain_username": None,
+    "sasl_plain_password": None,
+    "sasl_kerberos_name": None,
+    "sasl_kerberos_service_name": "kafka",
+    "sasl_kerberos_domain_name": None,
+    "sasl_oauth_token_provider": None,
+    "proxy_url": None,
+    "socks5_proxy": None,
+    "kafka_client": None,
+}
+"""What all three clients take, with kafka-python's defaults; ``selector`` and ``kafka_client`` are None here."""
+
+_TAKEN_AS_THEY_ARE: Final = (
+    "bootstrap_servers",
+    "client_id",
+    "connections_max_idle_ms",
+    "metadata_max_age_ms",
+    "client_dns_lookup",
+    "retry_backoff_ms",
+    "request_timeout_ms",
+    "receive_message_max_bytes",
+    "reconnect_backoff_ms",
+    "reconnect_backoff_max_ms",
+    "security_protocol",
+)
+_ABSENT: Final[Mapping[str, str]] = {
+    "sasl_mechanism": "SASL is not there yet; use a listener of the broker without it",
+    "proxy_url": "proxies are not there; triokafka.Producer and Consumer take a stream_factory",
+    "socks5_proxy": "proxies are not there; triokafka.Producer and Consumer take a stream_factory",
+}
+_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "selector": "Trio chooses how it waits",
+    "kafka_client": "there is one implementation of the network",
+    "metric_reporters": "metrics() is for reading; reporters are not called",
+    "socket_options": "TCP_NODELAY is set, and nothing else can be",
+}
+
+
+def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The SDK's options for the part of a configuration that all clients have.
+
+    Raises:
+        ConfigurationError: something is asked for that the SDK does not have; it says what.
+    """
+    protocol = config["security_protocol"]
+    if protocol != "PLAINTEXT":
+        raise ConfigurationError(
+            f"security_protocol={protocol!r}: TLS and SASL are not there yet, only 'PLAINTEXT' is"
+            " (a triokafka.Producer or Consumer can be given a secured stream by stream_factory)"
+        )
+    for name, why in _ABSENT.items():
+        if config.get(name) is not None:
+            raise ConfigurationError(f"{name}={config[name]!r}: {why}")
+    for name, why in _WITHOUT_EFFECT.items():
+        if name in config and config[name] != NETWORK[name]:
+            log.warning("%s has no effect: %s", name, why)
+    options = {name: config[name] for name in _TAKEN_AS_THEY_ARE if name in config}
+    for name in ("receive_buffer_bytes", "send_buffer_bytes"):
+        options[name] = -1 if config[name] is None else config[name]
+    for low, high in (("reconnect_backoff_ms", "reconnect_backoff_max_ms"),):
+        options[high] = max(options[low], options[high])
+    options["retry_backoff_max_ms"] = max(1_000, options["retry_backoff_ms"])
+    return options
+
+
+def admin_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for a short visit of the cluster with an `AdminClient`."""
+    return {**network_options(config), "client_id": config["client_id"] or None}
+
+
+def take(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """All configuration: what was given, and defaults."""
+    config = {**defaults, **given}
+    if isinstance(config["api_version"], str):
+        text = config["api_version"]
+        config["api_version"] = None if text == "auto" else tuple(map(int, text.split(".")))
+        log.warning('use api_version=%s [tuple] -- "%s" as str is deprecated', config["api_version"], text)
+    return config

@@ -1,0 +1,344 @@
+"""Records on their way from the threads that send them to the loop that delivers them.
+
+A thread puts a record into the open chunk of its topic and goes on. The loop takes whole chunks, so that what passing
+from thread to thread costs is paid per chunk. While the loop is behind, threads wait; they are let go when half of what
+waits is gone, because two threads that take turns for every record would do little else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from triokafka.blocking.future import Outcome
+from triokafka.blocking.producer.future import FutureRecordMetadata, RecordMetadata
+from triokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
+from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka import Deliveries, Delivery, Producer
+    from triokafka.blocking.callbacks import CallbackThread
+    from triokafka.loop_thread import LoopThread
+
+logger = logging.getLogger(__name__)
+
+Headers = list[tuple[str, bytes]]
+
+RECORD_OVERHEAD: Final = 82
+"""Bytes that a record alone in a batch takes beside key, value and headers."""
+_GATHERING_SECONDS: Final = 0.001
+_OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
+
+
+class Chunk:
+    """Records of one topic that are handed over together, in columns, and afterwards their deliveries.
+
+    Columns but ``values`` may be missing, or shorter than it is: then the rest is None.
+    """
+
+    __slots__ = (
+        "_each",
+        "_pieces",
+        "header_sizes",
+        "headers",
+        "keys",
+        "listening",
+        "partitions",
+        "size",
+        "stage",
+        "timestamps",
+        "values",
+    )
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.values: list[Any] = []
+        self.keys: list[Any] | None = None
+        self.partitions: list[int | None] | None = None
+        self.timestamps: list[int | None] | None = None
+        self.headers: list[Headers] | None = None
+        self.header_sizes: list[int] | None = None
+        self.size = 0
+        self.listening: list[tuple[FutureRecordMetadata, int]] = []
+        self._pieces: list[Deliveries | Exception] = []
+        self._each: list[Delivery | Exception] = []
+
+    def put_key(self, index: int, key: bytes) -> None:
+        """The key of the record at ``index``. The caller holds the lock."""
+        keys = self.keys
+        if keys is None:
+            keys = self.keys = []
+        if len(keys) != index:
+            _padded(keys, index, None)
+        keys.append(key)
+
+    def extras(self, index: int, partition: int | None, timestamp_ms: int | None, headers: Headers | None) -> None:
+        """What the record at ``index`` has beside key and value. The caller holds the lock."""
+        if partition is not None:
+            self.partitions = _put(self.partitions, index, partition, None)
+        if timestamp_ms is not None:
+            self.timestamps = _put(self.timestamps, index, timestamp_ms, None)
+        if headers:
+            self.headers = _put(self.headers, index, headers, [])
+            size = sum(len(name.encode()) + len(content) for name, content in headers)
+            self.header_sizes = _put(self.header_sizes, index, size, -1)
+
+    def take(self) -> tuple[int, dict[str, Any]]:
+        """The number of records, and the columns as `Producer.send_many` takes them; nothing is kept of them."""
+        values, count = self.values, len(self.values)
+        columns: dict[str, Any] = {"values": values}
+        if self.keys is not None:
+            columns["keys"] = _padded(self.keys, count, None)
+        if self.partitions is not None:
+            columns["partition"] = _padded(self.partitions, count, None)
+        if self.timestamps is not None:
+            columns["timestamp_ms"] = _padded(self.timestamps, count, None)
+        if self.headers is not None:
+            columns["headers"] = _padded(self.headers, count, [])
+        self.values = []
+        self.keys = self.partitions = self.timestamps = self.headers = None
+        return count, columns
+
+    # ---------------------------------------------------------------- what became of them
+
+    def handed(self, piece: Deliveries | Exception) -> None:
+        """The next records were accepted, or the next one was refused. In the loop."""
+        self._pieces.append(piece)
+        with self.stage.staging.lock:
+            listening, self.listening = self.listening, []
+        for future, index in listening:
+            self._hear(future, index)
+
+    def delivery(self, index: int) -> Delivery | Exception | None:
+        """Of one record: its delivery, why it was refused, or None as long as it was not handed over."""
+        each = self._each
+        if index >= len(each) and self._pieces:
+            with self.stage.staging.lock:
+                while self._pieces:
+                    piece = self._pieces.pop(0)
+                    if isinstance(piece, Exception):
+                        each.append(piece)
+                    else:
+                        each.extend(piece)
+        return each[index] if index < len(each) else None
+
+    def outcome(self, index: int) -> Outcome | None:
+        """Of one record, None as long as it is not settled. In any thread."""
+        delivery = self.delivery(index)
+        if delivery is None or isinstance(delivery, Exception):
+            return None if delivery is None else (None, delivery)
+        if not delivery.done:
+            return None
+        try:
+            found = delivery.result()
+        except Exception as error:
+            return None, error
+        sizes = self.header_sizes
+        return (
+            RecordMetadata(
+                found.topic,
+                found.partition,
+                TopicPartition(found.topic, found.partition),
+                found.offset,
+                found.timestamp,
+                None,
+                found.serialized_key_size,
+                found.serialized_value_size,
+                sizes[index] if sizes is not None and index < len(sizes) else -1,
+            ),
+            None,
+        )
+
+    # ---------------------------------------------------------------- who wants to know
+
+    @property
+    def in_callback(self) -> bool:
+        """Whether the caller is a callback of this producer."""
+        return self.stage.staging.callbacks.is_current_thread
+
+    def hurry(self) -> None:
+        """Somebody waits for a record of this chunk."""
+        self.stage.staging.loop.soon(self.stage.hurry)
+
+    def attend(self, future: FutureRecordMetadata, index: int) -> None:
+        """Tell the future when its record is settled."""
+        staging = self.stage.staging
+        with staging.lock:
+            waits = index >= len(self._each) and not self._pieces
+            if waits:
+                self.listening.append((future, index))
+        if not waits:
+            staging.loop.soon(self._hear, future, index)
+
+    def notify(self, index: int, wake: Callable[[], None]) -> None:
+        """Call ``wake`` in the loop when the record is settled."""
+        self.stage.staging.loop.soon(self._notify, index, wake)
+
+    def _notify(self, index: int, wake: Callable[[], None]) -> None:
+        delivery = self.delivery(index)
+        if delivery is None or isinstance(delivery, Exception):
+            wake()
+        else:
+            delivery.add_callback(lambda metadata, error: wake())
+
+    def _hear(self, future: FutureRecordMetadata, index: int) -> None:
+        delivery = self.delivery(index)
+        if delivery is None:
+            with self.stage.staging.lock:
+                self.listening.append((future, index))
+        elif isinstance(delivery, Exception):
+            self._settle(future, index, None, delivery)
+        else:
+            delivery.add_callback(partial(self._settle, future, index))
+
+    def _settle(self, future: FutureRecordMetadata, index: int, metadata: object, error: Exception | None) -> None:
+        outcome = self.outcome(index) if error is None else (None, error)
+        if outcome is not None:
+            self.stage.staging.callbacks.settle(future, outcome)
+
+
+def _put(column: list[Any] | None, index: int, value: Any, fill: Any) -> list[Any]:
+    column = _padded(column or [], index, fill)
+    column.append(value)
+    return column
+
+
+def _padded(column: list[Any], count: int, fill: Any) -> list[Any]:
+    del column[count:]
+    if len(column) < count:
+        column.extend([fill] * (count - len(column)))
+    return column
+
+
+class Stage:
+    """One topic: the chunk that is being filled, and the task that hands chunks over, in order.
+
+    ``partitions`` is the number of the topic's partitions as last known.
+    """
+
+    def __init__(self, staging: Staging, topic: str, partitions: int) -> None:
+        self.staging = staging
+        self.topic = topic
+        self.partitions = partitions
+        self.open: Chunk | None = None
+        self._begun = trio.Event()
+        self._hurried = trio.Event()
+        self._idle = trio.Event()
+        self._idle.set()
+
+    def begin(self) -> Chunk:
+        """A new open chunk. The caller holds the lock."""
+        chunk = self.open = Chunk(self)
+        return chunk
+
+    def wake(self) -> None:
+        """There is a chunk. In the loop."""
+        self._idle = trio.Event()
+        self._begun.set()
+
+    def hurry(self) -> None:
+        """Do not wait for more records. In the loop."""
+        self._hurried.set()
+
+    async def wait_idle(self) -> None:
+        """Wait until all that was staged is handed over. In the loop."""
+        self.hurry()
+        await self._idle.wait()
+
+    async def run(self, producer: Producer) -> None:
+        """Hand chunks over until cancelled."""
+        staging = self.staging
+        busy_until = 0.0
+        while True:
+            await self._begun.wait()
+            if trio.current_time() < busy_until:
+                # The sender is at it: what it sends in the next moment goes along.
+                with trio.move_on_after(_GATHERING_SECONDS):
+                    await self._hurried.wait()
+            self._begun, self._hurried = trio.Event(), trio.Event()
+            with staging.lock:
+                chunk, self.open = self.open, None
+            if chunk is not None:
+                await self._hand_over(producer, chunk)
+                staging.release(chunk.size)
+                busy_until = trio.current_time() + 2 * _GATHERING_SECONDS
+            if not self._begun.is_set():
+                self._idle.set()
+
+    async def _hand_over(self, producer: Producer, chunk: Chunk) -> None:
+        count, columns = chunk.take()
+        begin = 0
+        while begin < count:
+            if begin:
+                columns = {name: column[begin - count :] for name, column in columns.items()}
+            try:
+                chunk.handed(await producer.send_many(self.topic, **columns))
+                return
+            except Exception as error:
+                accepted: Deliveries | None = getattr(error, "accepted", None)
+                if accepted is not None and len(accepted):
+                    chunk.handed(accepted)
+                    begin += len(accepted)
+                if isinstance(error, _OF_ONE_RECORD):
+                    chunk.handed(error)
+                    begin += 1
+                else:
+                    logger.warning("%d records for topic %s could not be sent: %s", count - begin, self.topic, error)
+                    while begin < count:
+                        chunk.handed(error)
+                        begin += 1
+
+
+class Staging:
+    """All stages of one producer, and the bound on what waits in them.
+
+    ``limit`` is bytes of records that were sent and not handed over; then `wait_for_room` waits.
+    """
+
+    def __init__(self, loop: LoopThread, callbacks: CallbackThread, limit: int) -> None:
+        self.loop = loop
+        self.callbacks = callbacks
+        self.lock = threading.Lock()
+        self.stages: dict[str, Stage] = {}
+        self.limit = limit
+        self.staged = 0
+        self._room = threading.Condition(self.lock)
+
+    def release(self, size: int) -> None:
+        """So many bytes were handed over."""
+        with self._room:
+            before, self.staged = self.staged, self.staged - size
+            if self.staged <= self.limit // 2 or before > self.limit >= self.staged:
+                self._room.notify_all()
+
+    def wait_for_room(self, timeout: float) -> None:
+        """Wait until half of ``limit`` is free, at most ``timeout`` seconds.
+
+        Raises:
+            KafkaTimeoutError: it was not.
+        """
+        if self.loop.is_current_thread or self.callbacks.is_current_thread:
+            return  # what it would wait for may be waiting for it
+        with self._room:
+            if not self._room.wait_for(lambda: self.staged <= self.limit // 2, timeout):
+                raise KafkaTimeoutError(
+                    f"{self.staged} bytes of records wait to be taken over, and none was within {timeout:g} s"
+                    " (max_block_ms): the brokers are too slow, or do not answer"
+                )
+
+    def fail(self, error: KafkaError) -> None:
+        """The producer has ended: all that was not handed over has failed. In the loop."""
+        with self.lock:
+            chunks = [stage.open for stage in self.stages.values() if stage.open is not None]
+            for stage in self.stages.values():
+                stage.open = None
+        for chunk in chunks:
+            count, _ = chunk.take()
+            for _ in range(count):
+                chunk.handed(error)
+            self.release(chunk.size)

@@ -1,0 +1,168 @@
+"""A Trio loop beside code without Trio: one thread in each process, which serves all that asks for it.
+
+The thread is a daemon and never keeps a process alive; at interpreter exit the loop is cancelled, after whoever
+registered later with `atexit` has had its turn. A forked child begins without a loop, and gets one of its own when it
+asks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import trio
+
+from triokafka.errors import IllegalStateError
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_TO_END: Final = 1.0
+
+
+class LoopThread:
+    """Runs asynchronous work for threads outside of Trio."""
+
+    def __init__(self) -> None:
+        started: queue.SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.Nursery]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=trio.run, args=(_serve, started), name="triokafka", daemon=True)
+        self._thread.start()
+        self._token, self._nursery = started.get()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its loop still runs."""
+        return self._thread.is_alive()
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs in the loop's own thread, and so must not wait for it."""
+        return threading.get_ident() == self._thread.ident
+
+    def soon(self, do: Callable[..., object], *arguments: Any) -> bool:
+        """Have the loop call ``do``, in order; False when the loop has ended."""
+        try:
+            self._token.run_sync_soon(do, *arguments)
+        except trio.RunFinishedError:
+            return False
+        return True
+
+    def start(self, work: Callable[..., Awaitable[None]], *arguments: Any, name: str) -> None:
+        """Run ``work`` as a task of the loop. What it raises is logged.
+
+        Raises:
+            IllegalStateError: the loop has ended.
+        """
+        if not self.soon(self._start, work, arguments, name):
+            raise IllegalStateError("the loop has ended: the interpreter is shutting down")
+
+    def _start(self, work: Callable[..., Awaitable[None]], arguments: tuple[Any, ...], name: str) -> None:
+        self._nursery.start_soon(_guarded, work, arguments, name=name)
+
+    def call(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """Run ``work`` in the loop, wait for its end, and give back what it returned or raised.
+
+        An exception that a signal raises in the waiting thread, such as `KeyboardInterrupt`, cancels the work; when
+        that has ended, the exception goes on.
+
+        Raises:
+            IllegalStateError: called in the loop's own thread, or the loop has ended.
+        """
+        if self.is_current_thread:
+            raise IllegalStateError("a blocking call in a callback of the loop would wait for itself")
+        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            value: Any = None
+            error: BaseException | None = IllegalStateError("the loop ended before the call did")
+            try:
+                with scope:
+                    value, error = await work(*arguments), None
+            except Exception as raised:
+                error = raised
+            finally:
+                answers.put((value, error))
+
+        self.start(run, name=f"call of {getattr(work, '__qualname__', work)}")
+        try:
+            value, error = answers.get()
+        except BaseException:
+            self.soon(scope.cancel)
+            answers.get()
+            raise
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback refers to this frame
+        return value  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        """Cancel all that runs in the loop, and wait shortly for its end."""
+        self.soon(self._nursery.cancel_scope.cancel)
+        if not self.is_current_thread:
+            self._thread.join(_SECONDS_TO_END)
+
+
+async def _serve(started: queue.SimpleQueue[tuple[trio.lowlevel.TrioToken, trio.Nursery]]) -> None:
+    async with trio.open_nursery() as nursery:
+        started.put((trio.lowlevel.current_trio_token(), nursery))
+        await trio.sleep_forever()
+
+
+async def _guarded(work: Callable[..., Awaitable[None]], arguments: tuple[Any, ...]) -> None:
+    # One client's failure must not take the loop from the others.
+    try:
+        await work(*arguments)
+    except Exception:
+        logger.exception("a task of the loop failed")
+
+
+class _Process:
+    """What this process has of loops. ``forks`` counts how often the process is the child of a fork."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loop: LoopThread | None = None
+        self.forks = 0
+        self.registered = False
+
+    def forked(self) -> None:
+        """In the child: the thread is not there, and another one may have held the lock."""
+        self.lock = threading.Lock()
+        self.loop = None
+        self.forks += 1
+
+    def exit(self) -> None:
+        loop = self.loop
+        if loop is not None and loop.alive:
+            loop.end()
+
+
+_process: Final = _Process()
+os.register_at_fork(after_in_child=_process.forked)
+
+
+def loop_thread() -> LoopThread:
+    """The loop of this process; started when it is first asked for."""
+    with _process.lock:
+        if not _process.registered:
+            _process.registered = True
+            atexit.register(_process.exit)
+        found = _process.loop
+        if found is None or not found.alive:
+            found = _process.loop = LoopThread()
+        return found
+
+
+def fork_count() -> int:
+    """How many forks lie between the first process and this one: who remembers another number is from another
+    process."""
+    return _process.forks
