@@ -129,13 +129,19 @@ def test_sql_reads_a_topic_through_a_view(spark: Any, bootstrap: str):
 def test_options_are_refused_when_the_frame_is_made(spark: Any, bootstrap: str):
     for given, sentence in (
         ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
-        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
-        ({"kafka.fetch.max.byte": "1"}, "did you mean 'fetch_max_bytes'?"),
-        ({"kafka.group.id": "billing"}, "a batch read belongs to no group"),
+        ({"minPartitions": "none"}, "'minPartitions' must be a whole number"),
+        ({"kafka.fetch.max.bytes": "much"}, "fetch_max_bytes='much' cannot be used"),
+        ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported"),
     ):
         with pytest.raises(Exception) as refused:
             read(spark, bootstrap, "any", **given)
         assert sentence in str(refused.value)
+
+
+def test_what_only_a_batch_refuses_is_refused_when_it_is_read(spark: Any, bootstrap: str):
+    """Spark does not tell before that it is no streaming query."""
+    given = options(bootstrap, "any", startingOffsets="latest")
+    assert "starting offset can't be latest for batch queries on Kafka" in failure(spark, given)
 
 
 def test_a_schema_of_the_users_is_refused(spark: Any, bootstrap: str):

@@ -37,12 +37,22 @@ def make_topic(bootstrap: str, records: Iterable[Record] = (), *, partitions: in
                     )
                 ]
             )
+
+    trio.run(make)
+    write(bootstrap, name, records)
+    return name
+
+
+def write(bootstrap: str, topic: str, records: Iterable[Record]) -> None:
+    """Write records to a topic, and wait until they are there."""
+
+    async def produce() -> None:
         async with triokafka.Producer(
             bootstrap_servers=bootstrap, compression_type="lz4", max_request_size=4 << 20
         ) as producer:
             deliveries = [
                 await producer.send(
-                    name,
+                    topic,
                     record.value,
                     key=record.key,
                     partition=record.partition,
@@ -54,8 +64,7 @@ def make_topic(bootstrap: str, records: Iterable[Record] = (), *, partitions: in
             for delivery in deliveries:
                 await delivery
 
-    trio.run(make)
-    return name
+    trio.run(produce)
 
 
 def delete_before(bootstrap: str, topic: str, offset: int, partition: int = 0) -> None:

@@ -1,0 +1,463 @@
+"""The cases of KafkaRelationSuite, one test for each, by its name there (`spark/3.5`).
+
+Each is read as Spark's driver and workers do it, without a JVM; in ``make long`` also in a real session.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import pytest
+
+from tests.spark.topics import Record, delete_before, make_topic, options, write
+from tests.spark.written_logs import LogWriter, log_writer
+from triokafka.errors import ConfigurationError
+from triokafka.spark.data_loss import KafkaDataLossError
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.plan import OffsetRange
+from triokafka.spark.reader import RangePartition, TopicReader
+
+LAST: Final = 2**63 - 1
+
+Values = Callable[[Mapping[str, str]], "Frame"]
+
+
+class Frame:
+    """What ``load()`` returned: planned once, and read as often as it is asked for."""
+
+    def __init__(self, given: Mapping[str, str], spark: Any = None) -> None:
+        if spark is not None:
+            self._frame = spark.read.format("triokafka").options(**given).load()
+            self._reader = None
+        else:
+            self._reader = TopicReader(ReadOptions.parse(given))
+            # Since Spark 4.1 the plan belongs to the frame (`spark/0`, fact 7).
+            self._plan = self._reader.partitions()
+
+    def values(self) -> list[str]:
+        """The values of all records, sorted as numbers."""
+        if self._reader is None:
+            found = [bytes(row["value"]).decode() for row in self._frame.select("value").collect()]
+        else:
+            batches = [batch for task in self._plan for batch in self._reader.read(task)]
+            found = [value.decode() for batch in batches for value in batch["value"].to_pylist()]
+        return sorted(found, key=int)
+
+
+@pytest.fixture(params=["worker", pytest.param("session", marks=pytest.mark.long)])
+def load(request: pytest.FixtureRequest) -> Values:
+    spark = request.getfixturevalue("spark") if request.param == "session" else None
+    return lambda given: Frame(given, spark)
+
+
+@pytest.fixture(scope="module")
+def logs() -> Iterator[LogWriter]:
+    with log_writer() as writer:
+        yield writer
+
+
+def numbers(*ranges: range) -> list[str]:
+    return [str(number) for found in ranges for number in found]
+
+
+def spread() -> list[Record]:
+    """0 to 9 in partition 0, 10 to 19 in partition 1, 20 in partition 2."""
+    return [Record(b"%d" % n, partition=min(n // 10, 2)) for n in range(21)]
+
+
+def by_partition(topic: str, *offsets: int) -> str:
+    return json.dumps({topic: {str(number): offset for number, offset in enumerate(offsets)}})
+
+
+# ---------------------------------------------------------------- offsets
+
+
+def test_explicit_earliest_to_latest_offsets(bootstrap: str, load: Values):
+    """And "latest" binds late: with ``offsetsBinding=late`` a second action sees what came since."""
+    topic = make_topic(bootstrap, spread(), partitions=3)
+    given = options(bootstrap, topic, startingOffsets="earliest", endingOffsets="latest")
+    late, fixed = load({**given, "offsetsBinding": "late"}), load(given)
+    assert late.values() == fixed.values() == numbers(range(21))
+    write(bootstrap, topic, [Record(b"%d" % n, partition=2) for n in range(21, 30)])
+    assert late.values() == numbers(range(30))
+    assert fixed.values() == numbers(range(21)), "a plan made before stays as it is, as Spark itself keeps it since 4.1"
+    assert load(given).values() == numbers(range(30))
+
+
+def test_default_starting_and_ending_offsets(bootstrap: str, load: Values):
+    topic = make_topic(bootstrap, spread(), partitions=3)
+    assert load(options(bootstrap, topic)).values() == numbers(range(21))
+
+
+def test_explicit_offsets(bootstrap: str, load: Values):
+    topic = make_topic(bootstrap, spread(), partitions=3)
+    given = options(
+        bootstrap,
+        topic,
+        startingOffsets=by_partition(topic, -2, -2, 0),
+        endingOffsets=by_partition(topic, -1, -1, 1),
+    )
+    assert load(given).values() == numbers(range(21))
+    write(bootstrap, topic, [Record(b"%d" % n, partition=2) for n in range(31, 40)])
+    assert load(given).values() == numbers(range(21)), "a static offset: nothing changes"
+    write(bootstrap, topic, [Record(b"%d" % n, partition=1) for n in range(21, 31)])
+    assert load(given).values() == numbers(range(31)), "the latest one: changes"
+
+
+def test_earliest_binds_late_too_when_retention_has_taken_records(bootstrap: str, load: Values):
+    topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(10)])
+    frame = load(options(bootstrap, topic, offsetsBinding="late"))
+    delete_before(bootstrap, topic, 4)
+    assert frame.values() == numbers(range(4, 10))
+
+
+def test_reuse_same_dataframe_in_query(bootstrap: str, spark: Any):
+    topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(11)])
+    frame = spark.read.format("triokafka").options(**options(bootstrap, topic)).load().selectExpr("string(value)")
+    found = sorted(int(row[0]) for row in frame.union(frame).collect())
+    assert found == sorted([*range(11), *range(11)])
+
+
+def test_default_starting_and_ending_offsets_with_headers(bootstrap: str, spark: Any):
+    topic = make_topic(
+        bootstrap,
+        [
+            Record(b"1"),
+            Record(b"2", partition=1, headers=(("a", b"b"), ("c", b"d"))),
+            Record(b"3", partition=2, headers=(("e", b"f"), ("e", b"g"))),
+        ],
+        partitions=3,
+    )
+    frame = spark.read.format("triokafka").options(**options(bootstrap, topic, includeHeaders="true")).load()
+    rows = frame.selectExpr("string(value) AS value", "headers").orderBy("value").collect()
+    assert [(row["value"], row["headers"] and [tuple(one) for one in row["headers"]]) for row in rows] == [
+        ("1", None),
+        ("2", [("a", b"b"), ("c", b"d")]),
+        ("3", [("e", b"f"), ("e", b"g")]),
+    ]
+
+
+# ---------------------------------------------------------------- times
+
+FIRST, SECOND, THIRD, FINAL = (1_600_000_000_000 + step * 1_000 for step in range(4))
+
+
+@pytest.fixture(scope="module")
+def timed(bootstrap: str) -> str:
+    """0 to 9 at the first time, 10 to 19 at the second, 20 to 29 at the third, spread over three partitions."""
+    return make_topic(
+        bootstrap,
+        [Record(b"%d" % n, partition=n % 3, timestamp_ms=(FIRST, SECOND, THIRD)[n // 10]) for n in range(30)],
+        partitions=3,
+    )
+
+
+def times(topic: str, *times_ms: int) -> str:
+    return by_partition(topic, *times_ms)
+
+
+@pytest.mark.parametrize(
+    ("case", "given", "expected"),
+    [
+        (
+            "timestamp provided for starting and ending",
+            {"startingOffsetsByTimestamp": (SECOND,) * 3, "endingOffsetsByTimestamp": (THIRD,) * 3},
+            numbers(range(10, 20)),
+        ),
+        (
+            "timestamp provided for starting, offset provided for ending",
+            {"startingOffsetsByTimestamp": (FIRST,) * 3, "endingOffsets": (-1, -1, 1)},
+            [str(n) for n in range(30) if n % 3 != 2 or n == 2],
+        ),
+        (
+            "timestamp provided for ending, offset provided for starting",
+            {"startingOffsets": (-2, -2, 0), "endingOffsetsByTimestamp": (THIRD,) * 3},
+            numbers(range(20)),
+        ),
+        (
+            "timestamp provided for starting, ending not provided",
+            {"startingOffsetsByTimestamp": (SECOND,) * 3},
+            numbers(range(10, 30)),
+        ),
+        (
+            "timestamp provided for ending, starting not provided",
+            {"endingOffsetsByTimestamp": (THIRD,) * 3},
+            numbers(range(20)),
+        ),
+        (
+            "global timestamp provided for starting and ending",
+            {"startingTimestamp": SECOND, "endingTimestamp": THIRD},
+            numbers(range(10, 20)),
+        ),
+        (
+            "no matched offset for timestamp - endingOffsets",
+            {"endingOffsetsByTimestamp": (SECOND, SECOND, LAST)},
+            [str(n) for n in range(30) if n < 10 or n % 3 == 2],
+        ),
+        (
+            "preferences on offset related options: the global time",
+            {
+                "startingTimestamp": THIRD,
+                "startingOffsetsByTimestamp": (SECOND,) * 3,
+                "startingOffsets": "earliest",
+            },
+            numbers(range(20, 30)),
+        ),
+        (
+            "preferences on offset related options: times by partition",
+            {"startingOffsetsByTimestamp": (SECOND,) * 3, "startingOffsets": "earliest"},
+            numbers(range(10, 30)),
+        ),
+        (
+            "a starting time beyond all records, with the strategy latest",
+            {
+                "startingOffsetsByTimestamp": (SECOND, SECOND, FINAL),
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            [str(n) for n in range(10, 30) if n % 3 != 2],
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_times(bootstrap: str, timed: str, load: Values, case: str, given: dict[str, Any], expected: list[str]):
+    told = {name: times(timed, *value) if isinstance(value, tuple) else str(value) for name, value in given.items()}
+    assert load(options(bootstrap, timed, **told)).values() == expected
+
+
+def test_no_matched_offset_for_timestamp_starting_offsets(bootstrap: str, timed: str, load: Values):
+    given = options(bootstrap, timed, startingOffsetsByTimestamp=times(timed, SECOND, SECOND, LAST))
+    with pytest.raises(Exception, match="No offset matched from request"):
+        load(given).values()
+
+
+# ---------------------------------------------------------------- what does not fit
+
+
+def test_partitions_of_start_and_end_must_match(bootstrap: str):
+    """specified start offset and end offset should have the same topic-partitions"""
+    topic = make_topic(bootstrap, spread(), partitions=3)
+    given = options(
+        bootstrap, topic, startingOffsets=by_partition(topic, 0, 0), endingOffsets=by_partition(topic, 1, 1, 1)
+    )
+    with pytest.raises(ConfigurationError, match="MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET"):
+        ReadOptions.parse(given)
+
+
+def test_a_start_after_the_end_is_refused_resolved_and_unresolved(bootstrap: str, timed: str):
+    given = options(bootstrap, timed, startingOffsets=by_partition(timed, 5, 5, 5))
+    with pytest.raises(ConfigurationError, match="UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"):
+        ReadOptions.parse({**given, "endingOffsets": by_partition(timed, 4, 5, 5)})
+    with pytest.raises(ConfigurationError, match=r"\[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"):
+        TopicReader(ReadOptions.parse({**given, "endingTimestamp": str(SECOND)})).partitions()
+
+
+# ---------------------------------------------------------------- topics
+
+
+def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstrap: str, load: Values):
+    topic = make_topic(bootstrap, spread(), partitions=3)
+    servers = {"kafka.bootstrap.servers": bootstrap}
+    assert load({**servers, "assign": f'{{"{topic}": [2, 0]}}'}).values() == numbers(range(10), range(20, 21))
+    assert load({**servers, "subscribePattern": f"{topic[:-1]}[{topic[-1]}]"}).values() == numbers(range(21))
+    assert load({**servers, "subscribePattern": "no-such-.*"}).values() == []
+    with pytest.raises(Exception, match=rf"option 'assign' names {topic}-3, and {topic} has 3 partitions"):
+        load({**servers, "assign": f'{{"{topic}": [0, 3]}}'}).values()
+
+
+def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstrap: str, load: Values):
+    with pytest.raises(Exception, match="there is no topic 'nowhere'"):
+        load(options(bootstrap, "nowhere")).values()
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(bootstrap: str, load: Values):
+    """minPartitions: every record once, however it is cut."""
+    topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 3) for n in range(3_000)], partitions=3)
+    for cut, tasks in (
+        ({"minPartitions": "7"}, 6),
+        ({"maxRecordsPerPartition": "300"}, 12),
+        ({"minPartitions": "20", "maxRecordsPerPartition": "300"}, 24),
+        ({"maxPartitions": "2"}, 2),
+        ({"maxPartitions": "1", "maxRecordsPerPartition": "100"}, 1),
+    ):
+        given = options(bootstrap, topic, **cut)
+        assert len(TopicReader(ReadOptions.parse(given)).partitions()) == tasks, cut
+        assert load(given).values() == numbers(range(3_000)), cut
+
+
+def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_same(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(100)])
+    pieces = tuple(OffsetRange(topic, 0, start, start + 10) for start in (60, 0, 30))
+    batches = TopicReader(ReadOptions.parse(options(bootstrap, topic))).read(RangePartition(pieces))
+    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == [
+        *range(60, 70),
+        *range(10),
+        *range(30, 40),
+    ]
+
+
+def test_only_the_columns_asked_for_are_there(bootstrap: str, spark: Any):
+    topic = make_topic(bootstrap, [Record(b"v%d" % n, b"k") for n in range(3)])
+    frame = spark.read.format("triokafka").options(**options(bootstrap, topic, columns="offset,value")).load()
+    assert frame.schema.simpleString() == "struct<value:binary,offset:bigint>"
+    assert [tuple(row) for row in frame.collect()] == [(b"v0", 0), (b"v1", 1), (b"v2", 2)]
+
+
+# ---------------------------------------------------------------- transactions
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+def test_read_kafka_transactional_messages_read_committed(logs: LogWriter, load: Values):
+    topic = logs.topic()
+    given = topic.options(**COMMITTED)
+    topic.write(range(1, 6), producer=7)
+    assert load(given).values() == [], "an open transaction is not shown"
+    topic.commit(7)
+    assert load(given).values() == numbers(range(1, 6))
+    topic.write(range(6, 11), producer=7)
+    assert load(given).values() == numbers(range(1, 6))
+    topic.abort(7)
+    assert load(given).values() == numbers(range(1, 6)), "an aborted transaction is not shown"
+    topic.write(range(11, 16), producer=7)
+    topic.commit(7)
+    assert load(given).values() == numbers(range(1, 6), range(11, 16))
+    topic.write(range(16, 21), producer=8)
+    topic.write(range(21, 26))
+    assert load(given).values() == numbers(range(1, 6), range(11, 16)), "an open one hides what comes after it"
+    topic.commit(8)
+    assert load(given).values() == numbers(range(1, 6), range(11, 26))
+
+
+def test_read_kafka_transactional_messages_read_uncommitted(logs: LogWriter, load: Values):
+    topic = logs.topic()
+    given = topic.options(**{"kafka.isolation.level": "read_uncommitted"})
+    topic.write(range(1, 6), producer=7)
+    assert load(given).values() == numbers(range(1, 6))
+    topic.commit(7)
+    topic.write(range(6, 11), producer=7)
+    topic.abort(7)
+    assert load(given).values() == numbers(range(1, 11)), "aborted records are shown as well"
+
+
+def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Values):
+    """The connector would sit out its poll timeout there (`spark/5.3`)."""
+    topic = logs.topic()
+    topic.write([1], producer=7)
+    topic.commit(7)  # offset 1
+    topic.write(range(2, 5), producer=7, codec="lz4")  # 2 to 4
+    topic.abort(7)  # 5
+    topic.write(range(5, 7), producer=7)
+    topic.commit(7)  # 8
+    patient = {**COMMITTED, "kafkaConsumer.pollTimeoutMs": "100000000"}
+    for start, end, expected in ((1, 2, []), (2, 6, []), (1, 6, []), (3, 5, []), (1, 7, ["5"]), (8, 9, [])):
+        given = topic.options(
+            startingOffsets=by_partition(topic.name, start), endingOffsets=by_partition(topic.name, end), **patient
+        )
+        assert load(given).values() == expected, (start, end)
+
+
+def test_interleaved_transactions_are_told_apart_in_every_range(logs: LogWriter):
+    topic = logs.topic()
+    visible = {}
+    offset = 0
+    for turn in range(12):
+        for producer in (1, 2, 3):
+            topic.write([offset, offset + 1], producer=producer, codec=("none", "lz4", "zstd")[producer - 1])
+            if producer != 1 + turn % 3:
+                visible[offset] = producer
+                visible[offset + 1] = producer
+            offset += 2
+        for producer in (1, 2, 3):
+            (topic.abort if producer == 1 + turn % 3 else topic.commit)(producer)
+            offset += 1
+    for start, end in ((0, offset), (3, 40), (7, 8), (offset - 9, offset), (50, 50 + 9)):
+        given = topic.options(
+            startingOffsets=by_partition(topic.name, start), endingOffsets=by_partition(topic.name, end), **COMMITTED
+        )
+        assert Frame(given).values() == [str(at) for at in sorted(visible) if start <= at < end]
+
+
+# ---------------------------------------------------------------- compaction
+
+
+def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load: Values):
+    """First, in the middle, last; and a range that is nothing but a gap (`spark/3.4`)."""
+    topic = logs.topic()
+    topic.write_at(5, [5, 6])
+    topic.write_at(10, [10])
+    topic.write_at(50, [50, 51])
+    for start, end, expected in (
+        (0, 52, [5, 6, 10, 50, 51]),
+        (0, 5, []),
+        (3, 6, [5]),
+        (7, 10, []),
+        (8, 45, [10]),
+        (11, 52, [50, 51]),
+        (12, 40, []),
+    ):
+        given = topic.options(
+            startingOffsets=by_partition(topic.name, start), endingOffsets=by_partition(topic.name, end)
+        )
+        assert load(given).values() == [str(value) for value in expected], (start, end)
+
+
+# ---------------------------------------------------------------- what is lost
+
+
+def test_fail_on_data_loss_false_should_not_return_duplicated_records_batch(bootstrap: str, load: Values):
+    """KafkaDontFailOnDataLossSuite"""
+    topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
+    delete_before(bootstrap, topic, 13)
+    given = options(bootstrap, topic, failOnDataLoss="false", startingOffsets=by_partition(topic, 0))
+    assert load(given).values() == numbers(range(13, 20))
+    lost = {**given, "endingOffsets": by_partition(topic, 9)}
+    assert load(lost).values() == []
+    with pytest.raises(Exception, match=r"KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"):
+        load({**given, "failOnDataLoss": "true"}).values()
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_records_that_go_while_a_query_runs(bootstrap: str, fails: str):
+    topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 2) for n in range(20)], partitions=2)
+    given = options(bootstrap, topic, failOnDataLoss=fails, maxPartitions="1")
+    reader = TopicReader(ReadOptions.parse(given))
+    (task,) = reader.partitions()
+    delete_before(bootstrap, topic, 4, partition=1)
+    if fails == "true":
+        with pytest.raises(
+            KafkaDataLossError, match=r"KAFKA_DATA_LOSS.START_OFFSET_RESET.* was 0 but consumer reset to 4"
+        ):
+            list(reader.read(task))
+        return
+    found = [int(value) for batch in reader.read(task) for value in batch["value"].to_pylist()]
+    assert sorted(found) == [n for n in range(20) if n % 2 == 0 or n >= 8]
+
+
+def test_a_range_that_is_gone_whole_is_passed_over(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
+    reader = TopicReader(ReadOptions.parse(options(bootstrap, topic, failOnDataLoss="false")))
+    delete_before(bootstrap, topic, 15)
+    task = RangePartition((OffsetRange(topic, 0, 2, 9), OffsetRange(topic, 0, 12, 17)))
+    assert [int(value) for batch in reader.read(task) for value in batch["value"].to_pylist()] == [15, 16]
+    beyond = RangePartition((OffsetRange(topic, 0, 30, 40),))
+    assert list(reader.read(beyond)) == []
+    strict = TopicReader(ReadOptions.parse(options(bootstrap, topic)))
+    with pytest.raises(KafkaDataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*\[30, 40\).* from 15 to 20"):
+        list(strict.read(beyond))
+
+
+def test_a_range_that_never_comes_is_an_error_and_no_short_result(bootstrap: str):
+    """Two well-known readers return what they have with a warning (`spark/4`)."""
+    topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
+    reader = TopicReader(
+        ReadOptions.parse(
+            options(bootstrap, topic, **{"kafkaConsumer.pollTimeoutMs": "300", "failOnDataLoss": "false"})
+        )
+    )
+    with pytest.raises(Exception, match=r"no progress .* stands at offset 20 of 25 .*kafkaConsumer.pollTimeoutMs"):
+        list(reader.read(RangePartition((OffsetRange(topic, 0, 10, 25),))))
