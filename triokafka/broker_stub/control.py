@@ -6,7 +6,8 @@ disarms all. A fault is what `triokafka.broker_stub.faults` says, by the same na
 
     curl -d '{"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3}' http://127.0.0.1:9191/faults
 
-``GET /metrics`` gives the broker's metrics as text that Prometheus reads.
+``GET /metrics`` gives the broker's metrics as text that Prometheus reads. What else a broker of a test can be told to
+do (stop, freeze, fill its disk) is given as `Action`: `triokafka.testing.control` says what there is.
 
 For tests only: whoever reaches it may break the broker. One request per connection.
 """
@@ -15,8 +16,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
 import trio
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+Metrics = Callable[[], Iterable[Sample]]
+
 _LARGEST_REQUEST: Final = 65_536
 _TIMEOUT_SECONDS: Final = 10
 _FAULTS: Final = "/faults"
@@ -42,15 +45,34 @@ class BadRequestError(errors.KafkaError):
     """What was asked of the control endpoint makes no sense; the message says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a path does: called with the decoded JSON of the request (None without a body), it returns the answer's.
+
+    It may raise any `KafkaError`, which is then the answer.
+    """
+
+    method: str
+    call: Callable[[Any], Awaitable[Any]]
+
+
 class ControlEndpoint:
     """Serves the control endpoint of one broker.
 
     `bind` first, so that the address is known; then `run`.
+
+    Args:
+        faults: what ``/faults`` shows and changes.
+        metrics: gives what ``/metrics`` shows.
+        actions: further paths.
     """
 
-    def __init__(self, faults: Faults, world: World, metrics: Callable[[], Iterable[Sample]] = tuple) -> None:
+    def __init__(
+        self, faults: Faults, world: World, metrics: Metrics = tuple, actions: Mapping[str, Action] | None = None
+    ) -> None:
         self._faults = faults
         self._metrics = metrics
+        self._actions = actions or {}
         self._world = world
         self._listener: Listener | None = None
 
@@ -73,23 +95,32 @@ class ControlEndpoint:
 
     async def _serve(self, stream: Stream) -> None:
         try:
-            with trio.move_on_after(_TIMEOUT_SECONDS):
-                try:
+            try:
+                with trio.fail_after(_TIMEOUT_SECONDS):
                     method, path, body = await _read_request(stream)
-                    status, answer = self._answer(method, path, body)
-                except BadRequestError as error:
-                    status, answer = "400 Bad Request", {"error": str(error)}
+                status, answer = await self._answer(method, path, body)
+            except trio.TooSlowError:
+                return
+            except errors.KafkaError as error:
+                status, answer = "400 Bad Request", {"error": str(error), "kind": type(error).__name__}
+            with trio.move_on_after(_TIMEOUT_SECONDS):
                 await stream.send(_response(status, answer))
         except OSError as error:
             logger.info("a control connection broke: %r", error)
         finally:
             stream.close()
 
-    def _answer(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
+    async def _answer(self, method: str, path: str, body: bytes) -> tuple[str, Any]:
         if path == _METRICS and method == "GET":
             return "200 OK", as_prometheus_text(self._metrics())
+        action = self._actions.get(path)
+        if action is not None:
+            if method != action.method:
+                return "405 Method Not Allowed", {"error": f"{method}: {path} is for {action.method}"}
+            return "200 OK", await action.call(_decoded(body) if body.strip() else None)
         if path != _FAULTS:
-            return "404 Not Found", {"error": f"{path} is not there; {_FAULTS} and {_METRICS} are"}
+            there = (_FAULTS, _METRICS, *self._actions)
+            return "404 Not Found", {"error": f"{path} is not there; {', '.join(there)} are{nearest(path, there)}"}
         match method:
             case "GET":
                 pass
@@ -165,11 +196,15 @@ def _named(find: Callable[[Any], T], name: Any) -> T:
 
 
 def _faults_of(body: bytes) -> list[Fault | RequestFault]:
+    value = _decoded(body)
+    return [from_json(item) for item in (value if isinstance(value, list) else [value])]
+
+
+def _decoded(body: bytes) -> Any:
     try:
-        value = json.loads(body)
+        return json.loads(body)
     except ValueError as error:
         raise BadRequestError(f"the body is not JSON: {error}") from None
-    return [from_json(item) for item in (value if isinstance(value, list) else [value])]
 
 
 async def _read_request(stream: Stream) -> tuple[str, str, bytes]:

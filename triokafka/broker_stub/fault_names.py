@@ -68,6 +68,11 @@ _BY_KAFKAS_NAME: Final = {
     # Where kafka-python's names, which ours are, say it differently.
     "NOT_LEADER_OR_FOLLOWER": errors.NotLeaderForPartitionError,
     "CORRUPT_MESSAGE": errors.CorruptRecordError,
+    "FETCH_SESSION_TOPIC_ID_ERROR": errors.FetchSessionTopicIdError,
+    "INVALID_CONFIG": errors.InvalidConfigurationError,
+    "INVALID_FETCH_SIZE": errors.InvalidFetchRequestError,
+    "INVALID_REPLICA_ASSIGNMENT": errors.InvalidReplicationAssignmentError,
+    "KAFKA_STORAGE_ERROR": errors.KafkaStorageError,
     "MESSAGE_TOO_LARGE": errors.MessageSizeTooLargeError,
     "INVALID_TOPIC_EXCEPTION": errors.InvalidTopicError,
     "UNKNOWN_SERVER_ERROR": errors.UnknownError,

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     help='For tests: faults and metrics over HTTP; the address is printed after the line "ready".',
 )
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="For tests: a cluster of so many brokers in this process, on ports that follow each other.",
+)
 @click.option("--verbose", "-v", count=True, help="Log what happens to standard error; -vv: every request, too.")
 def command(
     listeners: tuple[str, ...],
@@ -40,6 +46,7 @@ def command(
     config_file: str | None,
     settings: tuple[str, ...],
     control: str | None,
+    nodes: int | None,
     verbose: int,
 ) -> int:
     """Run one broker, and print "ready HOST:PORT" once it accepts connections.
@@ -88,7 +95,16 @@ def command(
         world.storage = MemoryStorage(crashable=False)
         properties.setdefault("log.dirs", "/data")
     control_address = None if control is None else _address("--control", control)
-    return trio.run(_serve, BrokerConfig.from_properties(properties), world, control_address)
+    if nodes is not None:
+        if len(listeners) > 1:
+            raise click.UsageError("--nodes takes one --listen: the brokers listen there and on the next ports.")
+        for name in ("default.replication.factor", "offsets.topic.replication.factor"):
+            properties.setdefault(name, str(min(nodes, 3)))
+        properties.setdefault("auto.leader.rebalance.enable", "false")
+    brokers = BrokerConfig.from_properties(properties)
+    if control_address is None and nodes is None:
+        return trio.run(_serve, brokers, world)
+    return trio.run(_serve_tests, brokers, world, nodes, control_address)
 
 
 def _listener_name(number: int) -> str:
@@ -114,19 +130,44 @@ def _collect_garbage_rarely() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-async def _serve(config: BrokerConfig, world: World, control: tuple[str, int] | None) -> int:
+async def _serve(config: BrokerConfig, world: World) -> int:
     """Run the broker until a signal asks it to end, or a part of it fails."""
     import trio
 
-    from triokafka.broker_stub.control import ControlEndpoint
     from triokafka.broker_stub.server import Broker
-    from triokafka.errors import ConfigurationError
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with Broker(config, world=world) as broker:
-            endpoint = ControlEndpoint(broker.faults, world, broker.metrics)
             _collect_garbage_rarely()
-            lines = [f"ready {broker.bootstrap_servers}"]
+            print(f"ready {broker.bootstrap_servers}", flush=True)
+            async with trio.open_nursery() as nursery:
+
+                async def end_with_the_broker() -> None:
+                    await broker.wait_stopped()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(end_with_the_broker)
+                async for _ in signals:
+                    break
+                nursery.cancel_scope.cancel()
+    return _status(broker.failure)
+
+
+async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, control: tuple[str, int] | None) -> int:
+    """Run a broker, or several, that can be told to fail, until a signal asks them to end or one has failed itself."""
+    import trio
+
+    from triokafka.broker_stub.control import ControlEndpoint
+    from triokafka.errors import ConfigurationError
+    from triokafka.testing.brokers import running
+    from triokafka.testing.control import control_actions, control_metrics
+
+    failures: list[Exception] = []
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with running(config, world, nodes) as target:
+            endpoint = ControlEndpoint(target.faults, world, control_metrics(target), control_actions(target))
+            _collect_garbage_rarely()
+            lines = [f"ready {target.bootstrap_servers}"]
             if control is not None:
                 try:
                     host, port = await endpoint.bind(*control)
@@ -138,15 +179,19 @@ async def _serve(config: BrokerConfig, world: World, control: tuple[str, int] | 
                 if control is not None:
                     nursery.start_soon(endpoint.run)
 
-                async def end_with_the_broker() -> None:
-                    await broker.wait_stopped()
+                async def end_with_a_broker() -> None:
+                    failures.append(await target.wait_failed())
                     nursery.cancel_scope.cancel()
 
-                nursery.start_soon(end_with_the_broker)
+                nursery.start_soon(end_with_a_broker)
                 async for _ in signals:
                     break
                 nursery.cancel_scope.cancel()
-    if broker.failure is not None:
-        click.echo(f"The broker failed and has stopped: {broker.failure!r}", err=True)
-        return 1
-    return 0
+    return _status(failures[0] if failures else None)
+
+
+def _status(failure: Exception | None) -> int:
+    if failure is None:
+        return 0
+    click.echo(f"The broker failed and has stopped: {failure!r}", err=True)
+    return 1

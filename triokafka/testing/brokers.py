@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -13,6 +14,9 @@ from triokafka.testing.faulty_world import FaultyWorld
 from triokafka.testing.running import RunningBroker
 from triokafka.world import RealWorld, World
 from triokafka.world_memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.config import BrokerConfig
 
 _DATA = "/data"
 
@@ -31,16 +35,10 @@ async def running_broker(*, world: World | None = None, **options: Any) -> Async
     """
     from triokafka.broker_stub.config import BrokerConfig
 
-    config = BrokerConfig.for_tests(**{"log_dirs": (_DATA,), **options})
-    async with _running() as nursery:
-        broker = RunningBroker(config, _world(world), nursery)
-        try:
-            await broker.start()
-            yield broker
-        finally:
-            with trio.CancelScope(shield=True):
-                await broker.stop()
-            broker.let_go()
+    config = BrokerConfig.for_tests(**{"log_dirs": (_DATA,), **_known(options)})
+    async with running(config, world, None) as broker:
+        assert isinstance(broker, RunningBroker)
+        yield broker
 
 
 @asynccontextmanager
@@ -65,16 +63,42 @@ async def running_cluster(
             "offsets_topic_replication_factor": replicas,
             # Leaders are where the test has put them.
             "auto_leader_rebalance_enable": False,
-            **options,
+            **_known(options),
         }
     )
+    async with running(config, world, nodes) as cluster:
+        assert isinstance(cluster, RunningCluster)
+        yield cluster
+
+
+@asynccontextmanager
+async def running(
+    config: BrokerConfig, world: World | None, nodes: int | None
+) -> AsyncIterator[RunningBroker | RunningCluster]:
+    """Run one broker, or a cluster of ``nodes``, with a configuration as it is; see `running_broker`."""
     async with _running() as nursery:
-        cluster = RunningCluster(config, nodes, _world(world), nursery)
+        target: RunningBroker | RunningCluster
+        if nodes is None:
+            target = RunningBroker(config, _world(world), nursery)
+        else:
+            target = RunningCluster(config, nodes, _world(world), nursery)
         try:
-            await cluster.start()
-            yield cluster
+            await target.start()
+            yield target
         finally:
-            await cluster.end()
+            with trio.CancelScope(shield=True):
+                await target.end()
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.broker_stub.config.definition import unknown_option
+
+    known = [field.name for field in fields(BrokerConfig)]
+    for name in options:
+        if name not in known:
+            raise unknown_option(name, known)
+    return options
 
 
 def _world(world: World | None) -> FaultyWorld:

@@ -46,7 +46,8 @@ class RunningCluster(FaultCalls):
         for number in range(nodes):
             # Each has a freeze of its own; clock and disk they have in common.
             own = world if not number else world.beside()
-            node = RunningBroker(replace(config, node_id=first + number), own, nursery, self._backend, self.faults)
+            mine = replace(config, node_id=first + number, listeners=_following(config, number))
+            node = RunningBroker(mine, own, nursery, self._backend, self.faults)
             self.brokers.append(node)
 
     @property
@@ -88,11 +89,24 @@ class RunningCluster(FaultCalls):
         """Stop all brokers, and close the logs; called by `running_cluster`."""
         with trio.CancelScope(shield=True):
             for broker in reversed(self.brokers):
-                await broker.stop()
-                broker.let_go()
+                await broker.end()
             self._backend_scope.cancel()
             await self._backend_gone.wait()
             await self._backend.close()
+
+    async def wait_failed(self) -> Exception:
+        """Wait until a part of a broker fails; returns why."""
+        send, receive = trio.open_memory_channel[Exception](len(self.brokers))
+
+        async def watch(broker: RunningBroker) -> None:
+            send.send_nowait(await broker.wait_failed())
+
+        async with trio.open_nursery() as nursery:
+            for broker in self.brokers:
+                nursery.start_soon(watch, broker)
+            failure = await receive.receive()
+            nursery.cancel_scope.cancel()
+        return failure
 
     async def _run_backend(self) -> None:
         try:
@@ -188,7 +202,8 @@ class RunningCluster(FaultCalls):
         return self._coordinating(group).expire_member(group, member)
 
     def _coordinating(self, group: str) -> RunningBroker:
-        return self.broker(self.coordinator(group))
+        node_id = self.coordinator(group)
+        return self._any() if node_id == -1 else self.broker(node_id)
 
     def reset(self) -> None:
         """Switch off every fault that goes on, here and at each broker."""
@@ -212,6 +227,15 @@ class RunningCluster(FaultCalls):
     async def delete_topic(self, name: str) -> None:
         """See `RunningBroker.delete_topic`."""
         await self._any().delete_topic(name)
+
+
+def _following(config: BrokerConfig, number: int) -> tuple[str, ...]:
+    """The listeners of the ``number``-th broker: on the ports after those of the first, where they are given."""
+    listeners = []
+    for listener in config.listeners:
+        address, _, port = listener.rpartition(":")
+        listeners.append(f"{address}:{int(port) + number if int(port) else 0}")
+    return tuple(listeners)
 
 
 async def _unguarded(run: Callable[[], Awaitable[object]]) -> None:

@@ -59,6 +59,8 @@ class RunningBroker(FaultCalls):
         self._changing = trio.Lock()
         self._held_ports: list[socket.socket] = []
         self._bootstrap_servers = ""
+        self._failure: Exception | None = None
+        self._failed = trio.Event()
 
     # What it is
 
@@ -91,7 +93,7 @@ class RunningBroker(FaultCalls):
     @property
     def failure(self) -> Exception | None:
         """Why the broker stopped serving by itself; None while it has not."""
-        return self.broker.failure
+        return self._failure if self._broker is None else self._broker.failure
 
     @property
     def image(self) -> MetadataImage:
@@ -154,6 +156,7 @@ class RunningBroker(FaultCalls):
             async with broker:
                 self._keep_ports(broker)
                 self._broker = broker
+                self._nursery.start_soon(self._watch, broker)
                 task_status.started()
                 try:
                     await self._leave.wait()
@@ -199,9 +202,22 @@ class RunningBroker(FaultCalls):
             placeholder.close()
         self._held_ports.clear()
 
-    def let_go(self) -> None:
-        """The test is over: the ports of a stopped broker are free."""
+    async def end(self) -> None:
+        """Stop it for good, and let its ports go; called by `running_broker`."""
+        await self.stop()
         self._release_ports()
+
+    async def wait_failed(self) -> Exception:
+        """Wait until a part of the broker fails, so that it stops serving; returns why."""
+        while self._failure is None:
+            await self._failed.wait()
+        return self._failure
+
+    async def _watch(self, broker: Broker) -> None:
+        await broker.wait_stopped()
+        self._failure = broker.failure
+        self._failed.set()
+        self._failed = trio.Event()
 
     # Faults of the broker as a whole
 
@@ -254,6 +270,10 @@ class RunningBroker(FaultCalls):
         Raises:
             NotCoordinatorError: this broker does not coordinate the group.
         """
+        from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+
+        if GROUP_METADATA_TOPIC not in self.image.topics:
+            return []  # the first that asks for a coordinator has it made
         return self.group_coordinator.members(group)
 
     def expire_member(self, group: str, member: str | None = None) -> str:

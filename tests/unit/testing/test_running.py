@@ -1,0 +1,406 @@
+"""Claims about brokers and clusters of tests: what a test can do to them, and what is left when it is over."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import trio
+
+import triokafka
+from triokafka import errors
+from triokafka.broker_stub.fault_names import UnknownNameError
+from triokafka.testing import RunningBroker, run_simulation, running_broker, running_cluster
+from triokafka.testing import blocking as blocking_twins
+from triokafka.testing.simulated import Simulation
+
+
+async def produce(servers: str, topic: str, *values: bytes) -> list[int]:
+    """The offsets."""
+    async with triokafka.Producer(bootstrap_servers=servers, linger_ms=0, retry_backoff_ms=10) as producer:
+        return [(await (await producer.send(topic, value, partition=0))).offset for value in values]
+
+
+async def read(servers: str, topic: str, count: int) -> list[bytes | None]:
+    """The values of the first records."""
+    async with triokafka.Consumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        found: list[bytes | None] = []
+        async for record in consumer:
+            found.append(record.value)
+            if len(found) == count:
+                break
+        return found
+
+
+# One broker
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_broker_comes_back_on_its_port_with_its_records(clean: bool) -> None:
+    async with running_broker() as broker:
+        servers = broker.bootstrap_servers
+        await produce(servers, "t", b"1", b"2")
+        await broker.restart(clean=clean)
+        assert broker.bootstrap_servers == servers
+        assert await produce(servers, "t", b"3") == [2]
+        assert await read(servers, "t", 3) == [b"1", b"2", b"3"]
+
+
+async def test_a_stopped_broker_refuses_and_its_port_is_nobody_elses() -> None:
+    async with running_broker() as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        await broker.stop()
+        assert not broker.is_running
+        for _ in range(3):
+            with pytest.raises(OSError):
+                await trio.open_tcp_stream(host, int(port))
+        with socket.socket() as other, pytest.raises(OSError):
+            other.bind((host, int(port)))
+        with pytest.raises(errors.IllegalStateError, match="stopped"):
+            broker.image  # noqa: B018
+        await broker.stop()
+        await broker.start()
+        await broker.start()
+        assert await produce(broker.bootstrap_servers, "t", b"1") == [0]
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((host, int(port)))
+
+
+async def test_a_frozen_broker_answers_nobody_until_it_thaws() -> None:
+    async with running_broker() as broker:
+        await produce(broker.bootstrap_servers, "t", b"1")
+        answered = trio.Event()
+        async with trio.open_nursery() as nursery:
+            with broker.frozen():
+
+                async def late() -> None:
+                    assert await produce(broker.bootstrap_servers, "t", b"2") == [1]
+                    answered.set()
+
+                nursery.start_soon(late)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                assert not answered.is_set()
+            await answered.wait()
+
+
+async def test_a_full_disk_refuses_records_until_there_is_room() -> None:
+    async with running_broker() as broker:
+        servers = broker.bootstrap_servers
+        await produce(servers, "t", b"1")
+        broker.fill_disk()
+        async with triokafka.Producer(
+            bootstrap_servers=servers, linger_ms=0, retries=0, enable_idempotence=False
+        ) as producer:
+            with pytest.raises(errors.KafkaStorageError):
+                await (await producer.send("t", b"2"))
+        broker.free_disk()
+        assert await produce(servers, "t", b"3") == [1]
+
+
+async def test_a_clock_put_forward_ends_sessions_and_requests_that_wait() -> None:
+    async with running_broker() as broker:
+        servers = broker.bootstrap_servers
+        await broker.create_topic("t")
+        async with triokafka.Consumer(
+            "t", bootstrap_servers=servers, group_id="g", client_id="mine", fetch_max_wait_ms=600_000
+        ) as consumer:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(consumer.poll, timeout_ms=60_000))
+                while not broker.members("g"):
+                    await trio.sleep(0.001)
+                (before,) = broker.members("g")
+                broker.advance_clock(46_000)
+                while [member.member_id for member in broker.members("g")] in ([], [before.member_id]):
+                    await trio.sleep(0.001)
+                nursery.cancel_scope.cancel()
+            (after,) = broker.members("g")
+            assert (before.client_id, after.client_id) == ("mine", "mine")
+
+
+async def test_old_segments_go_when_the_clock_is_put_forward() -> None:
+    async with running_broker(log_initial_task_delay_ms=600_000) as broker:
+        await broker.create_topic("t", partitions=1, configs={"retention.ms": "1000", "segment.ms": "1000"})
+        await produce(broker.bootstrap_servers, "t", b"1")
+        broker.advance_clock(3_600_000)
+        while broker.broker.replicas.partition(("t", 0)).log.log_start_offset == 0:
+            await trio.sleep(0.001)
+
+
+async def test_a_member_that_is_expired_joins_again_under_another_id() -> None:
+    async with running_broker() as broker:
+        await broker.create_topic("t")
+        async with (
+            triokafka.Consumer(
+                "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", heartbeat_interval_ms=50
+            ) as consumer,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(partial(consumer.poll, timeout_ms=60_000))
+            while not consumer.assignment():
+                await trio.sleep(0.001)
+            gone = broker.expire_member("g")
+            while not broker.members("g") or broker.members("g")[0].member_id == gone:
+                await trio.sleep(0.001)
+            with pytest.raises(errors.UnknownMemberIdError, match="not one member 'nobody', but"):
+                broker.expire_member("g", "nobody")
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("arm", "said"),
+    [
+        (
+            lambda broker: broker.fail_next("Produec", "NOT_COORDINATOR"),
+            "there is no API 'Produec'; did you mean 'Produce'",
+        ),
+        (
+            lambda broker: broker.fail_next("Fetch", "NOT_CORDINATOR"),
+            "'NOT_CORDINATOR'; did you mean 'NOT_COORDINATOR'",
+        ),
+        (lambda broker: broker.fail_next("Fetch", 4711), "no error with the code 4711"),
+    ],
+)
+async def test_unknown_names_are_refused_with_the_nearest_known(
+    arm: Callable[[RunningBroker], object], said: str
+) -> None:
+    async with running_broker() as broker:
+        with pytest.raises(UnknownNameError, match=said):
+            arm(broker)
+
+
+async def test_reset_switches_off_what_goes_on() -> None:
+    async with running_broker() as broker:
+        broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=-1)
+        broker.close_on(times=-1)
+        broker.fill_disk()
+        broker.freeze()
+        broker.reset()
+        assert await produce(broker.bootstrap_servers, "t", b"1") == [0]
+
+
+# A cluster
+
+
+async def test_every_broker_tells_the_same_of_the_cluster() -> None:
+    async with running_cluster(nodes=3) as cluster:
+        assert [broker.node_id for broker in cluster.brokers] == [1, 2, 3]
+        for broker in cluster.brokers:
+            async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+                description = await admin.describe_cluster()
+            found = {node.node_id: f"{node.host}:{node.port}" for node in description.nodes}
+            assert found == {one.node_id: one.bootstrap_servers for one in cluster.brokers}
+
+
+async def test_records_and_sequences_survive_leaders_that_move() -> None:
+    async with running_cluster(nodes=3) as cluster:
+        await cluster.create_topic("t", partitions=1)
+        async with triokafka.Producer(
+            bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, retry_backoff_ms=10
+        ) as producer:
+            for number in range(30):
+                delivery = await producer.send("t", b"%d" % number, partition=0)
+                if number % 3 == 0:
+                    before = cluster.leader("t")
+                    assert await cluster.move_leader("t") == cluster.leader("t") != before
+                await delivery
+        assert cluster.leader_epoch("t") == 10
+        assert await read(cluster.bootstrap_servers, "t", 30) == [b"%d" % number for number in range(30)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_when_a_broker_stops_others_lead_what_they_have_replicas_of(clean: bool) -> None:
+    async with running_cluster(nodes=3) as cluster:
+        await cluster.create_topic("kept", partitions=1)
+        await cluster.create_topic("lost", partitions=3, replication_factor=1)
+        assert await produce(cluster.bootstrap_servers, "kept", b"1") == [0]
+        gone = cluster.leader("kept")
+        await cluster.stop(gone, clean=clean)
+        assert cluster.leader("kept") not in (gone, -1)
+        assert [cluster.leader("lost", number) for number in range(3)].count(-1) == 1
+        assert await produce(cluster.bootstrap_servers, "kept", b"2") == [1]
+        await cluster.start_broker(gone)
+        assert sorted(cluster.leader("lost", number) for number in range(3)) == [1, 2, 3]
+
+
+async def test_a_broker_that_is_stopped_with_move_leaves_nothing_without_a_leader() -> None:
+    async with running_cluster(nodes=2) as cluster:
+        await cluster.create_topic("t", partitions=2, replication_factor=1)
+        number = next(number for number in range(2) if cluster.leader("t", number) == 1)
+        await cluster.stop(1, move=True)
+        assert cluster.leader("t", number) == 2
+
+
+async def test_a_group_and_its_positions_survive_a_coordinator_that_moves() -> None:
+    async with running_cluster(nodes=3) as cluster:
+        await cluster.create_topic("t", partitions=1)
+        await produce(cluster.bootstrap_servers, "t", b"1", b"2")
+        async with triokafka.Consumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            polled = await consumer.poll(timeout_ms=10_000, max_records=1)
+            assert [record.value for records in polled.values() for record in records] == [b"1"]
+            (member,) = cluster.members("g")
+            before = cluster.coordinator("g")
+            assert await cluster.move_coordinator("g") == cluster.coordinator("g") != before
+            await consumer.commit()
+            assert cluster.members("g") == [member]
+            committed = await consumer.committed(triokafka.TopicPartition("t", 0))
+            assert committed is not None and committed.offset == 1
+
+
+async def test_a_topic_that_is_made_again_after_its_leader_moved_is_empty() -> None:
+    async with running_cluster(nodes=3) as cluster:
+        for replicas in (1, 3):
+            await cluster.create_topic("t", partitions=1, replication_factor=replicas)
+            assert await produce(cluster.bootstrap_servers, "t", b"1") == [0]
+            await cluster.move_leader("t")
+            assert await produce(cluster.bootstrap_servers, "t", b"2") == [1]
+            await cluster.delete_topic("t")
+
+
+async def test_faults_of_the_cluster_hold_at_every_broker_and_those_of_one_there_only() -> None:
+    async with running_cluster(nodes=2) as cluster:
+        fault = cluster.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
+        own = cluster.broker(2).fail_next("Fetch", "KAFKA_STORAGE_ERROR")
+        first, second = (broker.broker.faults for broker in cluster.brokers)
+        assert first.for_item(0) is second.for_item(0) is fault
+        assert (first.for_item(1), second.for_item(1)) == (None, own)
+        assert not first.armed and not second.armed
+
+
+async def test_there_is_no_moving_to_a_broker_that_is_not_there() -> None:
+    async with running_cluster(nodes=2) as cluster:
+        await cluster.create_topic("t")
+        await cluster.stop(2)
+        for nobody in (2, 7):
+            with pytest.raises(errors.BrokerNotAvailableError, match=rf"{nobody} cannot lead t-0; \[1\] are active"):
+                await cluster.move_leader("t", to=nobody)
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
+            await cluster.move_leader("missing")
+
+
+def test_a_cluster_runs_in_the_simulated_world() -> None:
+    async def moves(world: Simulation) -> str:
+        host = world.host("cluster").world
+        async with running_cluster(nodes=3, world=host) as cluster:
+            await cluster.create_topic("t", partitions=1)
+            client = world.host("client").world
+            async with triokafka.Producer(
+                bootstrap_servers=cluster.bootstrap_servers, world=client, linger_ms=0
+            ) as producer:
+                for number in range(10):
+                    delivery = await producer.send("t", b"%d" % number)
+                    await cluster.move_leader("t")
+                    assert (await delivery).offset == number
+        return world.trace_digest()
+
+    assert run_simulation(moves, 3) == run_simulation(moves, 3) != run_simulation(moves, 4)
+
+
+# What is left
+
+
+def open_things() -> tuple[set[str], set[str]]:
+    """Open files and connections of this process, and its threads, but for those that Trio keeps for later."""
+    gc.collect()
+    files = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            files.add(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
+        except OSError:
+            continue  # the directory's own
+    threads = {thread.name for thread in threading.enumerate() if not thread.name.startswith("Trio ")}
+    return {file for file in files if "/proc/" not in file}, threads
+
+
+class _OurError(Exception):
+    pass
+
+
+def use_and_raise(how: str) -> None:
+    with pytest.raises(_OurError), blocking_twins.running_cluster(2) as cluster:
+        cluster.create_topic("t")
+        cluster.stop(2, clean=how != "killed")
+        if how == "frozen":
+            cluster.broker(1).freeze()
+        with socket.create_connection(cluster.broker(1).bootstrap_servers.split(":")):
+            raise _OurError
+
+
+def use_and_cancel(how: str) -> None:
+    async def main() -> None:
+        with trio.CancelScope() as scope:
+            async with running_broker() as broker, trio.open_nursery() as nursery:
+                await produce(broker.bootstrap_servers, "t", b"1")
+                if how == "stopped":
+                    await broker.stop()
+                nursery.start_soon(trio.sleep_forever)
+                scope.cancel()
+                await trio.sleep_forever()
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("use", "how"),
+    [
+        (use_and_raise, "stopped"),
+        (use_and_raise, "killed"),
+        (use_and_raise, "frozen"),
+        (use_and_cancel, "running"),
+        (use_and_cancel, "stopped"),
+    ],
+)
+def test_nothing_is_left_behind(use: Callable[[str], None], how: str) -> None:
+    use(how)  # what is imported and made once
+    before = open_things()
+    use(how)
+    assert open_things() == before
+
+
+async def test_the_bodys_exception_leaves_as_itself() -> None:
+    for block in (running_broker, running_cluster):
+        with pytest.raises(_OurError):
+            async with block():
+                raise _OurError
+
+
+def test_a_broker_that_cannot_start_says_why_and_leaves_nothing() -> None:
+    def fails() -> None:
+        for block in (blocking_twins.running_broker, blocking_twins.running_cluster):
+            with pytest.raises(errors.ConfigurationError, match="did you mean num_partitions"), block(num_partition=3):
+                raise AssertionError("it has started")
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                taken.listen()
+                address = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
+                with pytest.raises(errors.ConfigurationError, match="in use"), block(listeners=(address,)):
+                    raise AssertionError("it has started")
+
+    fails()
+    before = open_things()
+    fails()
+    assert open_things() == before
+
+
+def test_calls_from_any_thread_and_after_the_end() -> None:
+    with blocking_twins.running_broker() as broker:
+        threads = [threading.Thread(target=broker.create_topic, args=(f"t{number}",)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with pytest.raises(errors.TopicAlreadyExistsError):
+            broker.create_topic("t3")
+    with pytest.raises(RuntimeError, match="left"):
+        broker.create_topic("t9")
