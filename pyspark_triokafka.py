@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -67,4 +72,6 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         return stream_writer(WriteOptions.parse(self._options()), schema)
 
     def _options(self) -> dict[str, Any]:
-        return dict(self.options)
+        from triokafka.spark.client_settings import HiddenValues
+
+        return HiddenValues(self.options)

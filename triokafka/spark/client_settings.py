@@ -6,7 +6,7 @@ tunes Java's consumer, and what nobody knows, is left out with one warning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,6 +47,16 @@ _NOT_FROM_TEXT: Final = frozenset((
 ))  # fmt: skip
 
 
+class HiddenValues(dict[str, Any]):
+    """Options by name, whose values no repr shows: some are passwords.
+
+    Spark can print all local variables of a failed call (``tracebackWithLocals``), so options are kept in these.
+    """
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} options: {', '.join(self)}>"
+
+
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     """Settings for clients under the names that they have here, of one set of brokers.
@@ -59,8 +69,10 @@ class ClientSettings:
 
     def keywords(self, *names: str) -> dict[str, Any]:
         """What to give to a client: only the settings that it knows when their ``names`` are given."""
-        chosen = {name: value for name, value in self.values.items() if not names or name in names}
-        return {"client_id": "triokafka-spark", **chosen, "bootstrap_servers": self.bootstrap_servers}
+        chosen = HiddenValues(client_id="triokafka-spark")
+        chosen.update((name, value) for name, value in self.values.items() if not names or name in names)
+        chosen["bootstrap_servers"] = self.bootstrap_servers
+        return chosen
 
     def connection(self) -> dict[str, Any]:
         """What is about connections alone: what every kind of client can be given."""
@@ -84,14 +96,15 @@ def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]
     servers = given.get(SERVERS, "").strip()
     if not servers:
         raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka consumer")
-    values: dict[str, Any] = {}
+    values = HiddenValues()
     unknown: list[str] = []
-    for name, text in _settings(given):
+    # By name: no variable holds a value when something is refused.
+    for name in _names(given):
         setting = name.replace(".", "_")
         if name in _WITHOUT_EFFECT:
             continue
         if setting in _fields() and setting not in _NOT_FROM_TEXT:
-            values[setting] = _value(setting, text)
+            values[setting] = _value(setting, given[PREFIX + name])
         elif setting.startswith(("sasl_", "ssl_")):
             # Left out, it would be read without the protection that was asked for.
             raise ConfigurationError(f"Kafka option '{unknown_option('consumer', name, _fields())}")
@@ -105,10 +118,8 @@ def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]
     return ClientSettings(servers, values), warnings
 
 
-def _settings(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, text in given.items():
-        if name.startswith(PREFIX) and name not in (SERVERS, GROUP_ID):
-            yield name.removeprefix(PREFIX), text
+def _names(given: Mapping[str, str]) -> list[str]:
+    return [name.removeprefix(PREFIX) for name in given if name.startswith(PREFIX) and name not in (SERVERS, GROUP_ID)]
 
 
 def _fields() -> Mapping[str, Any]:
@@ -122,16 +133,17 @@ def _value(setting: str, text: str) -> Any:
         return text
     if kind.startswith("bool"):
         return {"true": True, "false": False}.get(text.strip().lower(), text)
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return int(number) if number.is_integer() else number
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _check(servers: str, values: Mapping[str, Any]) -> None:
     """Look at the values now, so that a wrong one fails where the options are given and not in the first query."""
     try:
-        ConsumerOptions.parse({"bootstrap_servers": servers, **values})
+        ConsumerOptions.parse(HiddenValues(values, bootstrap_servers=servers))
     except ConfigurationError as error:
         raise ConfigurationError(f"A 'kafka.' option cannot be used: {error}") from None

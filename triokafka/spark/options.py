@@ -14,7 +14,7 @@ from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.bounds import check_bounds, ending_bound, starting_bound
-from triokafka.spark.client_settings import GROUP_ID, PREFIX, ClientSettings, client_settings
+from triokafka.spark.client_settings import GROUP_ID, PREFIX, ClientSettings, HiddenValues, client_settings
 from triokafka.spark.offsets import EARLIEST, LATEST, Bound, parse_partitions
 from triokafka.spark.option_values import choice, column_names, duration_ms, flag, whole
 from triokafka.spark.topics import Assign, Subscribe, SubscribePattern, Topics
@@ -116,7 +116,7 @@ class ReadOptions:
         Raises:
             ConfigurationError: one is missing or cannot be used; the message names it.
         """
-        given = {name.lower(): value for name, value in options.items()}
+        given = HiddenValues((name.lower(), value) for name, value in options.items())
         warnings = _unknown_names(given)
         group_id = given.get(GROUP_ID) or None
         if streaming:

@@ -60,7 +60,8 @@ def _rounds(task: Task) -> Iterator[list[OffsetRange]]:
 
 @asynccontextmanager
 async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterator[AsyncIterator[pa.RecordBatch]]:
-    settings = {**options.client.keywords(), "default_api_timeout_ms": options.poll_timeout_ms}
+    settings = options.client.keywords()
+    settings["default_api_timeout_ms"] = options.poll_timeout_ms
 
     def make() -> AbstractAsyncContextManager[RangeSession]:
         return RangeSession(**settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import traceback
 
 import pytest
 
@@ -369,6 +370,29 @@ def test_client_settings_may_hold_passwords_and_are_not_shown():
     options = parse({"kafka.client.id": "hush"})
     for shown in (repr(options), str(options), repr(options.client), f"{dataclasses.replace(options)}"):
         assert "hush" not in shown
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kafka.sasl.jaas.config": "user hush"},
+        {"kafka.ssl.key.password": "hush", "startingOffsets": "{"},
+        {"kafka.client.id": "hush", "kafka.fetch.max.bytes": "many"},
+        {"kafka.client.id": "hush", "subscribePattern": "a"},
+        {"kafka.client.id": "hush", "kafka.key.deserializer": "x"},
+    ],
+)
+def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):
+    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all (`spark/2.4`)."""
+    import pyspark_triokafka
+
+    source = pyspark_triokafka.DefaultSource({**SERVERS, "subscribe": "orders", **wrong})
+    with pytest.raises(ConfigurationError) as refused:
+        source.schema()
+    without_test = refused.value.with_traceback(refused.tb.tb_next)
+    shown = "".join(traceback.TracebackException.from_exception(without_test, capture_locals=True).format())
+    assert "given = <" in shown, "local variables are shown"
+    assert "hush" not in shown
 
 
 def test_options_are_frozen_and_small_when_pickled():

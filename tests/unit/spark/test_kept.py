@@ -1,0 +1,111 @@
+"""Clients that outlive the calls that use them (`spark/5.4`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+import trio
+
+from triokafka.spark.kept import IDLE_LIMIT, Kept
+
+
+class Clients:
+    """Makes clients, which are numbers, and knows which are open."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.open: list[int] = []
+
+    def make(self) -> AbstractAsyncContextManager[int]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[int]:
+            self.made += 1
+            number = self.made
+            self.open.append(number)
+            try:
+                yield number
+            finally:
+                self.open.remove(number)
+
+        return opened()
+
+
+async def test_a_client_is_made_once_and_used_again(nursery: trio.Nursery):
+    kept, clients = Kept(nursery), Clients()
+    for _ in range(3):
+        async with kept.shared("a", clients.make) as client:
+            assert client == 1
+    async with kept.shared("b", clients.make) as other:
+        assert other == 2
+    assert clients.open == [1, 2]
+
+
+async def test_shared_clients_serve_several_at_a_time_and_others_only_one(nursery: trio.Nursery):
+    kept, clients = Kept(nursery), Clients()
+    async with kept.shared("a", clients.make) as one, kept.shared("a", clients.make) as same:
+        assert one == same == 1
+    async with kept.alone("b", clients.make) as one, kept.alone("b", clients.make) as another:
+        assert (one, another) == (2, 3)
+    async with kept.alone("b", clients.make) as again:
+        assert again in (2, 3)
+    assert clients.made == 3
+
+
+async def test_a_client_whose_use_failed_is_closed_and_made_anew(nursery: trio.Nursery):
+    kept, clients = Kept(nursery), Clients()
+    with pytest.raises(ValueError, match="broken"):
+        async with kept.alone("a", clients.make):
+            raise ValueError("broken")
+    await trio.testing.wait_all_tasks_blocked()
+    assert clients.open == []
+    async with kept.alone("a", clients.make) as client:
+        assert client == 2
+
+
+async def test_a_cancelled_use_leaves_the_client_to_the_next(nursery: trio.Nursery):
+    """LIMIT cancels reads in the middle, and the connections are as good as before."""
+    kept, clients = Kept(nursery), Clients()
+    with trio.move_on_after(0):
+        async with kept.alone("a", clients.make):
+            await trio.sleep_forever()
+    async with kept.alone("a", clients.make) as client:
+        assert client == 1
+
+
+async def test_what_was_not_used_for_the_longest_time_is_closed_above_the_bound(nursery: trio.Nursery):
+    kept, clients = Kept(nursery), Clients()
+    for key in range(IDLE_LIMIT + 2):
+        async with kept.alone(key, clients.make):
+            pass
+        async with kept.alone(0, clients.make):
+            pass
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(clients.open) == IDLE_LIMIT
+    assert 1 in clients.open
+    assert 2 not in clients.open
+
+
+async def test_an_error_of_opening_reaches_the_caller_and_a_failing_close_nobody(nursery: trio.Nursery):
+    kept = Kept(nursery)
+
+    @asynccontextmanager
+    async def never() -> AsyncIterator[int]:
+        raise ValueError("no")
+        yield 1
+
+    @asynccontextmanager
+    async def fails_to_close() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            raise ValueError("not closed")
+
+    with pytest.raises(ValueError, match="no"):
+        async with kept.shared("a", never):
+            pass
+    with pytest.raises(KeyError):
+        async with kept.shared("b", fails_to_close):
+            raise KeyError
+    await trio.testing.wait_all_tasks_blocked()
