@@ -50,8 +50,10 @@ long: $(READY) ## the long runs: more seeds, more kills; prints what it found
 bench: $(READY) ## tables against the other clients, in one run; JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
 
-docs: $(READY) ## the generated reference pages
+docs: $(READY) ## the site, with search, in docs/site; and the generated reference pages
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m sphinx --builder html --fresh-env --fail-on-warning --quiet docs docs/site
+	@echo "docs/site/index.html"
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .java .interop demo-output benchmarks/results docs/reference build dist
+	rm -rf $(VENV) .java .interop demo-output benchmarks/results docs/reference docs/site build dist

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from docs import python_api
 from docs.kafka_apis import KAFKA_APIS, KAFKA_RELEASE
 from triokafka import errors
 from triokafka.broker_stub.api import load_handlers
@@ -249,8 +250,13 @@ def reference_pages() -> dict[str, str]:
         "topic-options.md": topic_options_page(),
         "errors.md": errors_page(),
     }
+    python = python_api.pages()
+    pages |= {name: _page(title, text) for name, (title, text) in python.items()}
     pages["index.md"] = _page(
         "Reference",
+        "## Python",
+        "\n".join(f"- [{title}]({name})" for name, (title, _) in python.items()),
+        "## Options and errors",
         "Options: [clients](client-options.md), [broker](broker-options.md), [topics](topic-options.md). "
         "[Errors](errors.md).",
         "## Messages",

@@ -1,0 +1,39 @@
+"""Every block of code in the documentation does what the page says, when it is run as the page shows it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.documented import ROOT, Reader, blocks_of
+
+PAGES = sorted(
+    page
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    if "reference" not in page.parts and "site" not in page.parts and blocks_of(page)
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_of_the_page_run(page: Path, tmp_path: Path) -> None:
+    with Reader(page, tmp_path) as reader:
+        for block in blocks_of(page):
+            if not block.not_run:
+                reader.run(block)
+
+
+def test_blocks_that_are_not_run_say_why_and_are_few() -> None:
+    blocks = [block for page in PAGES for block in blocks_of(page)]
+    left_out = {str(block): block.not_run for block in blocks if block.not_run}
+    assert all(len(reason.split()) > 3 for reason in left_out.values()), left_out
+    assert len(left_out) * 10 < len(blocks), left_out
+
+
+def test_block_that_fails_is_noticed(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "quickstart.md"
+    block = next(block for block in blocks_of(page) if block.language == "python")
+    broken = type(block)(**{**vars(block), "code": "import triokafka\ntriokafka.Producer(lingering_ms=5)\n"})
+    with Reader(page, tmp_path) as reader, pytest.raises(AssertionError, match=re.escape("linger_ms")):
+        reader.run(broken)
