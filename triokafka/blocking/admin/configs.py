@@ -1,0 +1,202 @@
+"""Configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from triokafka.blocking.admin.session import AdminPart, each, text_of
+from triokafka.blocking.admin.types import (
+    AlterConfigOp,
+    ConfigFilterType,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSourceType,
+)
+from triokafka.client.admin import AlterConfig, ConfigEntry, ConfigOperation
+from triokafka.client.admin import ConfigResource as SdkResource
+from triokafka.client.admin import ConfigResourceType as SdkType
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+
+
+class ConfigPart(AdminPart):
+    """The part of `KafkaAdminClient` about configurations."""
+
+    def describe_configs(
+        self,
+        config_resources: Sequence[ConfigResource],
+        include_synonyms: bool = False,
+        config_filter: ConfigFilterType | str | int = "modified",
+    ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+        """Values by resource type (in lower case), resource and name, as dicts with the protocol's field names.
+
+        Arguments:
+            config_resources: those whose ``configs`` are names show only these.
+            include_synonyms: also the values that would hold if others were not set.
+            config_filter: which values: all, dynamic, modified, default or static.
+        """
+        wanted = ConfigFilterType.build_from(config_filter)
+        resources = list(config_resources)
+
+        async def ask(admin: AdminClient) -> dict[str, dict[str, dict[str, Any]]]:
+            found: dict[str, dict[str, dict[str, Any]]] = {}
+            for resource in resources:
+                entries = await self._entries(admin, resource, include_synonyms)
+                found.setdefault(resource.resource_type.name.lower(), {})[resource.name] = {
+                    entry.name: _described(entry, include_synonyms)
+                    for entry in entries.values()
+                    if not _is_skipped(entry, wanted)
+                }
+            return found
+
+        return self._run(ask)
+
+    async def _entries(
+        self, admin: AdminClient, resource: ConfigResource, include_synonyms: bool = False, *, all_keys: bool = False
+    ) -> dict[str, ConfigEntry]:
+        keys = None if all_keys or not resource.configs else list(resource.configs)
+        one = _sdk_resource(resource)
+        patience = self._validate_timeout(None)
+        found = await admin.describe_configs([one], keys=keys, include_synonyms=include_synonyms, timeout_ms=patience)
+        return found[one]
+
+    def alter_configs(
+        self,
+        config_resources: Sequence[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> dict[str, dict[str, str]]:
+        """Change values; ``OK`` or the error's text, by resource type and resource.
+
+        Arguments:
+            config_resources: with ``configs`` as ``{name: value}`` or ``{name: (operation, value)}``.
+            validate_only: change nothing.
+            raise_on_unknown: refuse names that the broker does not show, before anything is changed.
+            incremental: False lets what is not named go back to its default; only values can be set then.
+
+        Raises:
+            ValueError: an unknown name.
+        """
+        return self._change(config_resources, validate_only, raise_on_unknown, incremental is not False)
+
+    def reset_configs(
+        self,
+        config_resources: Sequence[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> dict[str, dict[str, str]]:
+        """Let values go back to their defaults: those named in ``configs``, or all that were set.
+
+        Results and errors as of `alter_configs`; ``incremental`` has no effect.
+        """
+        return self._change(config_resources, validate_only, raise_on_unknown, True, reset=True)
+
+    def _change(
+        self,
+        resources: Iterable[ConfigResource],
+        validate_only: bool,
+        raise_on_unknown: bool,
+        incremental: bool,
+        *,
+        reset: bool = False,
+    ) -> dict[str, dict[str, str]]:
+        patience = self._validate_timeout(None)
+
+        async def one(admin: AdminClient, resource: ConfigResource) -> None:
+            target = _sdk_resource(resource)
+            changes = _resets(resource, await self._entries(admin, resource, all_keys=True)) if reset else None
+            if changes is None:
+                changes = [_operation(name, given) for name, given in dict(resource.configs or {}).items()]
+            if incremental:
+                await admin.incremental_alter_configs(
+                    {target: changes}, validate_only=validate_only, timeout_ms=patience
+                )
+                return
+            if any(change.operation is not ConfigOperation.SET for change in changes):
+                raise ValueError("Non-incremental AlterConfigsRequest does not support other operations than SET")
+            kept = {
+                entry.name: entry.value
+                for entry in (await self._entries(admin, resource, all_keys=True)).values()
+                if _source(entry).is_modified() and entry.value is not None
+            }
+            values = {**kept, **{change.name: change.value for change in changes}}
+            await admin.alter_configs({target: values}, validate_only=validate_only, timeout_ms=patience)
+
+        async def change(admin: AdminClient) -> dict[str, dict[str, str]]:
+            wanted = list(resources)
+            if raise_on_unknown:
+                for resource in wanted:
+                    known = await self._entries(admin, resource, all_keys=True)
+                    unknown = {name for name in resource.configs or () if name not in known or known[name].is_read_only}
+                    if unknown:
+                        raise ValueError(f"Unrecognized configs: {unknown}")
+            outcomes = await each(wanted, lambda resource: one(admin, resource))
+            found: dict[str, dict[str, str]] = {}
+            for resource, outcome in outcomes.items():
+                found.setdefault(resource.resource_type.name.lower(), {})[resource.name] = text_of(outcome)
+            return found
+
+        return self._run(change)
+
+    def list_config_resources(
+        self, resource_types: Iterable[ConfigResourceType | str | int] | None = None
+    ) -> dict[str, list[str]]:
+        """The names of everything that has a configuration, by type in lower case.
+
+        Raises:
+            UnsupportedVersionError: the broker does not say.
+        """
+        types = [SdkType(ConfigResourceType.build_from(one).value) for one in resource_types or ()]
+        found: dict[str, list[str]] = {}
+        for resource in self._run(
+            lambda admin: admin.list_config_resources(types, timeout_ms=self._validate_timeout(None))
+        ):
+            found.setdefault(resource.type.name.lower(), []).append(resource.name)
+        return found
+
+
+def _sdk_resource(resource: ConfigResource) -> SdkResource:
+    return SdkResource(SdkType(resource.resource_type.value), str(resource.name))
+
+
+def _source(entry: ConfigEntry) -> ConfigSourceType:
+    return ConfigSourceType(int(entry.source))
+
+
+def _is_skipped(entry: ConfigEntry, wanted: ConfigFilterType) -> bool:
+    return (wanted is ConfigFilterType.DYNAMIC and entry.is_read_only) or wanted.should_skip(_source(entry))
+
+
+def _described(entry: ConfigEntry, include_synonyms: bool) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "value": entry.value,
+        "read_only": entry.is_read_only,
+        "config_source": _source(entry).name,
+        "is_sensitive": entry.is_sensitive,
+        "documentation": entry.documentation,
+        "synonyms": [],
+    }
+    if include_synonyms:
+        described["synonyms"] = [
+            {"name": one.name, "value": one.value, "source": ConfigSourceType(int(one.source)).name}
+            for one in entry.synonyms
+        ]
+    return described
+
+
+def _operation(name: str, given: Any) -> AlterConfig:
+    operation, value = given if isinstance(given, tuple) else (AlterConfigOp.SET, given)
+    kind = ConfigOperation(AlterConfigOp.value_for(operation))
+    text = None if kind is ConfigOperation.DELETE or value is None else str(value)
+    return AlterConfig(name, text, kind)
+
+
+def _resets(resource: ConfigResource, entries: Mapping[str, ConfigEntry]) -> list[AlterConfig]:
+    names = list(resource.configs or ()) or [
+        entry.name for entry in entries.values() if _source(entry).is_modified() and not entry.is_read_only
+    ]
+    return [AlterConfig(name, None, ConfigOperation.DELETE) for name in names]
