@@ -1,7 +1,7 @@
 """What the documentation shows is run: programs, fragments, tests and commands, page by page and from top to bottom.
 
-A page has one broker and one directory for all of its blocks. Where a block alone says too little, an HTML comment right
-before it, which readers do not see, says the rest:
+A page has one broker and one directory for all of its blocks. Where a block alone says too little, an HTML comment
+right before it, which readers do not see, says the rest:
 
 - ``<!-- given CODE -->``: run before the block, as part of it (``CODE`` may have several lines).
 - ``<!-- until TEXT -->``: the program would go on for ever; it is interrupted once it has printed a line with TEXT. A
@@ -11,9 +11,9 @@ before it, which readers do not see, says the rest:
 A ``python`` block below a line such as "`name.py`:" is kept in that file for the commands that follow. One with
 ``def test_`` is run by pytest; one that awaits outside of a function is the body of a Trio program, in which
 ``producer``, ``consumer`` and ``admin`` are open, if it uses them and does not make them; any other is a program. In a
-``console`` block what follows ``$ `` is a command, and the lines below are all that it prints, in which ``…`` stands for
-anything. Brokers that are started so run until the page ends. Addresses on this machine are replaced by addresses with
-free ports, and commands for which ``localhost:9092`` goes without saying are told.
+``console`` block what follows ``$ `` is a command, and the lines below are all that it prints, in which ``…`` stands
+for anything. Brokers that are started so run until the page ends. Addresses on this machine are replaced by addresses
+with free ports, and commands for which ``localhost:9092`` goes without saying are told.
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ class Reader:
         if block.language == "console":
             if block.given:
                 self._command(block, self._here(block.given), "")
-            for command, expected in _commands(block.code):
+            for line, expected in _commands(block.code):
                 if block.until:
-                    self._interrupt(block, ["bash", "-c", f"exec {self._here(command)}"], expected.split("\n"))
+                    self._interrupt(block, ["bash", "-c", f"exec {self._here(line)}"], expected.split("\n"))
                 else:
-                    self._command(block, self._here(command), self._here(expected))
+                    self._command(block, self._here(line), self._here(expected))
             return
         program = self._directory / (block.file or f"test_line_{block.line}.py")
         program.write_text(self._here(self._script(block)), encoding="utf-8")
