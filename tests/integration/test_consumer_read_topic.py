@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 
 import pytest
 import trio
 
 import triokafka
-from triokafka.errors import UnknownTopicOrPartitionError
+from triokafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 RECORDS = 1_000
 
@@ -51,3 +52,58 @@ def test_columns_are_chosen_and_a_reader_may_be_left_early(bootstrap: str, fille
 def test_a_missing_topic_is_an_error_of_the_call(bootstrap: str, topic: str) -> None:
     with pytest.raises(UnknownTopicOrPartitionError, match=topic):
         triokafka.read_topic(topic, bootstrap_servers=bootstrap, default_api_timeout_ms=1_000)
+
+
+def test_offsets_by_partition_choose_what_is_read(bootstrap: str, filled: str) -> None:
+    reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 10, 2: "earliest"}, end={0: 12, 2: 1})
+    found = reader.read_all().select(["partition", "offset"]).to_pylist()
+    assert sorted((row["partition"], row["offset"]) for row in found) == [(0, 10), (0, 11), (2, 0)]
+
+
+def test_several_topics_become_one_table(bootstrap: str, filled: str, topic: str) -> None:
+    other = f"{topic}-other"
+
+    async def fill() -> None:
+        async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_many(other, [b"x", b"y"])
+
+    trio.run(fill)
+    table = triokafka.read_topic([filled, other], bootstrap_servers=bootstrap, columns=["topic"]).read_all()
+    counted = {
+        row["topic"]: row["topic_count"] for row in table.group_by("topic").aggregate([("topic", "count")]).to_pylist()
+    }
+    assert counted == {filled: RECORDS, other: 2}
+
+
+def test_a_time_range_is_read_by_the_time_of_records(bootstrap: str, topic: str) -> None:
+    async def fill() -> None:
+        async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_many(
+                topic, [b"%d" % n for n in range(10)], timestamp_ms=[1_000_000 + n for n in range(10)]
+            )
+
+    trio.run(fill)
+    for start, end in (
+        (1_000_003, 1_000_007),
+        (datetime.fromtimestamp(1_000.003, UTC), datetime.fromtimestamp(1_000.007, UTC)),
+    ):
+        table = triokafka.read_topic(topic, bootstrap_servers=bootstrap, start=start, end=end).read_all()
+        assert table["value"].to_pylist() == [b"3", b"4", b"5", b"6"]
+
+
+def test_offsets_that_do_not_come_are_an_error_and_no_short_read(bootstrap: str, filled: str) -> None:
+    reader = triokafka.read_topic(
+        filled, bootstrap_servers=bootstrap, start={0: 0}, end={0: RECORDS}, default_api_timeout_ms=1_000
+    )
+    with pytest.raises(KafkaTimeoutError, match=f"stands at offset 334 of {RECORDS}"):
+        reader.read_all()
+
+
+def test_offsets_that_were_deleted_are_an_error_and_no_short_read(bootstrap: str, filled: str) -> None:
+    async def delete() -> None:
+        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+            await admin.delete_records({triokafka.TopicPartition(filled, 0): 5})
+
+    trio.run(delete)
+    with pytest.raises(OffsetOutOfRangeError):
+        triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 0}).read_all()

@@ -12,7 +12,8 @@ from tests.cancellation import cancelled_at_each_checkpoint
 from tests.scripted_broker import CLOSE
 from tests.scripted_reading import ReadableBroker, ReadableCluster
 from tests.simulated import current_simulation, simulated
-from triokafka.client.reader import RangeReader, resolve_ranges
+from triokafka.client.range_bounds import resolve_ranges
+from triokafka.client.reader import RangeReader
 from triokafka.client.threaded import ThreadedIteration
 from triokafka.errors import (
     ConfigurationError,
@@ -203,6 +204,19 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
     assert await resolve_ranges(["t"], late, late, **options) == {T0: (10, 10), T1: (10, 10)}
     assert await resolve_ranges(["t"], {T0: 2, T1: -2}, {T0: -1, T1: 7}, **options) == {T0: (2, 10), T1: (4, 7)}
     assert await resolve_ranges(["t"], {T0: 2}, "latest", **options) == {T0: (2, 10)}
+    ms = int(at.timestamp() * 1000)
+    assert await resolve_ranges(["t"], ms, "latest", **options) == {T0: (6, 10), T1: (6, 10)}
+    mixed = {0: at, 1: "latest"}
+    assert await resolve_ranges(["t"], {0: 1, 1: "earliest"}, mixed, **options) == {T0: (1, 6), T1: (4, 10)}
+    for bound, sentence in (
+        ({2: 0}, "no partition t-2: topic 't' has 0 to 1"),
+        ({TopicPartition("u", 0): 0}, "no partition of t"),
+        ({0: "first"}, "start='first'"),
+        (-3, "start=-3"),
+        (True, "start=True"),
+    ):
+        with pytest.raises((ConfigurationError, UnknownTopicOrPartitionError), match=sentence):
+            await resolve_ranges(["t"], bound, "latest", **options)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="start='first'"):
         await resolve_ranges(["t"], "first", "latest", **options)  # type: ignore[arg-type]
     with pytest.raises(UnknownTopicOrPartitionError, match="'u'"):
