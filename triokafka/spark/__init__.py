@@ -1,14 +1,24 @@
-"""Kafka topics in Spark, without a connector jar: ``spark.read.format("triokafka")``.
+"""Kafka topics in Spark, without a connector jar: ``spark.read.format("triokafka")``, and the same to write.
 
-`options` reads what the user told Spark, `schema` holds the columns, `reader` plans and reads ranges, `java` finds a
-Java. Spark finds the format by itself through the top-level module ``pyspark_triokafka``.
+`options` reads what the user told Spark, `schema` holds the columns, `reader` plans and reads ranges, `writer` sends,
+`java` finds a Java, `doctor` says what is missing. Spark finds the format by itself through the top-level module
+``pyspark_triokafka``.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from triokafka.spark.java import Java, JavaMissingError, find_java, prepare_java
 
-__all__ = ["Java", "JavaMissingError", "find_java", "prepare_java", "session_conf"]
+if TYPE_CHECKING:
+    from triokafka.spark.ranges import read_ranges
+
+# Imported when they are first used: the doctor has to work where the clients' packages do not.
+_HOMES: Final = {"read_ranges": "triokafka.spark.ranges"}
+
+__all__ = ["Java", "JavaMissingError", "find_java", "prepare_java", "read_ranges", "session_conf"]
 
 
 def session_conf() -> dict[str, str]:
@@ -17,3 +27,9 @@ def session_conf() -> dict[str, str]:
     Both are known to Spark 4.1 and newer, and harmless before.
     """
     return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.worker.reuse": "true"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
