@@ -1,0 +1,205 @@
+"""Readers to hold ours against, as Python data sources of Spark: what could be had, and what others would do.
+
+- ``ceiling``: fetches the same bytes of the same broker in a thread of its own, drops them, and yields record batches
+  that were made before. No reader in Python can be faster than that by much.
+- ``ready``: the same without the fetching: what Spark takes.
+- ``tuples``: reads like ours, and yields a tuple for each record, as data sources in Python usually do.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import struct
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from triokafka.client.consumer.fetch_buffer import end_of
+from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from triokafka.protocol.frames import decode_response, encode_request
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+_VERSION: Final = 12  # the last with topics by name
+_ROWS: Final = 10_000
+_BYTES: Final = 1 << 20
+_AHEAD: Final = 2
+_SIZE: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True)
+class Range(InputPartition):  # type: ignore[misc] # pyspark has no types here
+    """One partition from its start."""
+
+    partition: int
+    end: int
+
+
+class _Source(DataSource):  # type: ignore[misc] # pyspark has no types here
+    """Options: ``bootstrap``, ``topic``, ``ends`` (JSON list of end offsets by partition), ``size`` of values."""
+
+    reading: type[_Reader]
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return self.reading(dict(self.options))
+
+
+class _Reader(DataSourceReader):  # type: ignore[misc] # pyspark has no types here
+    def __init__(self, options: dict[str, str]) -> None:
+        self.bootstrap, self.topic = options["bootstrap"], options["topic"]
+        self.ends: list[int] = json.loads(options["ends"])
+        self.size = int(options["size"])
+
+    def partitions(self) -> list[Range]:
+        return [Range(partition, end) for partition, end in enumerate(self.ends) if end]
+
+
+class _Ready(_Reader):
+    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
+        made = _made(self.topic, partition.partition, self.size)
+        yield from _cut(made, partition.end)
+
+
+class _Ceiling(_Reader):
+    def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
+        made = _made(self.topic, partition.partition, self.size)
+        counts: queue.Queue[int | BaseException] = queue.Queue(_AHEAD)
+        threading.Thread(target=_fetch_all, args=(self, partition, counts), daemon=True).start()
+        rows = 0
+        while rows < partition.end:
+            found = counts.get()
+            if isinstance(found, BaseException):
+                raise found
+            yield from _cut(made, found)
+            rows += found
+
+
+class _Tuples(_Reader):
+    def read(self, partition: Range) -> Iterator[tuple[Any, ...]]:
+        import triokafka
+        from triokafka.spark.portal import portal
+
+        wanted = {triokafka.TopicPartition(self.topic, partition.partition): (0, partition.end)}
+
+        @asynccontextmanager
+        async def records() -> AsyncIterator[AsyncIterator[list[triokafka.ConsumerRecord]]]:
+            async def lists() -> AsyncIterator[list[triokafka.ConsumerRecord]]:
+                while found := await reader.next_records(_ROWS):
+                    yield found
+
+            async with triokafka.RangeReader(wanted, bootstrap_servers=self.bootstrap) as reader:
+                yield lists()
+
+        for some in portal().iterate(records):
+            for one in some:
+                at = datetime.fromtimestamp(one.timestamp / 1000, UTC)
+                yield (one.key, one.value, one.topic, one.partition, one.offset, at, one.timestamp_type)
+
+
+class CeilingSource(_Source):
+    """Fetches and drops."""
+
+    reading = _Ceiling
+
+    @classmethod
+    def name(cls) -> str:
+        """For ``format()``."""
+        return "ceiling"
+
+
+class ReadySource(_Source):
+    """Does not fetch at all."""
+
+    reading = _Ready
+
+    @classmethod
+    def name(cls) -> str:
+        """For ``format()``."""
+        return "ready"
+
+
+class TupleSource(_Source):
+    """A tuple for each record."""
+
+    reading = _Tuples
+
+    @classmethod
+    def name(cls) -> str:
+        """For ``format()``."""
+        return "tuples"
+
+
+def _made(topic: str, partition: int, size: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    rows = max(1, min(_ROWS, _BYTES // (size + 60)))
+    return pa.record_batch(
+        {
+            "key": pa.array([b"%08d" % n for n in range(rows)], pa.binary()),
+            "value": pa.array([bytes(size)] * rows, pa.binary()),
+            "topic": pa.array([topic] * rows, pa.string()),
+            "partition": pa.array([partition] * rows, pa.int32()),
+            "offset": pa.array(range(rows), pa.int64()),
+            "timestamp": pa.array([1_790_000_000_000_000 + n for n in range(rows)], pa.timestamp("us", tz="UTC")),
+            "timestampType": pa.array([0] * rows, pa.int32()),
+        }
+    )
+
+
+def _cut(made: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    while rows > 0:
+        yield made if rows >= made.num_rows else made.slice(0, rows)
+        rows -= made.num_rows
+
+
+def _fetch_all(reader: _Ceiling, wanted: Range, counts: queue.Queue[int | BaseException]) -> None:
+    """Ask for one answer after the other, each at most a megabyte, as a consumer does by default."""
+    try:
+        host, _, port = reader.bootstrap.rpartition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            offset = 0
+            while offset < wanted.end:
+                records = _fetch(connection, reader.topic, wanted.partition, offset)
+                after = end_of(records)
+                if after is None:
+                    raise RuntimeError(f"partition {wanted.partition} has no more at offset {offset}")
+                counts.put(min(after, wanted.end) - offset)
+                offset = after
+    except Exception as error:
+        counts.put(error)
+
+
+def _fetch(connection: socket.socket, topic: str, partition: int, offset: int) -> Any:
+    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_BYTES)
+    request = FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=[FetchTopic(topic=topic, partitions=[asked])]
+    )
+    connection.sendall(b"".join(encode_request(request, version=_VERSION, correlation_id=1, client_id="ceiling")))
+    (size,) = _SIZE.unpack(_exactly(connection, _SIZE.size))
+    _, answer = decode_response(FetchResponse, _exactly(connection, size), version=_VERSION)
+    return answer.responses[0].partitions[0].records or b""
+
+
+def _exactly(connection: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    view, got = memoryview(data), 0
+    while got < size:
+        count = connection.recv_into(view[got:])
+        if not count:
+            raise ConnectionError("the broker closed the connection")
+        got += count
+    return data
