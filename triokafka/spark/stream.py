@@ -186,8 +186,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         async def look(brokers: Brokers) -> dict[TopicPartition, int]:
             partitions = await brokers.partitions()
             wanted = await resolve(brokers, self.options, self.options.starting, partitions, side="start")
-            earliest, latest = await brokers.earliest(partitions), await brokers.latest(partitions)
-            return dict(await settle(brokers, wanted, earliest=earliest, latest=latest))
+            return await settle(brokers, wanted)
 
         found = ask_brokers(self.options, look)
         if self._target is not None:

@@ -1,0 +1,153 @@
+"""Streaming queries in Spark itself: what only Spark can show. All in one file: one session serves them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from tests.spark.changing_topics import Topic, committed
+from tests.spark.engine import SparkQuery, offsets, sizes, values
+from triokafka.spark.lag import LogExporter, PrometheusExporter, lag
+from triokafka.spark.listener import OffsetCommitListener
+from triokafka.structs import TopicPartition
+
+_PATIENCE = 60  # seconds
+
+
+def stream(spark: Any, topic: Topic, **options: str) -> Any:
+    given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "startingOffsets": "earliest"}
+    return spark.readStream.format("triokafka").options(**{**given, **options}).load()
+
+
+def run_available(frame: Any, checkpoint: Path, name: str) -> Any:
+    """Run what is there into a table in memory, and return the query, which has ended."""
+    query = (
+        frame.writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(_PATIENCE)
+    return query
+
+
+class Ended(OffsetCommitListener):
+    """A listener that says when it was told that the query has ended: after its last batch."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.ended = threading.Event()
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Say so."""
+        super().onQueryTerminated(event)
+        self.ended.set()
+
+
+def test_available_now_in_batches_with_lag_and_commits_of_the_last_one(spark: Any, bootstrap: str, tmp_path: Path):
+    """`spark/5.6`, and the metrics behind latest with a rate limit: 15 records, at most 5 in a batch."""
+    topic = Topic(bootstrap, 5)
+    topic.add(range(15))
+    lags: list[tuple[int, dict[str, str]]] = []
+    page = PrometheusExporter()
+    listener = Ended(
+        "lag-tools",
+        bootstrap_servers=bootstrap,
+        topics=[topic.name],
+        exporters=[lambda found: lags.append((found.batch_id, found.metrics())), page, LogExporter()],
+    )
+    spark.streams.addListener(listener)
+    try:
+        query = run_available(stream(spark, topic, maxOffsetsPerTrigger="5"), tmp_path, "fifteen")
+        assert [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]] == [5, 5, 5]
+        assert listener.ended.wait(_PATIENCE)
+    finally:
+        spark.streams.removeListener(listener)
+    assert committed(bootstrap, "lag-tools") == {TopicPartition(topic.name, number): 3 for number in range(5)}
+    behind = [dict.fromkeys(("minOffsetsBehindLatest", "maxOffsetsBehindLatest"), str(left)) for left in (2, 1, 0)]
+    averages = [{"avgOffsetsBehindLatest": f"{left}.0"} for left in (2, 1, 0)]
+    assert lags[:3] == [(number, {**behind[number], **averages[number]}) for number in range(3)]
+    (last,) = lag(query)
+    assert set(last.behind.values()) == {0}
+    assert spark.table("fifteen").count() == 15
+
+
+def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path):
+    """`spark/3.2`: compact JSON and sources/0/0, as the connector leaves them after its first batch."""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(10))
+    first = json.dumps({topic.name: {"0": 0, "1": 0}}, separators=(",", ":"))
+    reached = json.dumps({topic.name: {"1": 2, "0": 3}}, separators=(",", ":"))
+    confs = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}'
+    for name, content in {
+        "metadata": '{"id":"6f9ff5a5-7c6f-4b8e-a1b5-1f1f2a3b4c5d"}',
+        "sources/0/0": f"\0v1\n{first}",
+        "offsets/0": f"v1\n{confs}\n{reached}",
+        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    asked = SparkQuery(spark, tmp_path, {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name})
+    asked.start("available now")
+    asked.process_all()
+    # Partition 0 has the even numbers, 1 the odd ones.
+    assert values(asked) == [5, 6, 7, 8, 9]
+    assert offsets(tmp_path, 1) == {topic.name: {"0": 5, "1": 5}}
+
+
+def test_windows_and_watermark_on_the_timestamp(spark: Any, bootstrap: str, tmp_path: Path):
+    """KafkaSource with watermark"""
+    from pyspark.sql import functions
+
+    topic = Topic(bootstrap, 1)
+    start = 1_700_000_000_000
+    topic.add([1, 2], timestamp_ms=start)
+    topic.add([3], timestamp_ms=start + 10_000)
+    topic.add([4], timestamp_ms=start + 40_000)
+    counted = (
+        stream(spark, topic, maxOffsetsPerTrigger="2")
+        .withWatermark("timestamp", "10 seconds")
+        .groupBy(functions.window("timestamp", "5 seconds").alias("window"))
+        .count()
+        .select(functions.unix_millis("window.start").alias("start"), "count")
+    )
+    run_available(counted, tmp_path, "windows")
+    found = {(row["start"], row["count"]) for row in spark.table("windows").collect()}
+    assert found == {(start, 2), (start + 10_000, 1)}, "the window of the last record is not over"
+
+
+def test_a_self_join_is_whole_in_every_batch(spark: Any, bootstrap: str, tmp_path: Path):
+    """ensure stream-stream self-join generates only one offset in log and correct metrics
+
+    Spark 4.3 makes two sources of one frame that is joined with itself, of its own rate source as well; they have to
+    agree on every batch.
+    """
+    topic = Topic(bootstrap, 2)
+    topic.add([1, 2, 2, 3])
+    numbers = stream(spark, topic).selectExpr("int(string(value)) AS value")
+    query = run_available(numbers.join(numbers, "value"), tmp_path, "joined")
+    assert sorted(row["value"] for row in spark.table("joined").collect()) == [1, 2, 2, 2, 2, 3]
+    assert len(set((tmp_path / "offsets" / "0").read_text().splitlines()[2:])) == 1
+    (first, *_) = [one for one in query.recentProgress if one["numInputRows"]]
+    assert {one["numInputRows"] for one in first["sources"]} == {4}
+
+
+def test_a_query_goes_on_from_where_it_was_stopped(spark: Any, bootstrap: str, tmp_path: Path):
+    """A continual query; data while it was stopped, and partitions that were added."""
+    topic = Topic(bootstrap, 5)
+    topic.add(range(5))
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "startingOffsets": "earliest"}
+    asked = SparkQuery(spark, tmp_path, {**given, "maxPartitions": "1"})
+    asked.start()
+    asked.process_all()
+    asked.stop()
+    topic.grow(10)
+    topic.add(range(5, 25))
+    asked.start()
+    asked.process_all()
+    asked.stop()
+    assert values(asked) == list(range(25))
+    assert sizes(asked) == [5, 20]

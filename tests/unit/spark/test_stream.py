@@ -1,0 +1,238 @@
+"""The stream reader's decisions, the brokers' answers being given (`spark/2.1`, `spark/3.4`)."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from triokafka.spark import stream
+from triokafka.spark.data_loss import KafkaDataLossError
+from triokafka.spark.offsets import Offsets, offsets_json
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.stream import TopicStreamReader
+from triokafka.structs import TopicPartition
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+class GivenBrokers:
+    """Brokers that answer with what a test says: one answer after the other, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.ends: list[dict[TopicPartition, int]] = [{A: 0}]
+        self.first: dict[TopicPartition, int] = {}
+        self.asked = 0
+
+    async def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
+        return list(self.ends[0])
+
+    async def earliest(self, partitions: Any) -> dict[TopicPartition, int]:
+        return {one: self.first.get(one, 0) for one in partitions}
+
+    async def latest(self, partitions: Any) -> dict[TopicPartition, int]:
+        if not list(partitions):
+            return {}
+        self.asked += 1
+        return self.ends.pop(0) if len(self.ends) > 1 else dict(self.ends[0])
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[GivenBrokers]:
+    given = GivenBrokers()
+
+    def ask(options: ReadOptions, work: Any) -> Any:
+        calls = work(given)
+        try:
+            calls.send(None)
+        except StopIteration as done:
+            return done.value
+        raise AssertionError("nothing here waits")
+
+    monkeypatch.setattr(stream, "ask_brokers", ask)
+    yield given
+
+
+def reader(now: list[float] | None = None, **options: str) -> TopicStreamReader:
+    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "orders", "fetchOffset.retryIntervalMs": "0"}
+    parsed = ReadOptions.parse({**given, **options}, streaming=True)
+    return TopicStreamReader(parsed, now_ms=(lambda: now[0]) if now is not None else None)
+
+
+def at(**offsets: int) -> dict[str, Any]:
+    """Offsets of orders as Spark gives them: ``at(a=5, b=3)``."""
+    return {"orders": {str("ab".index(name)): offset for name, offset in offsets.items()}}
+
+
+class ReadAllAvailable:
+    """As Spark's."""
+
+
+def test_latest_is_resolved_once_though_spark_asks_twice(brokers: GivenBrokers):
+    brokers.ends = [{A: 5}, {A: 9}]
+    asked = reader()
+    assert asked.initialOffset() == asked.initialOffset() == at(a=5)
+
+
+def test_one_method_serves_old_and_new_sparks():
+    """`spark/2.1`: the engine looks at the number of parameters, and older ones call it without any."""
+    parameters = inspect.signature(reader().latestOffset).parameters.values()
+    assert [parameter.default for parameter in parameters] == [None, None]
+
+
+def test_offsets_come_as_the_same_text_however_the_brokers_order_them(brokers: GivenBrokers):
+    brokers.ends = [{B: 2, A: 1}, {A: 1, B: 2}]
+    asked = reader()
+    assert json.dumps(asked.latestOffset(at(a=0), None)) == json.dumps(asked.latestOffset(at(a=0), None))
+
+
+def test_a_limit_of_everything_goes_before_the_options(brokers: GivenBrokers):
+    """Trigger.Once hands it."""
+    brokers.ends = [{A: 100}]
+    asked = reader(maxOffsetsPerTrigger="10")
+    assert asked.latestOffset(at(a=0), ReadAllAvailable()) == at(a=100)
+    assert asked.latestOffset(at(a=0), None) == at(a=10)
+
+
+def test_without_a_start_batches_follow_each_other(brokers: GivenBrokers):
+    """Spark 4.0 and 4.1 do not tell where a batch starts."""
+    brokers.ends = [{A: 25}]
+    asked = reader(maxOffsetsPerTrigger="10", startingOffsets="earliest")
+    asked.initialOffset()
+    assert [asked.latestOffset() for _ in range(4)] == [at(a=10), at(a=20), at(a=25), at(a=25)]
+
+
+def test_a_restarted_query_that_is_not_told_its_start_takes_everything_first(brokers: GivenBrokers):
+    brokers.ends = [{A: 25}]
+    asked = reader(maxOffsetsPerTrigger="10")
+    assert asked.latestOffset() == at(a=25)
+    brokers.ends = [{A: 50}]
+    assert asked.latestOffset() == at(a=35)
+
+
+def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(brokers: GivenBrokers):
+    """Another text would be an empty batch."""
+    now = [0.0]
+    asked = reader(now, minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20", maxTriggerDelay="1m")
+    asked.latestOffset(at(a=0), None)
+    brokers.ends = [{A: 1, B: 2}]
+    assert asked.latestOffset(at(a=0), None) == at(a=0)
+    now[0] = 60_000
+    assert asked.latestOffset(at(a=0), None) == at(a=1, b=2)
+
+
+def test_an_end_that_went_back_is_asked_for_again(brokers: GivenBrokers):
+    """SPARK-26267: a new leader may lag behind for a moment."""
+    brokers.ends = [{A: 3}, {A: 4}, {A: 7}]
+    assert reader().latestOffset(at(a=5), None) == at(a=7)
+    assert brokers.asked == 3
+
+
+def test_an_end_that_stays_back_counts_after_the_tries(brokers: GivenBrokers):
+    brokers.ends = [{A: 3}]
+    assert reader(**{"fetchOffset.numRetries": "4"}).latestOffset(at(a=5), None) == at(a=3)
+    assert brokers.asked == 4
+
+
+def test_patience_with_ends_that_went_back_can_be_had(brokers: GivenBrokers):
+    brokers.ends = [*({A: 3} for _ in range(8)), {A: 6}]
+    asked = reader(latestOffsetRegressionTimeout="1s")
+    assert asked.latestOffset(at(a=5), None) == at(a=6)
+
+
+def test_a_run_of_available_now_sees_nothing_that_came_later(brokers: GivenBrokers):
+    brokers.ends = [{A: 5}, {A: 9, B: 2}]
+    asked = reader(startingOffsets="earliest")
+    asked.prepareForTriggerAvailableNow()
+    assert asked.initialOffset() == at(a=0)
+    assert asked.latestOffset(at(a=0), None) == at(a=5)
+    assert asked.reportLatestOffset() == at(a=5)
+
+
+def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers):
+    """Spark prepares first: a latest that is later than the target would be a loss."""
+    brokers.ends = [{A: 5}, {A: 9, B: 2}]
+    asked = reader(startingOffsets="latest")
+    asked.prepareForTriggerAvailableNow()
+    assert asked.initialOffset() == at(a=5)
+    assert asked.latestOffset(at(a=5), None) == at(a=5)
+
+
+def ranges(tasks: list[Any]) -> list[tuple[int, int, int]]:
+    return [(one.partition, one.start, one.end) for task in tasks for one in task.ranges]
+
+
+def test_new_partitions_are_read_from_their_beginning(brokers: GivenBrokers):
+    brokers.ends = [{A: 5, B: 3}]
+    assert ranges(reader().partitions(at(a=4), at(a=5, b=3))) == [(0, 4, 5), (1, 0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "there", "first", "kind", "left"),
+    [
+        (at(a=5), at(a=3), {A: 3}, {}, "PARTITION_OFFSET_CHANGED", []),
+        (at(a=5, b=1), at(a=6), {A: 6}, {}, "PARTITIONS_DELETED", [(0, 5, 6)]),
+        (at(), at(b=9), {B: 9}, {B: 4}, "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", [(1, 4, 9)]),
+        (at(a=5), at(a=6, b=9), {A: 6}, {}, "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", [(0, 5, 6)]),
+    ],
+)  # fmt: skip
+def test_what_is_lost_fails_the_query_or_is_a_warning(
+    brokers: GivenBrokers,
+    caplog: pytest.LogCaptureFixture,
+    start: Any,
+    end: Any,
+    there: Offsets,
+    first: Offsets,
+    kind: str,
+    left: list[tuple[int, int, int]],
+):
+    brokers.ends, brokers.first = [dict(there)], dict(first)
+    with pytest.raises(KafkaDataLossError) as failed:
+        reader().partitions(start, end)
+    assert failed.value.error_class == f"KAFKA_DATA_LOSS.{kind}"
+    assert ranges(reader(failOnDataLoss="false").partitions(start, end)) == left
+    assert kind in caplog.text
+
+
+def test_a_batch_that_is_planned_asks_the_brokers_nothing_when_nothing_is_new(brokers: GivenBrokers):
+    """Every question is a round trip in every trigger."""
+    reader().partitions(at(a=4), at(a=5))
+    assert brokers.asked == 0
+
+
+def test_a_commit_that_fails_ends_no_query(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("no coordinator")
+
+    monkeypatch.setattr(stream, "commit_to_group", fail)
+    reader(commitGroupId="watchers").commit(at(a=5))
+    assert "was not committed to group 'watchers'" in caplog.text
+
+
+def test_without_a_group_nothing_is_committed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stream, "commit_to_group", lambda *arguments: pytest.fail("committed"))
+    reader().commit(at(a=5))
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, "ReadAllAvailable()"),
+        ({"maxOffsetsPerTrigger": "7", "minOffsetsPerTrigger": "2"}, "ReadMaxRows(max_rows=7)"),
+        ({"minOffsetsPerTrigger": "2"}, "ReadMinRows(min_rows=2)"),
+        ({"maxBytesPerTrigger": "9"}, "ReadMaxBytes(max_bytes=9)"),
+        ({"maxBytesPerPartition": "3"}, "ReadMaxBytes(max_bytes=3)"),
+    ],
+)
+def test_spark_is_told_that_there_are_limits(options: dict[str, str], limit: str):
+    """Otherwise it would hand ReadAllAvailable, which goes before them."""
+    assert repr(reader(**options).getDefaultReadLimit()) == limit
+
+
+def test_the_reader_of_the_tasks_is_small(brokers: GivenBrokers):
+    assert len(pickle.dumps(reader())) < 4_000
+    assert offsets_json({A: 1}) == at(a=1)
