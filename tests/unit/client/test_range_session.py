@@ -1,0 +1,172 @@
+"""What outlives a bounded read, and what such a read does about records that are gone. In virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.client.range_session import RangeLostError, RangeSession
+from triokafka.client.reader import RangeReader
+from triokafka.errors import ClosedError, IllegalStateError, KafkaTimeoutError
+from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.structs import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def started(partitions: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=partitions)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker)
+    return cluster, broker, {"bootstrap_servers": address, "world": simulation.host("client").world}
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
+
+
+async def offsets(reader: RangeReader) -> list[int]:
+    found: list[int] = []
+    with trio.fail_after(300):
+        async with reader:
+            async for batch in reader:
+                found += batch.column("offset").to_pylist()
+    return found
+
+
+@simulated
+async def test_readers_one_after_the_other_share_connections() -> None:
+    """`spark/5.4`: a Spark worker reads for many tasks."""
+    cluster, broker, options = await started(2)
+    cluster.write("t", 0, numbers(0, 30))
+    cluster.write("t", 1, numbers(0, 30))
+    async with RangeSession(**options) as session:
+        assert await offsets(RangeReader({T0: (0, 10)}, session=session)) == list(range(10))
+        connections = len(broker.connections)
+        assert await offsets(RangeReader({T1: (5, 9)}, session=session)) == list(range(5, 9))
+        assert await offsets(RangeReader({T0: (20, 30)}, session=session)) == list(range(20, 30))
+        assert await offsets(RangeReader({T0: (0, 30)}, session=session)) == list(range(30))
+        assert len(broker.connections) == connections
+
+
+@simulated
+async def test_a_read_given_up_in_the_middle_leaves_nothing_to_the_next() -> None:
+    cluster, _, options = await started(2)
+    for batch in range(20):
+        cluster.write("t", 0, numbers(batch * 10, batch * 10 + 10))
+    cluster.write("t", 1, numbers(0, 5))
+    async with RangeSession(max_partition_fetch_bytes=200, **options) as session:
+        for _ in range(3):
+            async with RangeReader({T0: (0, 200)}, session=session, batch_rows=3) as reader:
+                batch = await anext(reader)
+                assert batch.column("offset").to_pylist() == [0, 1, 2]
+            assert await offsets(RangeReader({T1: (1, 4)}, session=session)) == [1, 2, 3]
+
+
+@simulated
+async def test_a_session_serves_one_reader_at_a_time_and_has_the_options() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    async with RangeSession(**options) as session:
+        async with RangeReader({T0: (0, 5)}, session=session):
+            with pytest.raises(IllegalStateError, match="serves another reader now"):
+                async with RangeReader({T0: (0, 5)}, session=session):
+                    pass
+        with pytest.raises(ValueError, match="takes its world and its options from there"):
+            RangeReader({T0: (0, 5)}, session=session, client_id="a")
+        reader = RangeReader({T0: (0, 5)}, session=session)
+    with pytest.raises(ClosedError):
+        await anext(reader)
+
+
+@simulated
+async def test_a_range_ends_where_compaction_has_taken_all_the_rest() -> None:
+    """The log goes on to offset 9 and there is no batch any more behind 4: the answers are empty."""
+    cluster, broker, options = await started(2)
+    cluster.write("t", 0, numbers(0, 5))
+    cluster.ends[T0] = 10
+    assert await offsets(RangeReader({T0: (0, 10)}, default_api_timeout_ms=60_000, **options)) == list(range(5))
+    assert await offsets(RangeReader({T0: (6, 9)}, default_api_timeout_ms=60_000, **options)) == []
+    cluster.write("t", 1, numbers(0, 5))
+    both = RangeReader({T0: (3, 8), T1: (0, 5)}, default_api_timeout_ms=60_000, **options)
+    assert sorted(await offsets(both)) == [0, 1, 2, 3, 3, 4, 4]
+    assert len(broker.seen(FetchRequest)) < 12
+
+
+@simulated
+async def test_an_empty_answer_below_the_end_of_a_range_ends_nothing() -> None:
+    """The log is shorter than the range: what is missing may come, or is an error."""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    with pytest.raises(KafkaTimeoutError, match="stands at offset 5 of 8"):
+        await offsets(RangeReader({T0: (0, 8)}, default_api_timeout_ms=3_000, **options))
+    found: list[int] = []
+    async with trio.open_nursery() as nursery:
+
+        async def read() -> None:
+            found.extend(await offsets(RangeReader({T0: (0, 8)}, default_api_timeout_ms=60_000, **options)))
+
+        nursery.start_soon(read)
+        await trio.sleep(5)
+        assert not found
+        cluster.write("t", 0, numbers(5, 8))
+    assert found == list(range(8))
+
+
+@simulated
+async def test_an_open_transaction_is_waited_for_where_committed_records_are_read() -> None:
+    """The high watermark says nothing there: the last stable offset does."""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    cluster.stable[T0] = 3
+    committed = {"isolation_level": "read_committed", "default_api_timeout_ms": 3_000}
+    cluster.batches[T0] = []
+    with pytest.raises(KafkaTimeoutError, match="stands at offset 0 of 5"):
+        await offsets(RangeReader({T0: (0, 5)}, **committed, **options))
+    assert await offsets(RangeReader({T0: (0, 3)}, **committed, **options)) == []
+
+
+@simulated
+async def test_lost_records_are_an_error_and_can_be_passed_over() -> None:
+    cluster, _, options = await started(2)
+    cluster.write("t", 0, numbers(0, 5))
+    cluster.write("t", 0, numbers(5, 10))
+    cluster.write("t", 1, numbers(0, 5))
+    cluster.starts[T0] = 5
+    found: list[tuple[int, int]] = []
+    async with RangeReader({T0: (2, 9), T1: (0, 5)}, **options) as reader:
+        losses = 0
+        while True:
+            try:
+                async for batch in reader:
+                    found += zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
+                break
+            except RangeLostError as lost:
+                losses += 1
+                assert (lost.partition, lost.position) == (T0, 2)
+                assert await reader.session.log_bounds(T0) == (5, 10)
+                with pytest.raises(ValueError, match="does not go back to 1"):
+                    reader.go_on_at(T0, 1)
+                reader.go_on_at(T0, 5)
+    assert losses == 1
+    assert sorted(found) == [(0, n) for n in range(5, 9)] + [(1, n) for n in range(5)]
+
+
+@simulated
+async def test_a_range_that_is_lost_whole_ends_where_it_is_passed_over() -> None:
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    cluster.starts[T0] = 8
+    async with RangeReader({T0: (2, 6)}, **options) as reader:
+        with pytest.raises(RangeLostError):
+            await anext(reader)
+        reader.go_on_at(T0, 8)
+        with pytest.raises(StopAsyncIteration):
+            await anext(reader)
+        assert reader.position(T0) == 6
