@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.spark.changing_topics import Topic, committed
 from tests.spark.engine import SparkQuery, offsets, sizes, values
-from triokafka.spark.lag import LogExporter, PrometheusExporter, lag
 from triokafka.spark.listener import OffsetCommitListener
+from triokafka.spark.query_lag import LogExporter, PrometheusExporter, lag
 from triokafka.structs import TopicPartition
 
 _PATIENCE = 60  # seconds

@@ -13,12 +13,33 @@ from typing import TYPE_CHECKING, Any, Final
 from triokafka.spark.java import Java, JavaMissingError, find_java, prepare_java
 
 if TYPE_CHECKING:
+    from triokafka.spark.listener import OffsetCommitListener
+    from triokafka.spark.query_lag import LogExporter, PrometheusExporter, SourceLag, lag
     from triokafka.spark.ranges import read_ranges
 
 # Imported when they are first used: the doctor has to work where the clients' packages do not.
-_HOMES: Final = {"read_ranges": "triokafka.spark.ranges"}
+_HOMES: Final = {
+    "LogExporter": "triokafka.spark.query_lag",
+    "OffsetCommitListener": "triokafka.spark.listener",
+    "PrometheusExporter": "triokafka.spark.query_lag",
+    "SourceLag": "triokafka.spark.query_lag",
+    "lag": "triokafka.spark.query_lag",
+    "read_ranges": "triokafka.spark.ranges",
+}
 
-__all__ = ["Java", "JavaMissingError", "find_java", "prepare_java", "read_ranges", "session_conf"]
+__all__ = [
+    "Java",
+    "JavaMissingError",
+    "LogExporter",
+    "OffsetCommitListener",
+    "PrometheusExporter",
+    "SourceLag",
+    "find_java",
+    "lag",
+    "prepare_java",
+    "read_ranges",
+    "session_conf",
+]
 
 
 def session_conf() -> dict[str, str]:

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import triokafka
 from triokafka.errors import KafkaError
-from triokafka.spark.lag import Exporter, SourceLag, progress_lag
 from triokafka.spark.offsets import Offsets, format_offsets
 from triokafka.spark.portal import portal
+from triokafka.spark.query_lag import Exporter, SourceLag, progress_lag
 
 _log: Final = logging.getLogger("triokafka.spark")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from triokafka.spark.lag import LogExporter, PrometheusExporter, SourceLag, lag, progress_lag
 from triokafka.spark.listener import OffsetCommitListener
+from triokafka.spark.query_lag import LogExporter, PrometheusExporter, SourceLag, lag, progress_lag
 from triokafka.structs import TopicPartition
 
 A, B, C = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("payments", 0)
