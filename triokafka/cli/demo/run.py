@@ -73,8 +73,9 @@ class Demo:
             await self._produce(bootstrap)
             await self._consume(bootstrap)
             await self._compare_offsets(bootstrap)
-            self._say("reading the topic with Spark")
-            self.findings.spark = await trio.to_thread.run_sync(totals_from_spark, bootstrap, TOPIC)
+            self._say("reading the topic with Spark, as a batch and by micro-batch")
+            answers = await trio.to_thread.run_sync(totals_from_spark, bootstrap, TOPIC)
+            self.findings.spark, self.findings.spark_streaming = answers
         self.findings.csv = await trio.to_thread.run_sync(totals_from_csv)
         return self.findings
 

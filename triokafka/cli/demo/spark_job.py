@@ -1,6 +1,7 @@
 """The demo's question to Spark: flights and departure delay per carrier, as integer counts and sums.
 
-Spark runs in a process of its own: its logging stays out of the demo's output, and its JVM ends with the step.
+It is asked twice: of a batch, and of a streaming query that reads what there is in several micro-batches. Spark runs in
+a process of its own: its logging stays out of the demo's output, and its JVM ends with the step.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from dataclasses import astuple
+from typing import Any, NamedTuple
 
 from triokafka.cli.demo.flights import CarrierTotals
 from triokafka.errors import KafkaError
@@ -16,11 +19,24 @@ from triokafka.errors import KafkaError
 _TIMEOUT = 300  # seconds; a cold start on a busy machine takes half a minute
 
 
+_OFFSETS_PER_TRIGGER = 120_000  # so that the topic takes a few micro-batches
+
+Totals = dict[str, CarrierTotals]
+"""By carrier."""
+
+
+class SparkAnswers(NamedTuple):
+    """The same question, answered by a batch and by a streaming query."""
+
+    batch: Totals
+    streaming: Totals
+
+
 class SparkFailedError(KafkaError):
     """The Spark process ended without an answer."""
 
 
-def totals_from_spark(bootstrap_servers: str, topic: str) -> dict[str, CarrierTotals]:
+def totals_from_spark(bootstrap_servers: str, topic: str) -> SparkAnswers:
     """Read the whole topic with ``format("triokafka")`` and aggregate it in a local Spark. Blocks.
 
     Raises:
@@ -37,8 +53,8 @@ def totals_from_spark(bootstrap_servers: str, topic: str) -> dict[str, CarrierTo
         raise SparkFailedError(f"Spark did not answer within {_TIMEOUT} seconds") from None
     if done.returncode != 0:
         raise SparkFailedError(f"Spark failed: {_last_words(done.stderr)}")
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return {carrier: CarrierTotals(*totals) for carrier, totals in answer.items()}
+    answers = json.loads(done.stdout.splitlines()[-1])
+    return SparkAnswers(*({carrier: CarrierTotals(*totals) for carrier, totals in one.items()} for one in answers))
 
 
 def _last_words(complaints: str) -> str:
@@ -48,7 +64,7 @@ def _last_words(complaints: str) -> str:
     return (ours or lines or ["it said nothing"])[-1]
 
 
-def aggregate(bootstrap_servers: str, topic: str) -> dict[str, CarrierTotals]:
+def aggregate(bootstrap_servers: str, topic: str) -> SparkAnswers:
     """The job itself, as a user would write it. Starts and stops a Spark session in this process."""
     import triokafka.spark
 
@@ -70,17 +86,15 @@ def aggregate(bootstrap_servers: str, topic: str) -> dict[str, CarrierTotals]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    try:
-        records = (
-            session.read.format("triokafka")
-            .option("kafka.bootstrap.servers", bootstrap_servers)
-            .option("subscribe", topic)
-            .option("startingOffsets", "earliest")
-            .option("endingOffsets", "latest")
-            .load()
-        )
+    given = {
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+
+    def totals(records: Any) -> Any:
         flight = functions.from_json(functions.col("value").cast("string"), "carrier string, dep_delay bigint")
-        totals = (
+        return (
             records.select(flight.alias("flight"))
             .groupBy("flight.carrier")
             .agg(
@@ -88,12 +102,32 @@ def aggregate(bootstrap_servers: str, topic: str) -> dict[str, CarrierTotals]:
                 functions.count("flight.dep_delay").alias("known"),
                 functions.sum("flight.dep_delay").alias("minutes"),
             )
-            .collect()
         )
+
+    try:
+        batch = _by_carrier(totals(session.read.format("triokafka").options(**given).load()))
+        stream = session.readStream.format("triokafka").options(**given, maxOffsetsPerTrigger=_OFFSETS_PER_TRIGGER)
+        with tempfile.TemporaryDirectory(prefix="triokafka-demo-") as checkpoint:
+            query = (
+                totals(stream.load())
+                .writeStream.format("memory")
+                .queryName("totals")
+                .outputMode("complete")
+                .option("checkpointLocation", checkpoint)
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+            streaming = _by_carrier(session.table("totals"))
     finally:
         session.stop()
-    return {row["carrier"]: CarrierTotals(row["flights"], row["known"], row["minutes"] or 0) for row in totals}
+    return SparkAnswers(batch, streaming)
+
+
+def _by_carrier(frame: Any) -> Totals:
+    return {row["carrier"]: CarrierTotals(row["flights"], row["known"], row["minutes"] or 0) for row in frame.collect()}
 
 
 if __name__ == "__main__":
-    print(json.dumps({carrier: astuple(totals) for carrier, totals in aggregate(*sys.argv[1:3]).items()}), flush=True)
+    answers = aggregate(*sys.argv[1:3])
+    print(json.dumps([{name: astuple(totals) for name, totals in one.items()} for one in answers]), flush=True)
