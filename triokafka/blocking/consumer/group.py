@@ -9,25 +9,25 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import triokafka
 from triokafka import ConsumerRecord
 from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.consumer.buffered import Buffered
 from triokafka.blocking.consumer.configuration import CONSUMER_DEFAULTS, sdk_options
-from triokafka.blocking.consumer.session import ConsumerSession, Offsets, OnCommit
+from triokafka.blocking.consumer.offsets import OffsetPart
+from triokafka.blocking.consumer.positions import PositionPart
+from triokafka.blocking.consumer.session import ConsumerSession
 from triokafka.blocking.consumer.subscription_state import AsyncConsumerRebalanceListener, ConsumerRebalanceListener
-from triokafka.blocking.future import Future
 from triokafka.blocking.options import API_VERSION, take
 from triokafka.blocking.serializer import Deserializer, DeserializeWrapper
 from triokafka.blocking.structs import ConsumerGroupMetadata, MemberState
 from triokafka.blocking.topic_names import ensure_valid_topic_name
-from triokafka.errors import ConfigurationError, IllegalStateError, KafkaTimeoutError
+from triokafka.errors import ConfigurationError, IllegalStateError
 from triokafka.loop_thread import fork_count, loop_thread
-from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from triokafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _ONE_WAY: Final = (
 )
 
 
-class KafkaConsumer:
+class KafkaConsumer(PositionPart, OffsetPart):
     """Reads records from a Kafka cluster; kafka-python's interface.
 
     Positional arguments are topics to subscribe to. Keyword arguments are kafka-python's configuration with its
@@ -138,23 +138,6 @@ class KafkaConsumer:
             if self.config[name] is not None:
                 self.config[name].close()
 
-    def _ask(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        if self._forks != fork_count():
-            raise IllegalStateError(
-                "this KafkaConsumer belongs to the process from which this one was forked: make a new one here"
-            )
-        if self._closed:
-            raise IllegalStateError("KafkaConsumer is closed")
-        return self._session.conversation.ask(work, *arguments)
-
-    def _do(self, do: Callable[..., T], *arguments: Any) -> T:
-        """As `_ask` for what does not wait."""
-
-        async def work() -> T:
-            return do(*arguments)
-
-        return self._ask(work)
-
     def bootstrap_connected(self) -> bool:
         """Whether a broker was found."""
         return not self._closed
@@ -233,7 +216,7 @@ class KafkaConsumer:
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read now."""
-        return set(self._do(self._session.consumer.assignment))
+        return self._assigned()
 
     def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group, after a commit if that is automatic."""
@@ -309,196 +292,6 @@ class KafkaConsumer:
             if self._buffered.next_run(limit):
                 return next(self._buffered.iterator)
 
-    # ---------------------------------------------------------------- positions
-
-    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
-        """The offset of the record that comes next; waits until it is known. None when it is not in time.
-
-        Raises:
-            TypeError: no `TopicPartition`.
-            IllegalStateError: the partition is not assigned.
-        """
-        _check_partitions(partition, one=True)
-        session = self._session
-
-        async def find() -> int | None:
-            if partition not in session.consumer.assignment():
-                raise IllegalStateError("Partition is not assigned")
-            known = session.position(partition)
-            limit = float("inf") if timeout_ms is None else timeout_ms
-            return known if known is not None else await session.consumer.position(partition, timeout_ms=limit)
-
-        try:
-            return self._ask(find)
-        except KafkaTimeoutError:
-            return None
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """The offset that the partition's next record will get, as the last fetch said; None before one.
-
-        Raises:
-            TypeError, IllegalStateError: as `position`.
-        """
-        _check_partitions(partition, one=True)
-        found = self._do(lambda: self._session.consumer.health().partitions.get(partition))
-        if found is None:
-            raise IllegalStateError("Partition is not assigned")
-        return found.high_watermark
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; what was fetched is kept."""
-        _check_partitions(*partitions)
-        self._buffered.put_back()
-        self._do(self._session.consumer.pause, *partitions)
-        self._buffered.paused.update(partitions)
-
-    def paused(self) -> set[TopicPartition]:
-        """The paused partitions."""
-        return set(self._do(self._session.consumer.paused))
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`."""
-        _check_partitions(*partitions)
-        self._do(self._session.consumer.resume, *partitions)
-        self._buffered.paused.difference_update(partitions)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at an offset.
-
-        Raises:
-            TypeError: no `TopicPartition`.
-            ValueError: a negative offset, or the partition is not assigned.
-        """
-        _check_partitions(partition, one=True)
-        if not isinstance(offset, int) or offset < 0:
-            raise ValueError("Offset must be int >= 0")
-        if partition not in self.assignment():
-            raise ValueError("Unassigned partition")
-        self._do(self._session.consumer.seek, partition, offset)
-        self._buffered.drop(partition)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset that is there; in all partitions if none is named. Raises as `seek`."""
-        self._seek_to(self._session.consumer.seek_to_beginning, partitions)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record; in all partitions if none is named. Raises as `seek`."""
-        self._seek_to(self._session.consumer.seek_to_end, partitions)
-
-    def _seek_to(self, seek: Callable[..., None], partitions: tuple[TopicPartition, ...]) -> None:
-        _check_partitions(*partitions)
-        assigned = self.assignment()
-        if not partitions and not assigned:
-            raise ValueError("No partitions are currently assigned")
-        for partition in partitions:
-            if partition not in assigned:
-                raise ValueError(f"Unassigned partition: {partition}")
-        self._do(seek, *partitions)
-        for partition in partitions or assigned:
-            self._buffered.drop(partition)
-
-    # ---------------------------------------------------------------- offsets
-
-    def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit offsets, by default those behind what was handed out, and wait for the answer.
-
-        Raises:
-            CommitFailedError: the group has gone on without this consumer.
-            KafkaTimeoutError: no answer within ``timeout_ms``.
-            IllegalStateError: there is no ``group_id``.
-        """
-        self._check_group()
-        self._run_commit_callbacks()
-        session = self._session
-
-        async def commit() -> None:
-            wanted = session.positions() if offsets is None else offsets
-            limit = float("inf") if timeout_ms is None else timeout_ms
-            if wanted:
-                await session.consumer.commit(wanted, timeout_ms=limit)
-
-        self._ask(commit)
-
-    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> Future:
-        """Commit as `commit` does, in the background.
-
-        ``callback(offsets, error or None)`` is called by the next `poll`, `commit`, `close`, or step of the iteration
-        after it is done; ``default_offset_commit_callback`` without one.
-
-        Raises:
-            IllegalStateError: there is no ``group_id``.
-        """
-        self._check_group()
-        self._run_commit_callbacks()
-        future = Future()
-        self._ask(self._session.commit_async, offsets, callback, future)
-        return future
-
-    def _check_group(self) -> None:
-        if self.config["group_id"] is None:
-            raise IllegalStateError("Requires group_id")
-
-    def _run_commit_callbacks(self) -> None:
-        committed = self._session.committed
-        while committed:
-            callback, offsets, answer = committed.popleft()
-            callback(offsets, answer)
-
-    def committed(
-        self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
-    ) -> int | OffsetAndMetadata | None:
-        """The group's committed offset, with ``metadata`` as an `OffsetAndMetadata`; None when there is none.
-
-        Raises:
-            IllegalStateError: there is no ``group_id``.
-            KafkaTimeoutError: no answer within ``timeout_ms``.
-        """
-        self._check_group()
-        _check_partitions(partition, one=True)
-        consumer = self._session.consumer
-
-        async def ask() -> OffsetAndMetadata | None:
-            return await consumer.committed(partition, timeout_ms=float("inf") if timeout_ms is None else timeout_ms)
-
-        found = self._ask(ask)
-        return found if found is None or metadata else found.offset
-
-    def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition with at least the given timestamp in milliseconds; None without one.
-
-        Raises:
-            ValueError: a negative timestamp.
-            KafkaTimeoutError: no answer within ``timeout_ms``, ``request_timeout_ms`` by default.
-        """
-        for partition, timestamp in timestamps.items():
-            if timestamp < 0:
-                raise ValueError(
-                    f"The target time for partition {partition} is {timestamp}. The target time cannot be negative."
-                )
-        wanted = {partition: int(timestamp) for partition, timestamp in timestamps.items()}
-        consumer = self._session.consumer
-        return self._ask(lambda: consumer.offsets_for_times(wanted, timeout_ms=self._patience(timeout_ms)))
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset of each partition. Raises as `offsets_for_times`."""
-        consumer = self._session.consumer
-        return self._ask(lambda: consumer.beginning_offsets(partitions, timeout_ms=self._patience(timeout_ms)))
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset that the next record of each partition will get. Raises as `offsets_for_times`."""
-        consumer = self._session.consumer
-        return self._ask(lambda: consumer.end_offsets(partitions, timeout_ms=self._patience(timeout_ms)))
-
-    def _patience(self, timeout_ms: float | None) -> float:
-        patience: float = self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms
-        return patience
-
     # ---------------------------------------------------------------- the cluster
 
     def topics(self) -> set[str]:
@@ -531,10 +324,3 @@ class KafkaConsumer:
         counted: dict[str, float] = self._do(self._session.consumer.metrics)
         found = {name.replace("_", "-"): value for name, value in counted.items()}
         return found if raw else {"consumer-metrics": found}
-
-
-def _check_partitions(*partitions: object, one: bool = False) -> None:
-    if not all(isinstance(partition, triokafka.TopicPartition) for partition in partitions):
-        raise TypeError(
-            "partition must be a TopicPartition namedtuple" if one else "partitions must be TopicPartition namedtuples"
-        )

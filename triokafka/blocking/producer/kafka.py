@@ -17,30 +17,26 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from triokafka.blocking.bootstrap import bootstrap
-from triokafka.blocking.options import API_VERSION, NETWORK, network_options, take
+from triokafka.blocking.options import API_VERSION, take
 from triokafka.blocking.partitioner import DefaultPartitioner, StickyPartitioner
+from triokafka.blocking.producer.configuration import PRODUCER_DEFAULTS, sdk_options, staged_bytes
 from triokafka.blocking.producer.future import FutureRecordMetadata
+from triokafka.blocking.producer.records import TopicView, checked_headers, serialized
 from triokafka.blocking.producer.session import ProducerSession
 from triokafka.blocking.producer.staging import RECORD_OVERHEAD, Chunk, Headers, Stage
 from triokafka.blocking.serializer import Serializer, SerializeWrapper
 from triokafka.blocking.topic_names import ensure_valid_topic_name
 from triokafka.errors import (
     BrokerResponseError,
-    ConfigurationError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
-    UnsupportedVersionError,
 )
 from triokafka.loop_thread import fork_count, loop_thread
 
 log = logging.getLogger(__name__)
 
-_BYTES: Final = (bytes, bytearray, memoryview, type(None))
-_CODECS: Final = (None, "gzip", "snappy", "lz4", "zstd")
-_MOST_STAGED: Final = 2 << 20
-_MAX_INT32: Final = 2**31 - 1
 _numbers: Final = itertools.count(1)
 
 
@@ -65,30 +61,7 @@ class KafkaProducer:
         UnsupportedVersionError: ``transactional_id`` is given: there are no transactions yet.
     """
 
-    DEFAULT_CONFIG: Final[dict[str, Any]] = {
-        **NETWORK,
-        "bootstrap_servers": "localhost",
-        "client_id": None,
-        "key_serializer": None,
-        "value_serializer": None,
-        "enable_idempotence": True,
-        "transactional_id": None,
-        "transaction_timeout_ms": 60_000,
-        "delivery_timeout_ms": 120_000,
-        "acks": -1,
-        "compression_type": None,
-        "retries": float("inf"),
-        "batch_size": 16_384,
-        "linger_ms": 0,
-        "partitioner": DefaultPartitioner(),
-        "max_block_ms": 60_000,
-        "max_request_size": 1_048_576,
-        "allow_auto_create_topics": True,
-        "ssl_ciphers": None,
-        "metrics_enabled": True,
-        "buffer_memory": 32 << 20,
-    }
-
+    DEFAULT_CONFIG: Final[dict[str, Any]] = PRODUCER_DEFAULTS
     DEPRECATED_CONFIGS: Final = ()
 
     def __init__(self, **configs: Any) -> None:
@@ -103,13 +76,13 @@ class KafkaProducer:
                 config[name] = SerializeWrapper(config[name])
         if config["client_id"] is None:
             config["client_id"] = f"kafka-python-producer-{next(_numbers)}"
-        options = _sdk_options(config, configs)
+        options = sdk_options(config, configs)
         loop = loop_thread()
         if config["api_version"] is None:
             bootstrap(loop, config, config["bootstrap_timeout_ms"])
             config["api_version"] = API_VERSION
-        staged = min(_MOST_STAGED, config["buffer_memory"] // 4)
-        self._session = ProducerSession(loop, options, staged_bytes=staged, name=f"kafka {config['client_id']}")
+        name = f"kafka {config['client_id']}"
+        self._session = ProducerSession(loop, options, staged_bytes=staged_bytes(config), name=name)
         loop.call(self._session.open)
         self._staging = self._session.staging
         self._lock = self._staging.lock
@@ -122,7 +95,6 @@ class KafkaProducer:
             self._partitioner = config["partitioner"]
         self._plain = self._partitioner is None and not (config["key_serializer"] or config["value_serializer"])
         self._closed = False
-        _open.add(self)
         self._unregister = _close_at_exit(self)
 
     # ---------------------------------------------------------------- life
@@ -159,7 +131,6 @@ class KafkaProducer:
         if timeout is not None and not 0 <= timeout <= threading.TIMEOUT_MAX:
             raise ValueError(f"Invalid timeout: {timeout}")
         self._closed = True
-        _open.discard(self)
         with self._lock:
             self._stages.clear()
         self._unregister()
@@ -267,10 +238,10 @@ class KafkaProducer:
         self._check_open()
         if value is None and key is None:
             raise ValueError("Need at least one: key or value")
-        headers = _checked(headers)
+        headers = checked_headers(headers)
         config = self.config
-        serialized_key = _serialized(config["key_serializer"], topic, headers, key, "key")
-        serialized_value = _serialized(config["value_serializer"], topic, headers, value, "value")
+        serialized_key = serialized(config["key_serializer"], topic, headers, key, "key")
+        serialized_value = serialized(config["value_serializer"], topic, headers, value, "value")
         stage = self._stages.get(topic)
         if stage is None:
             try:
@@ -343,7 +314,7 @@ class KafkaProducer:
                 raise ValueError(f"Unrecognized partition {partition} for topic {stage.topic}")
 
     def _choose(self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any) -> int:
-        cluster = _Topics(topic, self._known_partitions(topic))
+        cluster = TopicView(topic, self._known_partitions(topic))
         chosen: int | None = self._partitioner.partition(topic, key, serialized_key, value, serialized_value, cluster)
         if chosen is None:
             raise ValueError(f"Partitioner did not assign a partition for topic {topic}!")
@@ -427,28 +398,6 @@ class KafkaProducer:
         )
 
 
-_open: Final[weakref.WeakSet[KafkaProducer]] = weakref.WeakSet()
-
-
-class _Topics:
-    """What a partitioner is shown of the cluster: the topic that it is asked about."""
-
-    def __init__(self, topic: str, partitions: Sequence[Any]) -> None:
-        self._topic = topic
-        self._partitions = partitions
-
-    def topics(self) -> set[str]:
-        return {self._topic}
-
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        return {partition.partition for partition in self._partitions} if topic == self._topic else None
-
-    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        if topic != self._topic:
-            return None
-        return {partition.partition for partition in self._partitions if partition.leader >= 0}
-
-
 def _close_at_exit(producer: KafkaProducer) -> Any:
     reference = weakref.ref(producer)
 
@@ -461,75 +410,7 @@ def _close_at_exit(producer: KafkaProducer) -> Any:
     return lambda: atexit.unregister(close)
 
 
-def _checked(headers: Headers | None) -> Headers:
-    if headers is None:
-        return []
-    if not isinstance(headers, list):
-        raise TypeError("headers must be list-type")
-    for item in headers:
-        if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], bytes)):
-            raise TypeError("All headers items must be (str, bytes) tuples")
-    return headers
-
-
-def _serialized(serializer: Any, topic: str, headers: Headers, given: Any, what: str) -> Any:
-    data = given if serializer is None else serializer.serialize(topic, headers, given)
-    if not isinstance(data, _BYTES):
-        raise TypeError(f"Unsupported type for serialized {what}: {type(data)}")
-    # What the sender may still change is copied: the record leaves later.
-    return bytes(data) if isinstance(data, (bytearray, memoryview)) else data
-
-
 def _refused(stage: Stage, error: KafkaError) -> FutureRecordMetadata:
     chunk = Chunk(stage)
     chunk.handed(error)
     return FutureRecordMetadata(chunk, 0)
-
-
-def _sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The SDK's options of a producer; notes in ``config`` what follows from others."""
-    if config["compression_type"] not in _CODECS:
-        raise ValueError(f"Not supported codec: {config['compression_type']}")
-    if config["acks"] == "all":
-        config["acks"] = -1
-    if config["transactional_id"]:
-        if not config["enable_idempotence"]:
-            raise ConfigurationError("Cannot set transactional_id without enable_idempotence.")
-        raise UnsupportedVersionError(
-            f"transactional_id={config['transactional_id']!r}: triokafka's producer and broker have no transactions yet"
-        )
-    conflicts = [
-        f"{name}={config[name]!r}"
-        for name, wrong in (
-            ("acks", config["acks"] != -1),
-            ("retries", config["retries"] == 0),
-            ("max_in_flight_requests_per_connection", config["max_in_flight_requests_per_connection"] > 5),
-        )
-        if wrong and name in given
-    ]
-    if config["enable_idempotence"] and conflicts:
-        if given.get("enable_idempotence"):
-            raise ConfigurationError(
-                f"enable_idempotence=True is incompatible with user-provided {', '.join(conflicts)}"
-            )
-        log.warning("Idempotence will be disabled because of user-provided %s", ", ".join(conflicts))
-        config["enable_idempotence"] = False
-    memory = config["buffer_memory"]
-    delivery = max(config["delivery_timeout_ms"], config["linger_ms"] + config["request_timeout_ms"])
-    options = {
-        **network_options(config),
-        "enable_idempotence": config["enable_idempotence"],
-        "acks": config["acks"],
-        "compression_type": config["compression_type"] or "none",
-        "retries": min(config["retries"], _MAX_INT32),
-        "batch_size": config["batch_size"],
-        "linger_ms": config["linger_ms"],
-        "max_request_size": config["max_request_size"],
-        "max_in_flight_requests_per_connection": config["max_in_flight_requests_per_connection"],
-        "allow_auto_create_topics": config["allow_auto_create_topics"],
-        "delivery_timeout_ms": delivery,
-        "max_block_ms": delivery,  # of what was taken over; who sends waits at most max_block_ms
-        "buffer_memory": memory - min(_MOST_STAGED, memory // 4),
-        "close_timeout_ms": 0,  # the flush before it has its own
-    }
-    return options

@@ -1,0 +1,94 @@
+"""kafka-python's producer configuration, and what the SDK's producer is told of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from triokafka.blocking.options import NETWORK, network_options
+from triokafka.blocking.partitioner import DefaultPartitioner
+from triokafka.errors import ConfigurationError, UnsupportedVersionError
+
+log = logging.getLogger(__name__)
+
+_CODECS: Final = (None, "gzip", "snappy", "lz4", "zstd")
+_MOST_STAGED: Final = 2 << 20
+_MAX_INT32: Final = 2**31 - 1
+
+PRODUCER_DEFAULTS: Final[dict[str, Any]] = {
+    **NETWORK,
+    "bootstrap_servers": "localhost",
+    "client_id": None,
+    "key_serializer": None,
+    "value_serializer": None,
+    "enable_idempotence": True,
+    "transactional_id": None,
+    "transaction_timeout_ms": 60_000,
+    "delivery_timeout_ms": 120_000,
+    "acks": -1,
+    "compression_type": None,
+    "retries": float("inf"),
+    "batch_size": 16_384,
+    "linger_ms": 0,
+    "partitioner": DefaultPartitioner(),
+    "max_block_ms": 60_000,
+    "max_request_size": 1_048_576,
+    "allow_auto_create_topics": True,
+    "ssl_ciphers": None,
+    "metrics_enabled": True,
+    "buffer_memory": 32 << 20,
+}
+
+
+def staged_bytes(config: Mapping[str, Any]) -> int:
+    """The part of ``buffer_memory`` for records that the loop has not taken over yet."""
+    return int(min(_MOST_STAGED, config["buffer_memory"] // 4))
+
+
+def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The SDK's options of a producer; notes in ``config`` what follows from others."""
+    if config["compression_type"] not in _CODECS:
+        raise ValueError(f"Not supported codec: {config['compression_type']}")
+    if config["acks"] == "all":
+        config["acks"] = -1
+    if config["transactional_id"]:
+        if not config["enable_idempotence"]:
+            raise ConfigurationError("Cannot set transactional_id without enable_idempotence.")
+        raise UnsupportedVersionError(
+            f"transactional_id={config['transactional_id']!r}: triokafka's producer and broker have no transactions yet"
+        )
+    conflicts = [
+        f"{name}={config[name]!r}"
+        for name, wrong in (
+            ("acks", config["acks"] != -1),
+            ("retries", config["retries"] == 0),
+            ("max_in_flight_requests_per_connection", config["max_in_flight_requests_per_connection"] > 5),
+        )
+        if wrong and name in given
+    ]
+    if config["enable_idempotence"] and conflicts:
+        if given.get("enable_idempotence"):
+            raise ConfigurationError(
+                f"enable_idempotence=True is incompatible with user-provided {', '.join(conflicts)}"
+            )
+        log.warning("Idempotence will be disabled because of user-provided %s", ", ".join(conflicts))
+        config["enable_idempotence"] = False
+    delivery = max(config["delivery_timeout_ms"], config["linger_ms"] + config["request_timeout_ms"])
+    options = {
+        **network_options(config),
+        "enable_idempotence": config["enable_idempotence"],
+        "acks": config["acks"],
+        "compression_type": config["compression_type"] or "none",
+        "retries": min(config["retries"], _MAX_INT32),
+        "batch_size": config["batch_size"],
+        "linger_ms": config["linger_ms"],
+        "max_request_size": config["max_request_size"],
+        "max_in_flight_requests_per_connection": config["max_in_flight_requests_per_connection"],
+        "allow_auto_create_topics": config["allow_auto_create_topics"],
+        "delivery_timeout_ms": delivery,
+        "max_block_ms": delivery,  # of what was taken over; who sends waits at most max_block_ms
+        "buffer_memory": config["buffer_memory"] - staged_bytes(config),
+        "close_timeout_ms": 0,  # the flush before it has its own
+    }
+    return options

@@ -1,0 +1,53 @@
+"""What one record is made of, and where it may go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from triokafka.blocking.producer.staging import Headers
+
+_BYTES: Final = (bytes, bytearray, memoryview, type(None))
+
+
+def checked_headers(headers: Headers | None) -> Headers:
+    """The headers as a list. Raises `TypeError`."""
+    if headers is None:
+        return []
+    if not isinstance(headers, list):
+        raise TypeError("headers must be list-type")
+    for item in headers:
+        if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], bytes)):
+            raise TypeError("All headers items must be (str, bytes) tuples")
+    return headers
+
+
+def serialized(serializer: Any, topic: str, headers: Headers, given: Any, what: str) -> Any:
+    """A key or value as bytes, or None. Raises `TypeError`, or what the serializer does."""
+    data = given if serializer is None else serializer.serialize(topic, headers, given)
+    if not isinstance(data, _BYTES):
+        raise TypeError(f"Unsupported type for serialized {what}: {type(data)}")
+    # What the sender may still change is copied: the record leaves later.
+    return bytes(data) if isinstance(data, (bytearray, memoryview)) else data
+
+
+class TopicView:
+    """What a partitioner is shown of the cluster: the topic that it is asked about."""
+
+    def __init__(self, topic: str, partitions: Sequence[Any]) -> None:
+        self._topic = topic
+        self._partitions = partitions
+
+    def topics(self) -> set[str]:
+        """That topic."""
+        return {self._topic}
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Its partitions."""
+        return {partition.partition for partition in self._partitions} if topic == self._topic else None
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Those with a leader."""
+        if topic != self._topic:
+            return None
+        return {partition.partition for partition in self._partitions if partition.leader >= 0}
