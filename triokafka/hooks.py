@@ -1,4 +1,4 @@
-"""What a client tells those who watch it: connections, requests, throttling, metadata, batches, failure.
+"""What a client tells those who watch it: connections, requests, metadata, batches, fetches, groups, failure.
 
 `Hooks` is for users to override; `HookChain` calls several of them and lets none of them do harm. Events are per
 connection, request or batch, never per record. Nothing here waits.
@@ -7,10 +7,10 @@ connection, request or batch, never per record. Nothing here waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from triokafka.structs import Node, TopicPartition
+from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,43 @@ class Hooks:
 
     def on_batch_failed(self, topic_partition: TopicPartition, records: int, error: Exception) -> None:
         """The records of a batch will not be sent again; their deliveries raise ``error``."""
+
+    def on_fetch(self, node: Node, partitions: int, size: int, seconds: float) -> None:
+        """A broker has answered a fetch with ``size`` bytes of records of so many partitions, 0 when there were none.
+
+        ``seconds`` is the time since the request was made; brokers hold a fetch back until there is something.
+        """
+
+    def on_heartbeat(self, group_id: str, seconds: float, error: Exception | None) -> None:
+        """The coordinator has answered a heartbeat, ``seconds`` after it was sent; or ``error`` says why it has not, or
+        what it says is wrong."""
+
+    def on_heartbeat_late(self, group_id: str, seconds: float) -> None:
+        """A heartbeat is so many seconds late, because code in some task of the program has blocked the Trio loop."""
+
+    def on_rebalance_started(self, group_id: str, reason: str) -> None:
+        """The assignment is about to change, and the consumer begins to give up and to join."""
+
+    def on_partitions_revoked(self, group_id: str, partitions: Sequence[TopicPartition], seconds: float) -> None:
+        """These were given up, ``seconds`` after that began; what was finished was committed, and the listener told."""
+
+    def on_partitions_lost(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+        """These may have other owners already: the group went on without this member."""
+
+    def on_partitions_assigned(self, group_id: str, partitions: Sequence[TopicPartition], seconds: float) -> None:
+        """The rebalance is over, ``seconds`` after it was heard of, and has brought these partitions.
+
+        Those that stay are not named, unless an eager assignor has dealt all anew.
+        """
+
+    def on_commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        seconds: float,
+        error: Exception | None,
+    ) -> None:
+        """A commit has succeeded, or failed with ``error``, ``seconds`` after its turn came; retries are part of it."""
 
     def on_client_failed(self, error: Exception) -> None:
         """The client cannot go on: every later call raises. Called once."""

@@ -18,6 +18,7 @@ from triokafka.client.consumer.listener import intercept_commit
 from triokafka.client.consumer.membership.group import GroupMembership
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError, StaleMemberEpochError
+from triokafka.hooks import HookChain
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.world import World
@@ -49,6 +50,7 @@ class Committer:
         offsets: GroupOffsets,
         tasks: BackgroundTasks,
         troubles: Troubles,
+        hooks: HookChain,
         *,
         finished: Callable[[Mapping[TopicPartition, int]], Offsets],
         owns: Callable[[TopicPartition], bool],
@@ -62,6 +64,7 @@ class Committer:
         self._offsets = offsets
         self._tasks = tasks
         self._troubles = troubles
+        self._hooks = hooks
         self._finished = finished
         self._owns = owns
         self._on_done = on_done
@@ -178,15 +181,25 @@ class Committer:
         asked_as: GroupIdentity | None = None,
     ) -> None:
         membership = self.membership
-        if membership is None:
-            await self._offsets.commit(offsets, GroupIdentity(), deadline=deadline, missing=missing)
-        else:
-            await self._send_as_member(offsets, membership, deadline, missing, asked_as)
+        since = self._world.now()
+        try:
+            if membership is None:
+                await self._offsets.commit(offsets, GroupIdentity(), deadline=deadline, missing=missing)
+            else:
+                await self._send_as_member(offsets, membership, deadline, missing, asked_as)
+        except KafkaError as error:
+            self._note(offsets, since, error)
+            raise
+        self._note(offsets, since, None)
         if missing:
             offsets = {partition: offset for partition, offset in offsets.items() if partition not in missing}
         self.last_commit_at = self._world.now()
         self._committed.update((partition, offset.offset) for partition, offset in offsets.items())
         intercept_commit(self._options.interceptors, offsets)
+
+    def _note(self, offsets: Offsets, since: float, error: KafkaError | None) -> None:
+        if self._hooks and self._options.group_id is not None:
+            self._hooks.on_commit(self._options.group_id, offsets, self._world.now() - since, error)
 
     async def _send_as_member(
         self,

@@ -70,6 +70,7 @@ class Engine:
             self.group_offsets,
             self._tasks,
             self.troubles,
+            self.network.hooks,
             finished=self.delivery.finished,
             owns=self.subscription.__contains__,
             on_done=self.notify,
@@ -365,6 +366,9 @@ class Engine:
                         await self._assigner.step()
                     finally:
                         self._stepping = False
+                if self.troubles:
+                    # Also when there are records: of what fails, none may ever come.
+                    self.troubles.raise_after(patience, self.world.now())
                 if not (truthy and self._assigner.settling):
                     found = look()
                     if found if truthy else found is not None:
@@ -372,7 +376,6 @@ class Engine:
                 now = self.world.now()
                 if now >= give_up_at:
                     return None
-                self.troubles.raise_after(patience, now)
                 until = min(give_up_at, self.troubles.next_deadline(patience))
                 if until == _NEVER:
                     # Troubles may begin while nothing else happens.

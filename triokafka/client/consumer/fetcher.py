@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import trio
@@ -22,6 +22,7 @@ from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
     BrokerResponseError,
     KafkaError,
+    LeaderNotAvailableError,
     MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     UnknownError,
@@ -34,6 +35,7 @@ from triokafka.network.tasks import BackgroundTasks
 from triokafka.protocol.api.fetch import (
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
     ForgottenTopic,
     PartitionData,
@@ -103,6 +105,7 @@ class Fetcher:
         self._order: dict[TopicPartition, None] = {}
         self._retry_at: dict[TopicPartition, float] = {}
         self._preferred: dict[TopicPartition, tuple[int, float]] = {}
+        self._stuck: dict[TopicPartition, int] = {}
         self._reserved = 0
 
     # ---------------------------------------------------------------- planning
@@ -113,14 +116,30 @@ class Fetcher:
         self._wake = trio.Event()
         if not self._tasks.is_open:
             return
+        for partition in [stuck for stuck in self._stuck if self._has_moved_on(stuck)]:
+            self._goes_on(partition)
         for partition, state in self._subscription:
             if state.fetchable:
                 node_id = self._node_for(partition, self._world.now())
                 if node_id < 0:
                     self._network.request_metadata_update()
+                    self._stands_still(partition, state, LeaderNotAvailableError(f"{partition} has no leader now"))
                 elif node_id not in self._served:
                     self._served[node_id] = FetchSession()
                     self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
+
+    def _stands_still(self, partition: TopicPartition, state: PartitionState, why: KafkaError) -> None:
+        """Nothing fails, and nothing comes: the caller hears of it when that goes on."""
+        self._stuck[partition] = state.version
+        self._troubles.failed(f"fetching {partition}", why, self._world.now())
+
+    def _goes_on(self, partition: TopicPartition) -> None:
+        self._stuck.pop(partition, None)
+        self._troubles.succeeded(f"fetching {partition}")
+
+    def _has_moved_on(self, partition: TopicPartition) -> bool:
+        state = self._subscription.get(partition)
+        return state is None or not state.fetchable or state.version != self._stuck[partition]
 
     def _node_for(self, partition: TopicPartition, now: float) -> int:
         """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
@@ -215,6 +234,7 @@ class Fetcher:
             except KafkaError as error:
                 failures += 1
                 session.failed()
+                self._leave_replica(node_id, plan.targets)
                 self._troubles.failed(what, error, self._world.now())
                 self._network.request_metadata_update()
                 logger.debug("%s failed: %s", what, error)
@@ -225,6 +245,14 @@ class Fetcher:
             if failures:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
 
+    def _leave_replica(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """What was read from a replica nearby that fails now is read from the leader again (KIP-392)."""
+        left = [partition for partition in partitions if self._preferred.get(partition, (-1, 0.0))[0] == node_id]
+        for partition in left:
+            del self._preferred[partition]
+        if left:
+            self.wake()
+
     async def _fetch(self, node_id: int, session: FetchSession, plan: _Round, max_bytes: int) -> bool:
         """One request and its answer. False when the broker refused it as a whole."""
         sent = session.plan(plan.targets)
@@ -232,6 +260,7 @@ class Fetcher:
         by_name = any(target.topic_id == NO_TOPIC_ID for target in sent.targets.values())
         wait_ms = 0 if plan.crowded else self._options.fetch_max_wait_ms
         version = -1
+        sent_at = self._world.now()
 
         def build(negotiated: int) -> FetchRequest:
             nonlocal version
@@ -248,6 +277,8 @@ class Fetcher:
         now = self._world.now()
         self.counters.fetches += 1
         self.counters.last_fetch_at = now
+        if self._network.hooks:
+            self._tell_hooks(node_id, response, now - sent_at)
         if not session.answered(response.session_id, response.error_code):
             error = for_code(response.error_code)
             logger.debug("broker %d refused a fetch: %s; starting over with a full one", node_id, error.__name__)
@@ -278,6 +309,12 @@ class Fetcher:
                 if partition not in failed:
                     self._on_empty(partition, target.fetch_offset)
         return True
+
+    def _tell_hooks(self, node_id: int, response: FetchResponse, seconds: float) -> None:
+        node = self._network.cluster.nodes.get(node_id)
+        if node is not None:
+            sizes = [len(answer.records or b"") for topic in response.responses for answer in topic.partitions]
+            self._network.hooks.on_fetch(node, sum(map(bool, sizes)), sum(sizes), seconds)
 
     def _request(self, sent: FetchPlan, version: int, wait_ms: int, max_bytes: int) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}
@@ -330,7 +367,6 @@ class Fetcher:
             return False
         if answer.error_code:
             return self._take_error(partition, state, target, answer.error_code, now)
-        self._troubles.succeeded(f"fetching {partition}")
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         state.log_start_offset = answer.log_start_offset
@@ -340,7 +376,14 @@ class Fetcher:
             self.wake()
         records = answer.records
         if not records:
+            end = answer.last_stable_offset if self._isolation else answer.high_watermark
+            if target.fetch_offset < end and answer.preferred_read_replica < 0:
+                where = f"from offset {target.fetch_offset} on, though the log ends at {end}"
+                self._stands_still(partition, state, KafkaError(f"the broker sends nothing {where}"))
+            else:
+                self._goes_on(partition)
             return False
+        self._goes_on(partition)
         self._order[partition] = self._order.pop(partition, None)  # last in the next round
         self.counters.bytes += len(records)
         aborted = None
@@ -374,6 +417,7 @@ class Fetcher:
         error = for_code(code)
         if error is OffsetOutOfRangeError:
             if self._preferred.pop(partition, None) is not None:
+                self.wake()
                 return False  # the follower may lag behind; the leader knows
             self._put_error(
                 partition,
@@ -386,8 +430,9 @@ class Fetcher:
             )
             return True
         if error.retriable or error is UnknownError:
+            if self._preferred.pop(partition, None) is not None:
+                self.wake()
             if error.invalid_metadata:
-                self._preferred.pop(partition, None)
                 self._network.request_metadata_update()
             self._retry_at[partition] = now + self._options.retry_backoff_ms / 1000
             self._troubles.failed(f"fetching {partition}", error(f"{partition}. {error.advice}".rstrip()), now)

@@ -16,11 +16,18 @@ _NEVER: Final = -float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionHealth:
-    """One assigned partition. ``lag`` is how many offsets lie between position and end; None while unknown."""
+    """One assigned partition; None stands for what is not known yet.
+
+    ``lag`` is how many offsets lie between position and end, under ``read_committed`` the last stable offset; ``lead``
+    how many between the first offset of the log and the position: at 0, retention is about to overtake the reader.
+    """
 
     position: int | None
     high_watermark: int | None
+    last_stable_offset: int | None
+    log_start_offset: int | None
     lag: int | None
+    lead: int | None
     paused: bool
 
 
@@ -79,15 +86,31 @@ def take_health(engine: Engine) -> ConsumerHealth:
 def _partition(engine: Engine, partition: TopicPartition) -> PartitionHealth:
     state = engine.subscription.state(partition)
     position = engine.delivery.position(partition)
-    end = state.high_watermark if state.high_watermark >= 0 else None
-    lag = None if position is None or end is None else max(0, end - position)
-    return PartitionHealth(position=position, high_watermark=end, lag=lag, paused=state.paused)
+    high_watermark, stable, start = map(
+        _known, (state.high_watermark, state.last_stable_offset, state.log_start_offset)
+    )
+    end = stable if engine.options.isolation_level == "read_committed" else high_watermark
+    return PartitionHealth(
+        position=position,
+        high_watermark=high_watermark,
+        last_stable_offset=stable,
+        log_start_offset=start,
+        lag=None if position is None or end is None else max(0, end - position),
+        lead=None if position is None or start is None else max(0, position - start),
+        paused=state.paused,
+    )
+
+
+def _known(offset: int) -> int | None:
+    return offset if offset >= 0 else None
 
 
 def take_metrics(engine: Engine) -> dict[str, float]:
-    """Counters and gauges by name; ages are -1 for never."""
+    """Counters and gauges by name; ages, and what is not known, are -1."""
     health = take_health(engine)
     lags = [partition.lag for partition in health.partitions.values() if partition.lag is not None]
+    leads = [partition.lead for partition in health.partitions.values() if partition.lead is not None]
+    watch = engine.membership.watch if engine.membership is not None else None
     return {
         "fetch_total": engine.fetcher.counters.fetches,
         "bytes_consumed_total": engine.fetcher.counters.bytes,
@@ -96,9 +119,17 @@ def take_metrics(engine: Engine) -> dict[str, float]:
         "fetch_buffer_bytes": engine.fetcher.buffer.total_bytes,
         "records_lag": sum(lags),
         "records_lag_max": max(lags, default=0),
+        "records_lead_min": min(leads, default=-1),
         "assigned_partitions": len(health.partitions),
         "generation": health.generation,
         "rebalance_total": engine.membership.rebalances if engine.membership is not None else 0,
+        "rebalance_latency_max": watch.seconds_max if watch is not None else 0,
+        "rebalance_latency_total": watch.seconds_total if watch is not None else 0,
+        "rebalance_latency_last": watch.seconds_last if watch is not None else 0,
+        "lost_partitions_total": watch.lost if watch is not None else 0,
         "last_heartbeat_seconds_ago": -1 if health.last_heartbeat_age is None else health.last_heartbeat_age,
+        "last_fetch_seconds_ago": -1 if health.last_fetch_age is None else health.last_fetch_age,
+        "last_poll_seconds_ago": -1 if health.last_poll_age is None else health.last_poll_age,
         "assignment_age_seconds": -1 if health.assignment_age is None else health.assignment_age,
+        "troubles": len(health.troubles),
     }

@@ -45,7 +45,6 @@ class Rebalancer:
         self.listener: object = None
         self.fresh_after = -1
         """Version of the metadata that is too old to join with (subscriptions by pattern)."""
-        self.assigned_at: float | None = None
         self._network = network
         self._subscription = subscription
         self._membership = membership
@@ -53,6 +52,7 @@ class Rebalancer:
         self._on_assignment = on_assignment
         self._phase = _Phase.IDLE
         self._going: tuple[TopicPartition, ...] = ()
+        self._going_is_lost = False
         self._incoming: tuple[int, Assignment] | None = None
         self._callbacks = PendingCallbacks()
 
@@ -75,6 +75,7 @@ class Rebalancer:
             await self.drain()
             if self._phase is _Phase.REVOKING:
                 self._subscription.revoke(self._going)
+                membership.watch.gone(self._going, lost=self._going_is_lost)
                 self._on_assignment()
                 self._phase = _Phase.READY
                 if self._incoming is not None:
@@ -88,6 +89,7 @@ class Rebalancer:
                 if self._committer.flushing:
                     return
                 self._phase = _Phase.REVOKING
+                self._going_is_lost = member.lost
                 if self._going or not member.cooperative:
                     self._callbacks.add(
                         self.listener, "on_partitions_lost" if member.lost else "on_partitions_revoked", self._going
@@ -100,6 +102,7 @@ class Rebalancer:
                 return
             elif self._phase is _Phase.IDLE:
                 membership.dealt = None
+                membership.watch.started(member.needs_rejoin)
                 self._begin_to_give_up(self._leaving_us())
             else:
                 membership.start_join()
@@ -132,6 +135,7 @@ class Rebalancer:
         """Commit what is finished, tell the listener, and only then drop the partitions (`client/GRP-11`)."""
         self._going = going
         self._phase = _Phase.COMMITTING
+        self._membership.watch.giving_up()
         if self._membership.member.generation != NO_GENERATION:
             self._committer.flush()
 
@@ -173,7 +177,7 @@ class Rebalancer:
         self._subscription.assign_from_group(wanted, keep=member.cooperative)
         self._callbacks.add(self.listener, "on_partitions_assigned", added)
         self._phase = _Phase.IDLE
-        self.assigned_at = membership.joined_at
+        membership.watch.assigned(added)
         logger.info(
             "group %r, generation %d: assigned %s", membership.group_id, member.generation, ", ".join(map(str, wanted))
         )
@@ -185,11 +189,13 @@ class Rebalancer:
     def abandon(self) -> None:
         """The subscription ends: what is held goes, the listener hears of it on the next `step` or `drain`."""
         held = self._subscription.assignment
+        self._membership.watch.abandoned()
         self._incoming = None
         self._phase = _Phase.IDLE
         if held:
             self._callbacks.clear()  # it stands for what they were to hear; without it, an earlier end is still to tell
             lost = self._membership.member.generation == NO_GENERATION
+            self._membership.watch.gone(held, lost=lost)
             self._callbacks.add(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
 
     async def drain(self) -> None:

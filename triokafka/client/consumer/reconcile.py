@@ -56,6 +56,7 @@ class Reconciler:
         self._on_assignment = on_assignment
         self._phase = _Phase.IDLE
         self._going: tuple[TopicPartition, ...] = ()
+        self._going_is_lost = False
         self._ids: dict[TopicPartition, UUID] = {}  # of what is assigned
         self._greeted = 0  # the membership whose first assignment was taken over
         self._callbacks = PendingCallbacks()
@@ -100,6 +101,7 @@ class Reconciler:
                 member.released()
             return True
         if member.state is State.OUTSIDE:
+            self._membership.watch.started("joining")
             self._membership.join()
         elif member.state is State.RECONCILING and member.target is not None:
             return self._reconcile()
@@ -120,6 +122,8 @@ class Reconciler:
             self._subscription.mark_going(going)
             if self._phase is _Phase.IDLE:
                 self._phase = _Phase.COMMITTING
+                self._membership.watch.started("partitions are to be given up")
+                self._membership.watch.giving_up()
                 self._committer.flush()
             if self._committer.flushing:
                 return False
@@ -161,6 +165,7 @@ class Reconciler:
         self._subscription.assign_from_group(list(wanted), keep=True)
         # The coordinator may give away what was given up, however long the listener takes with what has come.
         self._membership.settle(owned, complete=complete)
+        self._membership.watch.assigned(added)
         self._callbacks.add(self.listener, "on_partitions_assigned", added)
         logger.info(
             "group %r, epoch %d: assigned %s", self._membership.group_id, member.epoch, ", ".join(map(str, wanted))
@@ -175,11 +180,14 @@ class Reconciler:
         """Tell the listener, and only then drop the partitions (`client/GRP-11`)."""
         self._subscription.mark_going(going)
         self._going = going
+        self._going_is_lost = method == "on_partitions_lost"
         self._phase = _Phase.TELLING
+        self._membership.watch.giving_up()
         self._callbacks.add(self.listener, method, going)
 
     def _drop_going(self) -> None:
         self._subscription.revoke(self._going)
+        self._membership.watch.gone(self._going, lost=self._going_is_lost)
         for partition in self._going:
             self._ids.pop(partition, None)
         self._going = ()
@@ -198,13 +206,12 @@ class Reconciler:
         self._phase = _Phase.IDLE
         self._going = ()
         self._ids = {}
+        self._membership.watch.abandoned()
         if held:
+            lost = not self._membership.member.in_group
+            self._membership.watch.gone(held, lost=lost)
             self._callbacks.clear()  # it stands for what they were to hear; without it, an earlier end is still to tell
-            self._callbacks.add(
-                self.listener,
-                "on_partitions_revoked" if self._membership.member.in_group else "on_partitions_lost",
-                held,
-            )
+            self._callbacks.add(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
 
     async def drain(self) -> None:
         """Tell the listener what it has not heard yet."""

@@ -26,10 +26,13 @@ class Failing(NamedTuple):
 
 
 class Troubles:
-    """The things that fail now, by name."""
+    """The things that fail now, by name; false when nothing does."""
 
     def __init__(self) -> None:
         self._failing: dict[str, Failing] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._failing)
 
     def failed(self, what: str, error: Exception, now: float, *, quietly: bool = False) -> None:
         """``what`` failed once more; ``quietly`` when that alone is never to end a caller's wait."""

@@ -27,6 +27,7 @@ from triokafka.errors import (
     KafkaError,
     NodeNotReadyError,
     UnknownMemberIdError,
+    for_code,
 )
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.tasks import BackgroundTasks
@@ -253,6 +254,8 @@ class ClassicMembership(GroupMembership):
                 response = await self._network.send(node.node_id, member.heartbeat(), purpose=COORDINATOR)
             self.clock.answered(self._world.now())
             self._troubles.succeeded(self._beating)
+            answer = for_code(response.error_code)("the answer to a heartbeat") if response.error_code else None
+            self._note_heartbeat(self.clock.last_sent, answer)
             before = member.needs_rejoin
             if not member.heartbeat_answered(response.error_code, sent_as):
                 self._network.forget_coordinator(self.group_id)
@@ -268,6 +271,7 @@ class ClassicMembership(GroupMembership):
             if not error.retriable:
                 self._error = error
                 self._on_change()
+        self._note_heartbeat(self.clock.last_sent, failure)
         self._troubles.failed(self._beating, failure, self._world.now())
         self._network.forget_coordinator(self.group_id)
         self.clock.failed(self._world.now(), self._backoff.initial)

@@ -143,7 +143,8 @@ class ConsumerProtocolMembership(GroupMembership):
         member = self.member
         what = self._what if member.state is State.JOINING else self._beating
         before = (member.state, member.target)
-        heartbeat = member.heartbeat(self._world.now())
+        sent_at = self._world.now()
+        heartbeat = member.heartbeat(sent_at)
         try:
             trouble = await self._exchange(heartbeat)
         except KafkaError as error:
@@ -157,6 +158,7 @@ class ConsumerProtocolMembership(GroupMembership):
             else:
                 self._troubles.succeeded(self._what)
                 self._troubles.succeeded(self._beating)
+        self._note_heartbeat(sent_at, trouble)
         if member.state is State.LOST:
             # Not a trouble that lasts: it joins anew when the user asks for records, however late that is.
             self._troubles.succeeded(self._beating)

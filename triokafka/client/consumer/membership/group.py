@@ -17,6 +17,7 @@ import trio
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.group_offsets import GroupIdentity
 from triokafka.client.consumer.membership.heartbeat import HeartbeatClock
+from triokafka.client.consumer.membership.watch import RebalanceWatch
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError, MaxPollIntervalExceededError
 from triokafka.network.backoff import Backoff
@@ -55,6 +56,7 @@ class GroupMembership(ABC):
         self.joined_at: float | None = None
         self.rebalances = 0
         """Assignments so far that were taken over in full."""
+        self.watch = RebalanceWatch(self.group_id, network.world, network.hooks)
         self._options = options
         self._network = network
         self._world = network.world
@@ -130,6 +132,10 @@ class GroupMembership(ABC):
         self._in_call -= 1
         self.clock.polled(self._world.now())
 
+    def _note_heartbeat(self, since: float, error: Exception | None) -> None:
+        if self._network.hooks:
+            self._network.hooks.on_heartbeat(self.group_id, self._world.now() - since, error)
+
     def _tell(self) -> None:
         self._changed.set()
         self._on_change()
@@ -167,6 +173,8 @@ class GroupMembership(ABC):
                 self.group_id,
                 late,
             )
+            if self._network.hooks:
+                self._network.hooks.on_heartbeat_late(self.group_id, late)
             # The coordinator's silence in the meantime says nothing about the coordinator.
             self.clock.reset(self._world.now() - self.clock.interval)
 

@@ -1,0 +1,138 @@
+"""No silent stall: whatever stands still, the caller hears which, since when and why. In virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.scripted_broker import CLOSE, SILENCE
+from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.errors import KafkaTimeoutError
+from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
+from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
+from triokafka.protocol.api.heartbeat import HeartbeatRequest
+from triokafka.structs import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def started(partitions: int = 1) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=partitions)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker)
+    return cluster, broker, options
+
+
+async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
+    with trio.fail_after(300):
+        return [(await anext(consumer)).value for _ in range(count)]
+
+
+def keep_writing(cluster: ReadableCluster, partition: TopicPartition) -> None:
+    """A record every half second from now on."""
+
+    async def write() -> None:
+        while True:
+            await trio.sleep(0.5)
+            cluster.write("t", partition.partition, [b"more"])
+
+    current_simulation().nursery.start_soon(write)
+
+
+@pytest.mark.parametrize("flowing", [False, True])
+@simulated
+async def test_a_dead_coordinator_surfaces_whether_or_not_records_flow(flowing: bool) -> None:
+    """(`client/HB-5`, `client/HB-9`)"""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, [b"first"])
+    async with triokafka.Consumer(
+        "t", **options, group_id="g", enable_auto_commit=False, session_timeout_ms=10_000
+    ) as consumer:
+        assert await values(consumer, 1) == [b"first"]
+        if flowing:
+            keep_writing(cluster, T0)
+        broker.script(HeartbeatRequest, *[SILENCE] * 1_000)
+        broker.script(FindCoordinatorRequest, *[CLOSE] * 10_000)
+        silent_since = trio.current_time()
+        with pytest.raises(KafkaTimeoutError, match=r"sending heartbeats to group 'g' has failed for 60 s; last: .*"):
+            while True:
+                await consumer.poll(timeout_ms=1_000)
+        # The first silence shows when the session is over.
+        assert 60 <= trio.current_time() - silent_since <= 60 + 10 + 5
+        assert "sending heartbeats" in consumer.health().troubles[0]
+        broker._scripts.clear()
+        cluster.write("t", 0, [b"later"])
+        await trio.sleep(20)
+        assert (await consumer.poll(timeout_ms=5_000))[T0]
+        assert consumer.health().healthy
+
+
+@simulated
+async def test_a_partition_without_a_leader_surfaces_while_the_others_are_read() -> None:
+    """(`client/FET-5`)"""
+    cluster, _, options = await started(2)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        cluster.write("t", 0, [b"0"])
+        cluster.write("t", 1, [b"1"])
+        await values(consumer, 2)
+        cluster.leaders[T0] = -1
+        keep_writing(cluster, T1)
+        with pytest.raises(KafkaTimeoutError, match=r"fetching t-0 has failed for 60 s; last: .*leader"):
+            while True:
+                await consumer.poll(timeout_ms=1_000)
+        cluster.leaders[T0] = 1
+        cluster.write("t", 0, [b"again"])
+        with trio.fail_after(60):
+            while T0 not in await consumer.poll(timeout_ms=1_000):
+                pass
+        assert consumer.health().healthy
+
+
+@simulated
+async def test_a_fetch_that_makes_no_progress_surfaces_with_the_offset() -> None:
+    """(`client/FET-20`)"""
+    cluster, broker, options = await started(2)
+    cluster.write("t", 0, [b"0"])
+    cluster.write("t", 1, [b"1"])
+
+    async def nothing_of_t0(request: FetchRequest) -> FetchResponse:
+        response, _ = broker.fetch_now(request)
+        if not any(p.records for topic in response.responses for p in topic.partitions if p.partition_index):
+            await trio.sleep(0.5)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                if not partition.partition_index:
+                    partition.records = b""
+        return response
+
+    broker.script(FetchRequest, *[nothing_of_t0] * 1_000)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        assert await values(consumer, 1) == [b"1"]
+        with pytest.raises(
+            KafkaTimeoutError,
+            match=r"fetching t-0 has failed for 60 s; last: the broker sends nothing from offset 0 on, .* ends at 1",
+        ):
+            await anext(consumer)
+        assert not consumer.health().healthy
+        consumer.seek_to_end(T0)
+        assert await consumer.position(T0) == 1
+        await trio.sleep(1)
+        assert consumer.health().healthy
+
+
+@simulated
+async def test_an_empty_fetch_at_the_end_of_the_log_is_no_stall() -> None:
+    _, _, options = await started()
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        assert await consumer.poll(timeout_ms=300_000) == {}
+        assert consumer.health().healthy
