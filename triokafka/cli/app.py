@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from triokafka.errors import KafkaError
 
 _COMMANDS: Final = {
     "broker": "run one broker",
+    "completion": "print what makes a shell complete commands and options",
     "configs": "show and change the configuration of topics, brokers, groups, clients",
     "consume": "print a topic's records",
     "demo": "the main job on real input, end to end",
@@ -59,6 +61,11 @@ class _Commands(click.Group):
         except BrokenPipeError:
             # One with a number would be taken by click, which ends with 1.
             raise BrokenPipeError from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Completing must not import every command either.
+        found = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
+        return found or super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # Listing must not import every command.

@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from triokafka.cli.output import examples
+
 if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.world import World
 
 
-@click.command("broker")
+@click.command(
+    "broker",
+    epilog=examples(
+        "triokafka broker --in-memory",
+        "triokafka broker --data-dir ./data --listen 127.0.0.1:9092",
+        "triokafka broker --config server.properties --set num.partitions=3",
+    ),
+)
 @click.option(
     "--listen",
     "listeners",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from triokafka.cli.connection import admin_options, pair, read_properties_text, with_admin
+from triokafka.cli.output import examples, output_options
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -69,11 +70,17 @@ def command() -> None:
     """Show and change configuration: of topics, brokers, broker loggers, groups and client metrics, and quotas."""
 
 
-@command.command("describe")
+@command.command(
+    "describe",
+    epilog=examples(
+        "triokafka configs describe --topic orders --all",
+        "triokafka configs describe --entity-type users --json",
+    ),
+)
 @admin_options
 @_entity_options
 @click.option("--all", "everything", is_flag=True, help="Values that nobody has set, too.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_options
 def describe(
     bootstrap: str,
     settings: Mapping[str, Any],
@@ -96,7 +103,14 @@ def describe(
     return with_admin(bootstrap, settings, work)
 
 
-@command.command("alter")
+@command.command(
+    "alter",
+    epilog=examples(
+        "triokafka configs alter --topic orders --add-config retention.ms=60000",
+        "triokafka configs alter --topic orders --delete-config retention.ms",
+        "triokafka configs alter --user alice --add-config producer_byte_rate=1000000",
+    ),
+)
 @admin_options
 @_entity_options
 @click.option(

@@ -11,13 +11,21 @@ import click
 
 from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, read_properties, read_properties_text, setting
 from triokafka.cli.formatters import Formatter, make_formatter
+from triokafka.cli.output import examples
 from triokafka.cli.produce import pairs_or_empty
 
 if TYPE_CHECKING:
     from triokafka import Consumer
 
 
-@click.command("consume")
+@click.command(
+    "consume",
+    epilog=examples(
+        "triokafka consume orders --from-beginning --max-messages 10",
+        "triokafka consume orders --group audit --property print.key=true",
+        "triokafka consume orders --partition 3 --offset 12345",
+    ),
+)
 @click.argument("topic", required=False)
 @bootstrap_option
 @click.option("--include", metavar="REGEX", help="All topics whose whole name matches, instead of TOPIC.")

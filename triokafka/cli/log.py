@@ -6,13 +6,22 @@ import sys
 
 import click
 
+from triokafka.cli.output import examples
+
 
 @click.group("log")
 def command() -> None:
     """Look into the files of a log."""
 
 
-@command.command("dump")
+@command.command(
+    "dump",
+    epilog=examples(
+        "triokafka log dump data/orders-0",
+        "triokafka log dump --print-data-log data/orders-0/00000000000000000000.log",
+        "triokafka log dump --offsets-decoder data/__consumer_offsets-12",
+    ),
+)
 @click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY]...")
 @click.option("--files", metavar="FILE,...", help="More files, separated by commas.")
 @click.option("--print-data-log", is_flag=True, help="Print key and value of every record.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 import click
 
 from triokafka.cli.measuring.documents import json_text
+from triokafka.cli.output import examples
 from triokafka.cli.perf_consume import consume
 
 if TYPE_CHECKING:
@@ -51,7 +52,15 @@ def command() -> None:
 command.add_command(consume)
 
 
-@command.command("produce")
+@command.command(
+    "produce",
+    epilog=examples(
+        "triokafka perf produce",
+        "triokafka perf produce --bootstrap-server localhost:9092 --topic load --compression lz4",
+        "triokafka perf produce --throughput 5000 --linger-ms 0",
+        "triokafka perf produce --compare",
+    ),
+)
 @click.option("--topic", help=f"Where to.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]")
 @click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker; without it one is started.")
 @click.option(
@@ -60,16 +69,25 @@ command.add_command(consume)
     help="What to start without --bootstrap-server: a broker that only acknowledges, or one that keeps the records in "
     "memory.  [default: sink]",
 )
-@click.option("--num-records", "records", type=click.IntRange(min=1), default=1_000_000, show_default=True)
-@click.option("--record-size", "size", type=click.IntRange(min=1), metavar="BYTES", help="[default: 100]")
+@click.option(
+    "--num-records", "records", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="To send."
+)
+@click.option("--record-size", "size", type=click.IntRange(min=1), metavar="BYTES", help="Of a value.  [default: 100]")
 @click.option("--payload-file", metavar="FILE", help="Send its lines in turns instead of made-up values.")
 @click.option("--throughput", "rate", type=float, metavar="RATE", help="Records a second; without, or -1: all it can.")
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
 )
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
-@click.option("--linger-ms", type=click.FloatRange(min=0), default=5, show_default=True)
-@click.option("--batch-size", type=click.IntRange(min=0), metavar="BYTES", default=131_072, show_default=True)
+@click.option("--linger-ms", type=click.FloatRange(min=0), default=5, show_default=True, help="What a batch waits for.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=0),
+    metavar="BYTES",
+    default=131_072,
+    show_default=True,
+    help="When it is full.",
+)
 @click.option("--partition", type=click.IntRange(min=0), help="Where to; with --api bound and --compare 0 without it.")
 @click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="How the program sends.")
 @click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Any other option of the producer.")

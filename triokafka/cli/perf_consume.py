@@ -15,6 +15,7 @@ import click
 
 from triokafka.cli.connection import TIMEOUT_MS, read_properties, setting
 from triokafka.cli.measuring.documents import json_text
+from triokafka.cli.output import examples
 
 if TYPE_CHECKING:
     from triokafka.cli.measuring.reading import ReadSummary, Window
@@ -30,13 +31,26 @@ _HEADER: Final = (
 _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consumed.in.nMsg", "nMsg.sec")
 
 
-@click.command("consume")
+@click.command(
+    "consume",
+    epilog=examples(
+        "triokafka perf consume",
+        "triokafka perf consume --bootstrap-server localhost:9092 --topic load --num-records 5000000",
+        "triokafka perf consume --api arrow --json",
+    ),
+)
 @click.option("--topic", help=f"Where from.  [default: {_OWN_TOPIC}; must be given with --bootstrap-server]")
 @click.option(
     "--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker; without it one is started and filled."
 )
 @click.option(
-    "--num-records", "--messages", "records", type=click.IntRange(min=1), default=1_000_000, show_default=True
+    "--num-records",
+    "--messages",
+    "records",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="To read.",
 )
 @click.option(
     "--record-size", "size", type=click.IntRange(min=1), metavar="BYTES",

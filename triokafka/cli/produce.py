@@ -11,6 +11,7 @@ import click
 
 from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, pairs, read_properties, read_properties_text, setting
 from triokafka.cli.line_reader import Item, Reader, make_reader
+from triokafka.cli.output import examples
 
 if TYPE_CHECKING:
     from triokafka import Producer
@@ -20,7 +21,13 @@ _SHOWN_ERRORS: Final = 10
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@click.command("produce")
+@click.command(
+    "produce",
+    epilog=examples(
+        "triokafka produce orders < orders.txt",
+        "triokafka produce orders --property parse.key=true --property key.separator=: < pairs.txt",
+    ),
+)
 @click.argument("topic")
 @bootstrap_option
 @click.option("--key-separator", metavar="TEXT", help="What stands before it in a line is the key.")
@@ -48,14 +55,48 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     type=click.FloatRange(min=0),
     help="How long a batch waits for more.  [default: 20]",
 )
-@click.option("--batch-size", "--max-partition-memory-bytes", "batch_size", type=click.IntRange(min=0), metavar="BYTES")
-@click.option("--max-memory-bytes", "buffer_memory", type=click.IntRange(min=1), metavar="BYTES")
-@click.option("--max-block-ms", type=click.FloatRange(min=0), metavar="MS", help=f"[default: {TIMEOUT_MS}]")
-@click.option("--request-timeout-ms", type=click.FloatRange(min=1), metavar="MS")
-@click.option("--message-send-max-retries", "retries", type=click.IntRange(min=0), metavar="COUNT")
-@click.option("--retry-backoff-ms", type=click.FloatRange(min=0), metavar="MS")
-@click.option("--metadata-expiry-ms", "metadata_max_age_ms", type=click.FloatRange(min=0), metavar="MS")
-@click.option("--socket-buffer-size", "send_buffer_bytes", type=click.IntRange(min=-1), metavar="BYTES")
+@click.option(
+    "--batch-size",
+    "--max-partition-memory-bytes",
+    "batch_size",
+    type=click.IntRange(min=0),
+    metavar="BYTES",
+    help="When a batch is full.",
+)
+@click.option(
+    "--max-memory-bytes", "buffer_memory", type=click.IntRange(min=1), metavar="BYTES", help="Of all records under way."
+)
+@click.option(
+    "--max-block-ms",
+    type=click.FloatRange(min=0),
+    metavar="MS",
+    help=f"How long a line waits for room and for the topic.  [default: {TIMEOUT_MS}]",
+)
+@click.option(
+    "--request-timeout-ms", type=click.FloatRange(min=1), metavar="MS", help="How long a broker may take to answer."
+)
+@click.option(
+    "--message-send-max-retries",
+    "retries",
+    type=click.IntRange(min=0),
+    metavar="COUNT",
+    help="How often a batch is sent again.",
+)
+@click.option("--retry-backoff-ms", type=click.FloatRange(min=0), metavar="MS", help="Wait before that; it doubles.")
+@click.option(
+    "--metadata-expiry-ms",
+    "metadata_max_age_ms",
+    type=click.FloatRange(min=0),
+    metavar="MS",
+    help="How old metadata may be.",
+)
+@click.option(
+    "--socket-buffer-size",
+    "send_buffer_bytes",
+    type=click.IntRange(min=-1),
+    metavar="BYTES",
+    help="The kernel's; -1: as it likes.",
+)
 @click.option(
     "--producer-config",
     "--producer.config",

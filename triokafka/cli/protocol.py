@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from triokafka.cli.output import examples
+
 if TYPE_CHECKING:
     from triokafka.protocol.message import Field, Message, Struct
 
@@ -16,7 +18,13 @@ def command() -> None:
     """Print how a message is declared and coded."""
 
 
-@command.command("show")
+@command.command(
+    "show",
+    epilog=examples(
+        "triokafka protocol show FetchRequest",
+        "triokafka protocol show FetchRequest --version 4 --code",
+    ),
+)
 @click.argument("message")
 @click.option("--version", "message_version", type=int, help="Version to show; the highest when left out.")
 @click.option("--code", is_flag=True, help="Print the generated decoder and encoder as well.")

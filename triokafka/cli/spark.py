@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from triokafka.cli.connection import pairs
+from triokafka.cli.output import examples
 from triokafka.spark.doctor import Finding, diagnose
 
 _MARKS: Final = {"ok": "ok     ", "advice": "advice ", "problem": "PROBLEM"}
@@ -19,7 +20,13 @@ def command() -> None:
     """The Spark source and sink."""
 
 
-@command.command("doctor")
+@command.command(
+    "doctor",
+    epilog=examples(
+        "triokafka spark doctor",
+        "triokafka spark doctor --conf spark.python.unix.domain.socket.enabled=true --json",
+    ),
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of lines.")
 @click.option(
     "--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the session, as for spark-submit."

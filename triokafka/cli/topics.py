@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.connection import admin_options, pairs, with_admin
+from triokafka.cli.output import examples, output_options
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -37,11 +38,17 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command(
+    "list",
+    epilog=examples(
+        "triokafka topics list",
+        'triokafka topics list "orders.*,payments" --json',
+    ),
+)
 @click.argument("topics", required=False, metavar="[TOPICS]")
 @admin_options
 @click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_options
 def list_topics(
     topics: str | None, bootstrap: str, settings: Mapping[str, Any], exclude_internal: bool, output: str
 ) -> int:
@@ -59,7 +66,13 @@ def list_topics(
     return with_admin(bootstrap, settings, work)
 
 
-@command.command("create")
+@command.command(
+    "create",
+    epilog=examples(
+        "triokafka topics create orders --partitions 12 --config retention.ms=3600000",
+        "triokafka topics create orders --if-not-exists",
+    ),
+)
 @click.argument("topic")
 @admin_options
 @click.option("--partitions", type=click.IntRange(min=1), help="How many; the broker's default when left out.")
@@ -112,7 +125,13 @@ def create(
     return with_admin(bootstrap, settings, work)
 
 
-@command.command("describe")
+@command.command(
+    "describe",
+    epilog=examples(
+        "triokafka topics describe orders",
+        "triokafka topics describe --under-replicated-partitions --json",
+    ),
+)
 @click.argument("topics", required=False, metavar="[TOPICS]")
 @admin_options
 @click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")
@@ -125,7 +144,7 @@ def create(
 @click.option("--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only those with just enough in sync.")
 @click.option("--topics-with-overrides", "with_overrides", is_flag=True, help="Only topics with a configuration.")
 @click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_options
 def describe(
     topics: str | None,
     bootstrap: str,
@@ -163,7 +182,12 @@ def describe(
     return with_admin(bootstrap, settings, work)
 
 
-@command.command("alter")
+@command.command(
+    "alter",
+    epilog=examples(
+        "triokafka topics alter orders --partitions 24",
+    ),
+)
 @click.argument("topics", metavar="TOPICS")
 @admin_options
 @click.option("--partitions", type=click.IntRange(min=1), required=True, help="How many there shall be in the end.")
@@ -218,7 +242,13 @@ def alter(
     return with_admin(bootstrap, settings, work)
 
 
-@command.command("delete")
+@command.command(
+    "delete",
+    epilog=examples(
+        "triokafka topics delete orders",
+        'triokafka topics delete "test-.*" --dry-run',
+    ),
+)
 @click.argument("topics", required=False, metavar="[TOPICS]")
 @admin_options
 @click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")

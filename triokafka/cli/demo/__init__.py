@@ -11,8 +11,16 @@ import tempfile
 
 import click
 
+from triokafka.cli.output import examples
 
-@click.command("demo")
+
+@click.command(
+    "demo",
+    epilog=examples(
+        "triokafka demo --output demo-output",
+        "triokafka demo --drop-one",
+    ),
+)
 @click.option("--output", default="demo-output", show_default=True, help="Directory for the picture.")
 @click.option("--data-dir", help="Directory for the broker's data; a temporary one when left out.")
 @click.option("--drop-one", is_flag=True, help="Lose one record on purpose: the comparisons must find it (exit 1).")

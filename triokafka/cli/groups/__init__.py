@@ -19,13 +19,6 @@ def command() -> None:
     """List and describe consumer groups with their lag, reset and delete their offsets, and delete them.
 
     Nothing here joins a group: looking never disturbs one.
-
-    \b
-    triokafka groups list --state stable,empty
-    triokafka groups describe billing
-    triokafka groups describe billing --members --verbose
-    triokafka groups reset-offsets billing --topic orders --to-earliest --execute
-    triokafka groups delete billing
     """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -39,21 +38,6 @@ def connection_options(function: F) -> F:
         "--timeout", type=click.FloatRange(min=1), metavar="MS", help="How long to wait for brokers.  [default: 15000]"
     )(function)
     return admin_options(function)
-
-
-def output_options(function: F) -> F:
-    """``--output`` and, short for one of its values, ``--json``; the command gets ``output``."""
-
-    def read(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
-        if wanted:
-            ctx.params["output"] = "json"
-
-    function = click.option("--json", is_flag=True, expose_value=False, callback=read, help="Short for --output json.")(
-        function
-    )
-    return click.option(
-        "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, is_eager=True
-    )(function)
 
 
 def group_options(function: F) -> F:
@@ -110,8 +94,3 @@ def complain(error: Exception | str, about: str = "") -> None:
 def note(text: str) -> None:
     """Say something that is not an error, beside the output."""
     click.echo(f"Note: {text}", err=True)
-
-
-def print_json(document: Any) -> None:
-    """Print a document for programs."""
-    click.echo(json.dumps(document, indent=2))

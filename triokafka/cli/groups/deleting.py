@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triokafka.cli.app import describe
-from triokafka.cli.groups.chosen import (
-    Chosen,
-    Connection,
-    complain,
-    connection_options,
-    group_options,
-    output_options,
-    print_json,
-)
+from triokafka.cli.groups.chosen import Chosen, Connection, complain, connection_options, group_options
 from triokafka.cli.groups.positions import describe_all
 from triokafka.cli.groups.reset_plan import Scope, parse_scope
 from triokafka.cli.groups.table import Column, print_table
+from triokafka.cli.output import examples, output_options, print_json
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
 
 
-@click.command("delete")
+@click.command(
+    "delete",
+    epilog=examples(
+        "triokafka groups delete billing shipping",
+    ),
+)
 @group_options
 @connection_options
 @click.option("--dry-run", is_flag=True, help="Print which could be deleted.")
@@ -90,7 +88,12 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
     return status
 
 
-@click.command("delete-offsets")
+@click.command(
+    "delete-offsets",
+    epilog=examples(
+        "triokafka groups delete-offsets billing --topic orders",
+    ),
+)
 @click.argument("group")
 @connection_options
 @click.option(

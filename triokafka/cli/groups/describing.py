@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.connection import TIMEOUT_MS
-from triokafka.cli.groups.chosen import (
-    Chosen,
-    Connection,
-    complain,
-    connection_options,
-    group_options,
-    note,
-    output_options,
-    print_json,
-)
+from triokafka.cli.groups.chosen import Chosen, Connection, complain, connection_options, group_options, note
 from triokafka.cli.groups.positions import Found, Position, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
+from triokafka.cli.output import examples, output_options, print_json
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -30,7 +22,13 @@ _SHARE_FOR_LEADERS: Final = 3
 _UNKNOWN: Final = "unknown"
 
 
-@click.command("describe")
+@click.command(
+    "describe",
+    epilog=examples(
+        "triokafka groups describe billing",
+        "triokafka groups describe --all-groups --state --json",
+    ),
+)
 @group_options
 @connection_options
 @click.option("--offsets", "shows_offsets", is_flag=True, help="How far they are: the default.")
@@ -73,7 +71,12 @@ def describe(
     return _positions(connection, chosen, verbose, output)
 
 
-@click.command("members")
+@click.command(
+    "members",
+    epilog=examples(
+        "triokafka groups members billing --verbose",
+    ),
+)
 @group_options
 @connection_options
 @click.option("--verbose", is_flag=True, help="What each has and is to have, and at which epoch.")
@@ -99,7 +102,12 @@ def members(
     )
 
 
-@click.command("offsets")
+@click.command(
+    "offsets",
+    epilog=examples(
+        "triokafka groups offsets billing --topic orders",
+    ),
+)
 @group_options
 @connection_options
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only offsets of this topic.")

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import click
 
-from triokafka.cli.groups.chosen import Connection, connection_options, listings, output_options, print_json
+from triokafka.cli.groups.chosen import Connection, connection_options, listings
 from triokafka.cli.groups.table import Column, print_table
+from triokafka.cli.output import examples, output_options, print_json
 
 _STATES: Final = (
     "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling", "NotReady",
@@ -16,7 +17,13 @@ _STATES: Final = (
 _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
 
 
-@click.command("list")
+@click.command(
+    "list",
+    epilog=examples(
+        "triokafka groups list",
+        "triokafka groups list --state stable,empty --type --json",
+    ),
+)
 @connection_options
 @click.option(
     "--state", is_flag=False, flag_value="", metavar="[STATE,…]", help="Show states; or only groups in these."

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from triokafka.cli.groups.chosen import (
-    Chosen,
-    Connection,
-    complain,
-    connection_options,
-    group_options,
-    note,
-    output_options,
-    print_json,
-)
+from triokafka.cli.groups.chosen import Chosen, Connection, complain, connection_options, group_options, note
 from triokafka.cli.groups.reset_plan import (
     Plan,
     Scope,
@@ -29,6 +20,7 @@ from triokafka.cli.groups.reset_plan import (
     within_limits,
 )
 from triokafka.cli.groups.table import Column, print_table
+from triokafka.cli.output import examples, output_options, print_json
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -49,7 +41,13 @@ class _Way(NamedTuple):
     plan: Plan | None = None
 
 
-@click.command("reset-offsets")
+@click.command(
+    "reset-offsets",
+    epilog=examples(
+        "triokafka groups reset-offsets billing --topic orders --to-earliest --execute",
+        "triokafka groups reset-offsets billing --topic orders:0,2 --to-datetime 2026-11-21T10:00:00.000 --dry-run",
+    ),
+)
 @group_options
 @connection_options
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]", help="A topic, or some of its partitions.")
