@@ -1,0 +1,79 @@
+"""Help shows how a command is used, with lines that work; shells complete what there is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from triokafka.cli.app import commands
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with its words."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        one = command.get_command(context, name)
+        assert one is not None
+        yield from leaves(one, (*path, name))
+
+
+LEAVES = dict(leaves(commands))
+
+
+def shown_examples(command: click.Command) -> list[str]:
+    return re.findall(r"^ +(.*triokafka .*)$", command.epilog or "", re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_help_shows_examples_that_the_command_takes(path: tuple[str, ...]) -> None:
+    shown = shown_examples(LEAVES[path])
+    assert shown
+    for line in shown:
+        words = shlex.split(line.partition("#")[0].partition("<")[0].partition(">")[0])
+        if words[0] == "triokafka":
+            assert tuple(words[1 : 1 + len(path)]) == path
+            LEAVES[path].make_context(path[-1], words[1 + len(path) :])
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_help_fits_a_terminal_and_explains_every_option(path: tuple[str, ...]) -> None:
+    printed = CliRunner().invoke(commands, [*path, "--help"]).output
+    assert printed.startswith(f"Usage: commands {' '.join(path)}")
+    explained = [one for one in LEAVES[path].params if isinstance(one, click.Option)]
+    assert [
+        one.name for one in explained if not one.help and not one.hidden and not isinstance(one.type, click.Choice)
+    ] == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_what_the_shell_evaluates(shell: str) -> None:
+    result = CliRunner().invoke(commands, ["completion", shell])
+    assert result.exit_code == 0
+    assert f"_TRIOKAFKA_COMPLETE={shell}_complete" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("triokafka gro", ["groups"]),
+        ("triokafka groups des", ["describe"]),
+        ("triokafka topics create --part", ["--partitions"]),
+        ("triokafka produce --acks ", ["0", "1", "-1", "all"]),
+    ],
+)
+def test_commands_options_and_choices_are_completed(words: str, completed: list[str]) -> None:
+    environment = {
+        "_TRIOKAFKA_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+    }
+    result = CliRunner(env=environment).invoke(commands, prog_name="triokafka")
+    assert [line.partition(",")[2] for line in result.output.splitlines()] == completed

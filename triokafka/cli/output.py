@@ -1,0 +1,36 @@
+"""What commands have in common in how they talk to people and programs: examples in the help, text or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: lines that can be copied. Given to a command as ``epilog``."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def output_options(function: F) -> F:
+    """``--output`` and, short for one of its values, ``--json``; the command gets ``output``."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            ctx.params["output"] = "json"
+
+    function = click.option("--json", is_flag=True, expose_value=False, callback=read, help="Short for --output json.")(
+        function
+    )
+    return click.option(
+        "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, is_eager=True
+    )(function)
+
+
+def print_json(document: Any) -> None:
+    """Print a document for programs."""
+    click.echo(json.dumps(document, indent=2))
