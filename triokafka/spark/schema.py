@@ -38,9 +38,13 @@ def spark_schema(options: ReadOptions) -> StructType:
 
 def arrow_schema(options: ReadOptions) -> pyarrow.Schema:
     """The schema of the record batches that the reader yields; Spark compares it to the letter."""
+    import pyspark
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(spark_schema(options), timezone="UTC")
+    schema = spark_schema(options)
+    if pyspark.__version__.startswith("3."):
+        return to_arrow_schema(schema)  # it knows no other time zone
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:
