@@ -1,0 +1,94 @@
+"""A schema registry over HTTP on loopback, with as much of Confluent's protocol as readers use."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+@dataclass
+class StubRegistry:
+    """What it has, and what it was asked."""
+
+    url: str = ""
+    schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    authorization: list[str | None] = field(default_factory=list)
+    failures: list[int] = field(default_factory=list)
+    """Statuses of the next answers."""
+
+    def register(
+        self,
+        subject: str,
+        text: str,
+        kind: str = "AVRO",
+        references: tuple[dict[str, Any], ...] = (),
+        serialized: str = "",
+    ) -> int:
+        """Add a version to a subject; returns the schema's id."""
+        number = len(self.schemas) + 1
+        self.schemas[number] = {
+            "schemaType": kind, "schema": text, "references": list(references), "serialized": serialized
+        }  # fmt: skip
+        self.subjects.setdefault(subject, []).append(number)
+        return number
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Status and body for a GET."""
+        self.asked.append(path)
+        if self.failures:
+            return self.failures.pop(0), {"error_code": 50001, "message": "not now"}
+        parts = urlsplit(path)
+        names = [unquote(name) for name in parts.path.strip("/").split("/")]
+        number = 0
+        if names[:2] == ["schemas", "ids"]:
+            number = int(names[2])
+        elif names[0] == "subjects" and names[1] in self.subjects:
+            versions = self.subjects[names[1]]
+            number = versions[-1 if names[3] == "latest" else int(names[3]) - 1]
+        if number not in self.schemas:
+            return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
+        found = dict(self.schemas[number])
+        serialized = found.pop("serialized")
+        if parse_qs(parts.query).get("format") == ["serialized"]:
+            found["schema"] = serialized
+        if found["schemaType"] == "AVRO":
+            del found["schemaType"]  # it is what a registry does not say
+        return 200, {**found, "id": number}
+
+
+@contextmanager
+def schema_registry() -> Iterator[StubRegistry]:
+    """One that listens until the block ends."""
+    stub = StubRegistry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            stub.authorization.append(self.headers.get("Authorization"))
+            status, body = stub.answer(self.path)
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    stub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield stub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

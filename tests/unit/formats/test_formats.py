@@ -1,0 +1,398 @@
+"""JSON, Avro and Protobuf by column, with a schema registry and without."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
+
+from tests.schema_registry import StubRegistry, schema_registry
+from triokafka.errors import ConfigurationError
+from triokafka.formats import (
+    AvroFormat,
+    DecodeError,
+    Decoding,
+    Format,
+    JsonFormat,
+    ProtobufFormat,
+    SchemaRegistry,
+    SchemaRegistryError,
+    decoded,
+)
+
+
+@pytest.fixture
+def stub() -> Iterator[StubRegistry]:
+    with schema_registry() as registry:
+        yield registry
+
+
+def enveloped(number: int, payload: bytes, indexes: bytes = b"") -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + indexes + payload
+
+
+def avro(schema: Any, value: Any) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def values(how: Format, *payloads: bytes) -> tuple[list[Any], dict[int, str]]:
+    found, errors = how.decode(pa.array(payloads, pa.binary()))
+    assert found.type == how.type
+    found.validate(full=True)
+    return found.to_pylist(), dict(errors)
+
+
+# -------------------------------------------------------------------- any format
+
+NUMBERS = JsonFormat(pa.schema([("n", pa.int64())]))
+
+
+def batch(*rows: bytes | None, **more: Any) -> pa.RecordBatch:
+    count = len(rows)
+    return pa.record_batch(
+        {"value": pa.array(rows, pa.binary()), "topic": ["t"] * count, "partition": [3] * count,
+         "offset": range(40, 40 + count), **more}
+    )  # fmt: skip
+
+
+def test_null_stays_null_and_other_columns_stay():
+    found = Decoding(value=NUMBERS).apply(batch(None, b'{"n": 1}', None))
+    assert found["value"].to_pylist() == [None, {"n": 1}, None]
+    assert found.schema.names == ["value", "topic", "partition", "offset"]
+    assert Decoding(value=NUMBERS).apply(batch(None))["value"].to_pylist() == [None]
+    assert Decoding(value=NUMBERS).apply(batch()).num_rows == 0
+
+
+def test_a_poison_value_fails_with_its_place():
+    with pytest.raises(DecodeError, match="value of topic t, partition 3, offset 42 cannot be decoded: JSON parse"):
+        Decoding(value=NUMBERS).apply(batch(b'{"n": 1}', None, b"no", b"nor this"))
+
+
+def test_a_poison_value_becomes_null_with_a_sentence_where_that_is_asked_for():
+    decoding = Decoding(value=NUMBERS, key=NUMBERS, on_error="null")
+    found = decoding.apply(batch(b'{"n": 1}', b"no", None, key=pa.array([b"{}", b"{}", b"no"])))
+    assert found.schema == decoding.schema(batch(b"", key=pa.array([b""])).schema)
+    assert found["value"].to_pylist() == [{"n": 1}, None, None]
+    assert [why is None for why in found["value_error"].to_pylist()] == [True, False, True]
+    assert [why is None for why in found["key_error"].to_pylist()] == [True, True, False]
+    clean = decoding.apply(batch(b"{}", key=pa.array([b"{}"])))
+    assert clean["value_error"].to_pylist() == [None]
+
+
+def test_a_stream_of_batches_is_decoded_as_it_is_read():
+    given = batch(b'{"n": 1}', b'{"n": 2}')
+    reader = pa.RecordBatchReader.from_batches(given.schema, iter([given.slice(0, 1), given.slice(1)]))
+    assert decoded(reader, value=NUMBERS).read_all()["value"].to_pylist() == [{"n": 1}, {"n": 2}]
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ConfigurationError, match="on_error='skip'"):
+        Decoding(on_error="skip")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="column 'key' is to be decoded, and is not among value"):
+        Decoding(key=NUMBERS).schema(batch().schema)
+
+
+# -------------------------------------------------------------------- JSON
+
+
+def test_json_becomes_a_struct_of_the_known_fields():
+    how = JsonFormat(
+        pa.schema(
+            [("id", pa.int32()), ("name", pa.string()), ("tags", pa.list_(pa.string())),
+             ("at", pa.timestamp("us", tz="UTC")), ("in", pa.struct([("x", pa.float64())]))]
+        )
+    )  # fmt: skip
+    found, errors = values(
+        how,
+        b'{"id": 1, "name": "\xc3\xa9", "tags": ["a"], "at": "2026-01-02T03:04:05Z", "in": {"x": 1.5}, "more": [1]}',
+        b'{\n  "id": 2,\r\n "name": null\n}\n',
+        b"{}",
+    )
+    assert not errors
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    empty = dict.fromkeys(("id", "name", "tags", "at", "in"))
+    assert found == [
+        {"id": 1, "name": "é", "tags": ["a"], "at": at, "in": {"x": 1.5}},
+        {**empty, "id": 2},
+        empty,
+    ]
+
+
+@pytest.mark.parametrize("poison", [b"", b"  ", b"no", b'{"n": "x"}', b'{"n": 1}{"n": 2}', b"[1]", b'{"n": 1', b"\xff"])
+def test_one_wrong_json_value_harms_no_other(poison: bytes):
+    good = [b'{"n": %d}' % n for n in range(10)]
+    found, errors = values(NUMBERS, *good[:4], poison, *good[4:])
+    assert list(errors) == [4]
+    assert found == [*({"n": n} for n in range(4)), None, *({"n": n} for n in range(4, 10))]
+
+
+def test_json_in_a_registrys_envelope():
+    how = JsonFormat(pa.schema([("n", pa.int64())]), enveloped=True)
+    found, errors = values(how, enveloped(7, b'{"n": 1}'), b'{"n": 1}', enveloped(8, b"no"), enveloped(8, b'{"n": 2}'))
+    assert found == [{"n": 1}, None, None, {"n": 2}]
+    assert sorted(errors) == [1, 2]
+    assert "does not begin with a zero byte" in errors[1]
+
+
+# -------------------------------------------------------------------- Avro
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "token", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+        {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [
+            {"name": "n", "type": "int"}, {"name": "kind", "type": ["null", "shop.Kind"]}]}}},
+    ],
+}  # fmt: skip
+ROW = {
+    "id": 1,
+    "note": "é",
+    "kind": "OLD",
+    "price": Decimal("12.34"),
+    "day": date(2026, 1, 2),
+    "at": datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC),
+    "token": "8c3d0c9e-7d8f-4a51-9d7f-0b8f0a5f8a11",
+    "counts": {"a": 1},
+    "lines": [{"n": 1, "kind": "NEW"}, {"n": 2, "kind": None}],
+}
+
+
+def test_avro_types_become_columns():
+    how = AvroFormat(json.dumps(ORDER))
+    found, errors = values(how, avro(ORDER, ROW), avro(ORDER, {**ROW, "note": None, "counts": {}, "lines": []}))
+    assert not errors
+    assert found[0] == {**ROW, "counts": [("a", 1)]}
+    assert found[1]["note"] is None
+    assert how.type.field("price").type == pa.decimal128(9, 2)
+    assert how.type.field("at").type == pa.timestamp("us", tz="UTC")
+    assert pickle.loads(pickle.dumps(how)).type == how.type
+
+
+def test_avro_values_of_many_schemas_are_read_as_the_newest(stub: StubRegistry):
+    old = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    new = {"type": "record", "name": "R", "fields": [
+        {"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": "none"}]}  # fmt: skip
+    first, second = (stub.register("orders-value", json.dumps(schema)) for schema in (old, new))
+    how = AvroFormat(registry=SchemaRegistry(stub.url), subject="orders-value")
+    found, errors = values(
+        how,
+        enveloped(first, avro(old, {"a": 1})),
+        enveloped(second, avro(new, {"a": 2, "b": "x"})),
+        b"\1\0\0\0\1",
+        enveloped(first, avro(old, {"a": 3})),
+        enveloped(first, b""),
+        enveloped(first, avro(old, {"a": 4}) + b"!"),
+        b"\0\0",
+    )
+    assert found == [{"a": 1, "b": "none"}, {"a": 2, "b": "x"}, None, {"a": 3, "b": "none"}, None, None, None]
+    assert sorted(errors) == [2, 4, 5, 6]
+    assert "1 bytes are left over" in errors[5]
+    values(how, enveloped(first, avro(old, {"a": 1})))
+    assert sorted(stub.asked) == ["/schemas/ids/1", "/schemas/ids/2", "/subjects/orders-value/versions/latest"]
+    again = pickle.loads(pickle.dumps(how))
+    assert values(again, enveloped(second, avro(new, {"a": 5, "b": "y"})))[0] == [{"a": 5, "b": "y"}]
+
+
+def test_avro_schemas_may_build_upon_others(stub: StubRegistry):
+    point = {"type": "record", "name": "Point", "namespace": "geo", "fields": [{"name": "x", "type": "int"}]}
+    line = {"type": "record", "name": "Line", "fields": [
+        {"name": "from", "type": "geo.Point"}, {"name": "to", "type": "geo.Point"}]}  # fmt: skip
+    stub.register("geo.Point", json.dumps(point))
+    reference = {"name": "geo.Point", "subject": "geo.Point", "version": 1}
+    number = stub.register("lines-value", json.dumps(line), references=(reference,))
+    whole = {**line, "fields": [{"name": "from", "type": point}, {"name": "to", "type": "geo.Point"}]}
+    row = {"from": {"x": 1}, "to": {"x": 2}}
+    how = AvroFormat(registry=SchemaRegistry(stub.url), subject="lines-value")
+    assert values(how, enveloped(number, avro(whole, row))) == ([row], {})
+
+
+def test_a_schema_that_the_registry_does_not_have_is_no_poison_value(stub: StubRegistry):
+    """Nulls for what a registry cannot tell would be data lost."""
+    stub.register("s", '"long"')
+    how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
+    with pytest.raises(SchemaRegistryError, match="404 Schema 99 not found"):
+        values(how, enveloped(99, b"\2"))
+    with pytest.raises(SchemaRegistryError, match="404"):
+        AvroFormat(registry=SchemaRegistry(stub.url), subject="none")
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        (["int", "string"], "an Avro union of 2 types"),
+        ({"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}, "contains itself"),
+        ({"type": "rekord"}, "cannot be used"),
+        ("nothing", "cannot be used"),
+        (None, "Avro needs a schema, or a registry and a subject"),
+    ],
+)
+def test_avro_schemas_without_a_column_type_are_refused(schema: Any, sentence: str):
+    with pytest.raises(ConfigurationError, match=sentence):
+        AvroFormat(schema if schema is None else json.dumps(schema))
+
+
+# -------------------------------------------------------------------- Protobuf
+
+
+def proto(name: str = "shop.proto", package: str = "shop") -> descriptor_pb2.FileDescriptorProto:
+    """``message Unused {}`` and ``message Order`` with about every kind of field."""
+    file = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto3")
+    file.dependency.extend(["google/protobuf/timestamp.proto", "google/protobuf/wrappers.proto"])
+    file.message_type.add(name="Unused")
+    order = file.message_type.add(name="Order")
+    kind = descriptor_pb2.FieldDescriptorProto
+    enum = order.enum_type.add(name="Kind")
+    enum.value.add(name="NEW", number=0)
+    enum.value.add(name="OLD", number=1)
+    line = order.nested_type.add(name="Line")
+    line.field.add(name="n", number=1, type=kind.TYPE_SINT32, label=kind.LABEL_OPTIONAL)
+    entry = order.nested_type.add(name="CountsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=kind.TYPE_STRING, label=kind.LABEL_OPTIONAL)
+    entry.field.add(name="value", number=2, type=kind.TYPE_UINT32, label=kind.LABEL_OPTIONAL)
+    full = f".{package}.Order"
+    for number, (field, given) in enumerate(
+        {
+            "id": {"type": kind.TYPE_UINT64},
+            "note": {"type": kind.TYPE_STRING, "proto3_optional": True, "oneof_index": 0},
+            "data": {"type": kind.TYPE_BYTES},
+            "kind": {"type": kind.TYPE_ENUM, "type_name": f"{full}.Kind"},
+            "at": {"type": kind.TYPE_MESSAGE, "type_name": ".google.protobuf.Timestamp"},
+            "maybe": {"type": kind.TYPE_MESSAGE, "type_name": ".google.protobuf.Int64Value"},
+            "first": {"type": kind.TYPE_MESSAGE, "type_name": f"{full}.Line"},
+            "lines": {"type": kind.TYPE_MESSAGE, "type_name": f"{full}.Line", "label": kind.LABEL_REPEATED},
+            "numbers": {"type": kind.TYPE_DOUBLE, "label": kind.LABEL_REPEATED},
+            "counts": {"type": kind.TYPE_MESSAGE, "type_name": f"{full}.CountsEntry", "label": kind.LABEL_REPEATED},
+        }.items(),
+        1,
+    ):
+        order.field.add(**{"name": field, "number": number, "label": kind.LABEL_OPTIONAL, **given})
+    order.oneof_decl.add(name="_note")
+    return file
+
+
+def order_class() -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    for module in (timestamp_pb2, wrappers_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    pool.Add(proto())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+
+
+Order = order_class()
+FILLED = {
+    "id": Decimal(2**64 - 1),
+    "note": "é",
+    "data": b"\0\xff",
+    "kind": "OLD",
+    "at": datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC),
+    "maybe": 0,
+    "first": {"n": -1},
+    "lines": [{"n": 1}, {"n": 2}],
+    "numbers": [1.5],
+    "counts": [("a", 2**32 - 1)],
+}
+EMPTY = {"id": Decimal(0), "note": None, "data": b"", "kind": "NEW", "at": None, "maybe": None, "first": None,
+         "lines": [], "numbers": [], "counts": []}  # fmt: skip
+
+
+def filled() -> bytes:
+    made = Order(id=2**64 - 1, note="é", data=b"\0\xff", kind=1, numbers=[1.5], counts={"a": 2**32 - 1})
+    made.at.FromDatetime(FILLED["at"])
+    made.maybe.value = 0
+    made.first.n = -1
+    made.lines.add(n=1)
+    made.lines.add(n=2)
+    return bytes(made.SerializeToString())
+
+
+def test_protobuf_messages_become_structs_by_field():
+    found, errors = values(ProtobufFormat(Order), filled(), b"", b"\xff", filled())
+    assert found == [FILLED, EMPTY, None, FILLED]
+    assert list(errors) == [2]
+    assert values(ProtobufFormat(f"{__name__}:Order"), b"")[0] == [EMPTY]
+
+
+def test_an_enums_unknown_number_is_kept():
+    assert values(ProtobufFormat(Order), bytes(Order(kind=7).SerializeToString()))[0] == [{**EMPTY, "kind": "7"}]
+
+
+def test_protobuf_from_a_registry(stub: StubRegistry):
+    """With its imports, and without a compiler: the registry gives descriptors."""
+    text = base64.b64encode(proto("default").SerializeToString()).decode()
+    number = stub.register("orders-value", "syntax…", "PROTOBUF", serialized=text)
+    how = ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders-value", name="shop.Order")
+    # [1]: the second message of the file; [1, 0] would be its first inner one.
+    found, errors = values(
+        how,
+        enveloped(number, filled(), b"\2\2"),
+        enveloped(number, b"", b"\2\2"),
+        b"\0\0",
+        enveloped(number, b"", b"\x80"),
+    )
+    assert found == [FILLED, EMPTY, None, None]
+    assert sorted(errors) == [2, 3]
+    again = pickle.loads(pickle.dumps(how))
+    assert values(again, enveloped(number, filled(), b"\2\2"))[0] == [FILLED]
+    with pytest.raises(ConfigurationError, match=r"no message shop\.Odrer: it has Unused, Order"):
+        ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders-value", name="shop.Odrer")
+
+
+def test_the_first_message_of_a_file_has_a_short_envelope(stub: StubRegistry):
+    how = ProtobufFormat(Order, registry=SchemaRegistry(stub.url))
+    assert values(how, enveloped(1, filled(), b"\0"))[0] == [FILLED]
+    assert stub.asked == []
+
+
+# -------------------------------------------------------------------- the registry
+
+
+def test_a_registry_is_asked_again_when_it_stumbles(stub: StubRegistry):
+    stub.register("s", '"int"')
+    stub.failures = [503, 500]
+    assert SchemaRegistry(stub.url).by_id(1).text == '"int"'
+    stub.failures = [503] * 10
+    with pytest.raises(SchemaRegistryError, match="503 not now"):
+        SchemaRegistry(stub.url).by_id(1)
+
+
+def test_another_registry_is_asked_when_one_is_away(stub: StubRegistry):
+    stub.register("s", '"int"')
+    assert SchemaRegistry(f"http://127.0.0.1:1, {stub.url}/").latest("s").id == 1
+    with pytest.raises(SchemaRegistryError, match=r"127\.0\.0\.1:1"):
+        SchemaRegistry("http://127.0.0.1:1", timeout_ms=1_000).by_id(1)
+
+
+def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry):
+    stub.register("s", '"int"')
+    basic = SchemaRegistry(stub.url, user="me", password="secret")
+    bearer = SchemaRegistry(stub.url, token="secret")
+    basic.by_id(1), bearer.by_id(1)
+    assert stub.authorization == ["Basic " + base64.b64encode(b"me:secret").decode(), "Bearer secret"]
+    assert "secret" not in repr(basic) + repr(bearer)
+
+
+def test_an_address_that_is_none_is_refused():
+    with pytest.raises(ConfigurationError, match="no address like http://host:8081"):
+        SchemaRegistry("localhost:8081")

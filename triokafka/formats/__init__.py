@@ -1,0 +1,50 @@
+"""Keys and values by column: JSON, Avro and Protobuf into Arrow, with or without a schema registry, and without Spark.
+
+`decoded` works on what `triokafka.read_topic` gives, `Decoding` on single batches. A format says what it makes, and
+decodes a column of bytes; `SchemaRegistry` speaks to a registry in Confluent's protocol. All of this blocks: it is for
+code without Trio. Nothing here talks to a broker.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from triokafka.formats.avro import AvroFormat
+    from triokafka.formats.decoding import DecodeError, Decoding, Format, decoded
+    from triokafka.formats.json import JsonFormat
+    from triokafka.formats.protobuf import ProtobufFormat
+    from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, SchemaRegistryError
+
+_HOMES: Final = {
+    "AvroFormat": "triokafka.formats.avro",
+    "DecodeError": "triokafka.formats.decoding",
+    "Decoding": "triokafka.formats.decoding",
+    "Format": "triokafka.formats.decoding",
+    "JsonFormat": "triokafka.formats.json",
+    "ProtobufFormat": "triokafka.formats.protobuf",
+    "RegisteredSchema": "triokafka.formats.registry",
+    "SchemaRegistry": "triokafka.formats.registry",
+    "SchemaRegistryError": "triokafka.formats.registry",
+    "decoded": "triokafka.formats.decoding",
+}
+
+__all__ = [
+    "AvroFormat",
+    "DecodeError",
+    "Decoding",
+    "Format",
+    "JsonFormat",
+    "ProtobufFormat",
+    "RegisteredSchema",
+    "SchemaRegistry",
+    "SchemaRegistryError",
+    "decoded",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

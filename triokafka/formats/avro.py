@@ -1,0 +1,231 @@
+"""Avro into Arrow, by fastavro: every value with the schema it was written with, read as one schema for all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from triokafka.errors import ConfigurationError
+from triokafka.formats.decoding import Format, scattered
+from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MAX_DECIMAL: Final = 38
+
+
+class AvroFormat(Format):
+    """Avro values. Each is read as ``schema`` (by Avro's rules of schema resolution), so that all have one type.
+
+    Args:
+        schema: as JSON text or what that parses to; without it the newest one of ``subject``.
+        registry: where the schemas are that values name in their envelopes. Without it values have no envelope, and
+            were written with ``schema``.
+        subject: of the registry, usually ``<topic>-value``.
+
+    Raises:
+        ConfigurationError: the schema is none, or has a type without a column type: a union of several types, or a
+            record within itself.
+        SchemaRegistryError: the subject cannot be had.
+    """
+
+    def __init__(
+        self,
+        schema: str | Mapping[str, Any] | None = None,
+        *,
+        registry: SchemaRegistry | None = None,
+        subject: str | None = None,
+    ) -> None:
+        if schema is None and (registry is None or subject is None):
+            raise ConfigurationError("Avro needs a schema, or a registry and a subject whose newest schema it is")
+        self._registry = registry
+        self._writers: dict[int, Any] = {}
+        if schema is None:
+            assert registry is not None and subject is not None
+            self._schema = self._registered(registry.latest(subject))
+        else:
+            self._schema = _parsed(json.loads(schema) if isinstance(schema, str) else schema, {})
+        self._type, self._convert = _column(self._schema, _names(self._schema), ())
+
+    @property
+    def type(self) -> pa.DataType:
+        """The column type of the schema."""
+        return self._type
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"schema": self._schema, "registry": self._registry}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._schema, self._registry = state["schema"], state["registry"]
+        self._writers = {}
+        self._type, self._convert = _column(self._schema, _names(self._schema), ())
+
+    def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
+        """As `Format.decode`."""
+        import pyarrow as pa
+
+        if self._registry is None:
+            return self._read(payloads, self._schema)
+        groups, errors = opened(payloads)
+        if len(groups) == 1 and not errors:
+            return self._read(payloads=groups[0].payloads, writer=self._writer(groups[0].schema_id))
+        parts: list[pa.Array] = []
+        positions: list[int] = []
+        for group in groups:
+            found, wrong = self._read(group.payloads, self._writer(group.schema_id))
+            parts.append(found)
+            positions += group.positions
+            errors.update({group.positions[at]: why for at, why in wrong.items()})
+        if not parts:
+            return pa.nulls(len(payloads), self._type), errors
+        order = sorted(range(len(positions)), key=positions.__getitem__)
+        together = pa.concat_arrays(parts).take(pa.array(order, pa.int64()))
+        return scattered(together, sorted(positions), len(payloads)), errors
+
+    def _writer(self, number: int) -> Any:
+        if number not in self._writers:
+            assert self._registry is not None
+            self._writers[number] = self._registered(self._registry.by_id(number))
+        return self._writers[number]
+
+    def _registered(self, found: RegisteredSchema) -> Any:
+        named: dict[str, Any] = {}
+        self._learn(found, named)
+        return _parsed(json.loads(found.text), named)
+
+    def _learn(self, found: RegisteredSchema, named: dict[str, Any]) -> None:
+        """Know the schemas that one builds upon, and those that they do, by name."""
+        assert self._registry is not None
+        for reference in found.references:
+            theirs = self._registry.version(reference.subject, reference.version)
+            self._learn(theirs, named)
+            if reference.name not in named:
+                _parsed(json.loads(theirs.text), named)
+
+    def _read(self, payloads: pa.Array, writer: Any) -> tuple[pa.Array, dict[int, str]]:
+        import pyarrow as pa
+        from fastavro import schemaless_reader
+
+        reader = None if writer is self._schema else self._schema
+        convert = self._convert
+        rows: list[Any] = []
+        errors: dict[int, str] = {}
+        for number, payload in enumerate(payloads.to_pylist()):
+            stream = BytesIO(payload)
+            try:
+                row = schemaless_reader(stream, writer, reader)
+                if stream.tell() != len(payload):
+                    raise ValueError(f"{len(payload) - stream.tell()} bytes are left over")
+                rows.append(row if convert is None else convert(row))
+            except Exception as error:
+                errors[number] = f"{type(error).__name__}: {error}".rstrip(": ")
+                rows.append(None)
+        try:
+            return pa.array(rows, self._type), errors
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            return self._one_by_one(rows, errors), errors
+
+    def _one_by_one(self, rows: list[Any], errors: dict[int, str]) -> pa.Array:
+        """The column where one of the values does not fit into it, although it is Avro."""
+        import pyarrow as pa
+
+        for number, row in enumerate(rows):
+            try:
+                pa.array([row], self._type)
+            except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+                rows[number] = None
+                errors[number] = str(error)
+        return pa.array(rows, self._type)
+
+
+_Convert = Callable[[Any], Any]
+
+
+def _parsed(schema: Any, named: dict[str, Any]) -> Any:
+    """The schema as fastavro wants it; ``named`` are those that it may refer to, and gets its own."""
+    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+
+    try:
+        return parse_schema(schema, named_schemas=named)
+    except (SchemaParseException, UnknownType, KeyError, TypeError) as error:
+        raise ConfigurationError(f"an Avro schema cannot be used: {type(error).__name__}: {error}") from None
+
+
+def _simple() -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {
+        "null": pa.null(),
+        "boolean": pa.bool_(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "bytes": pa.binary(),
+        "string": pa.string(),
+        "enum": pa.string(),
+        "fixed": pa.binary(),
+        "date": pa.date32(),
+        "time-millis": pa.time64("us"),
+        "time-micros": pa.time64("us"),
+        "timestamp-millis": pa.timestamp("us", tz="UTC"),
+        "timestamp-micros": pa.timestamp("us", tz="UTC"),
+        "local-timestamp-millis": pa.timestamp("us"),
+        "local-timestamp-micros": pa.timestamp("us"),
+        "uuid": pa.string(),
+    }
+
+
+def _names(schema: Any) -> Mapping[str, Any]:
+    """The named types that fastavro found in or for a schema."""
+    return schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
+
+
+def _column(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> tuple[pa.DataType, _Convert | None]:
+    """The Arrow type, and what makes fastavro's values fit it; None where they do."""
+    import pyarrow as pa
+
+    if isinstance(schema, list):
+        others = [each for each in schema if each != "null"]
+        if len(others) > 1:
+            raise ConfigurationError(f"an Avro union of {len(others)} types has no column type: {others}")
+        return _column(others[0] if others else "null", named, within)
+    if isinstance(schema, str):
+        return (_simple()[schema], None) if schema in _simple() else _column(named[schema], named, within)
+    kind, logical = schema["type"], schema.get("logicalType")
+    if logical == "decimal" and schema["precision"] <= _MAX_DECIMAL:
+        return pa.decimal128(schema["precision"], schema.get("scale", 0)), None
+    if logical == "uuid":
+        return pa.string(), str
+    if logical in _simple():
+        return _simple()[logical], None
+    if kind in ("record", "error"):
+        return _record(schema, named, within)
+    if kind == "array":
+        items, convert = _column(schema["items"], named, within)
+        return pa.list_(items), None if convert is None else lambda row: [_maybe(convert, each) for each in row]
+    if kind == "map":
+        values, convert = _column(schema["values"], named, within)
+        return pa.map_(pa.string(), values), lambda row: [(name, _maybe(convert, each)) for name, each in row.items()]
+    return _column(kind, named, within)
+
+
+def _record(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> tuple[pa.DataType, _Convert | None]:
+    import pyarrow as pa
+
+    name = schema["name"]
+    if name in within:
+        raise ConfigurationError(f"the Avro record {name!r} contains itself, which no column can")
+    fields = {field["name"]: _column(field["type"], named, (*within, name)) for field in schema["fields"]}
+    converts = {field: convert for field, (_, convert) in fields.items() if convert is not None}
+    kind = pa.struct([pa.field(field, each) for field, (each, _) in fields.items()])
+    if not converts:
+        return kind, None
+    return kind, lambda row: {field: _maybe(converts.get(field), value) for field, value in row.items()}
+
+
+def _maybe(convert: _Convert | None, value: Any) -> Any:
+    return value if convert is None or value is None else convert(value)

@@ -1,0 +1,154 @@
+"""From batches with bytes in them to batches with values: what all formats share, and what becomes of a poison value.
+
+A null key or value stays null. What cannot be decoded fails the read with its topic, partition and offset, or becomes
+null with a sentence in a column of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from triokafka.errors import ConfigurationError, KafkaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OnError = Literal["fail", "null"]
+ERROR_SUFFIX: Final = "_error"
+_PLACE: Final = ("topic", "partition", "offset")
+
+
+class DecodeError(KafkaError):
+    """A key or value is not what its format says; names topic, partition and offset."""
+
+    advice = "Read with on_error='null' to get such values as null with a sentence in a column of its own"
+
+
+class Format(ABC):
+    """Decodes columns of bytes. One object may be pickled, and serves one thread at a time."""
+
+    @property
+    @abstractmethod
+    def type(self) -> pa.DataType:
+        """What the decoded column is made of."""
+
+    @abstractmethod
+    def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
+        """Decode bytes, of which none are null.
+
+        Returns:
+            An array of `type` as long as what was given, null where the bytes could not be decoded; and for those why,
+            by position.
+
+        Raises:
+            SchemaRegistryError: a schema cannot be had, whatever the bytes are.
+        """
+
+
+class Decoding:
+    """Decodes columns ``key`` and ``value`` of record batches.
+
+    Args:
+        value, key: their formats; None leaves the column as it is.
+        on_error: ``"fail"`` raises `DecodeError` for the first poison value; ``"null"`` makes it null, and adds
+            columns ``value_error`` and ``key_error`` (those that have a format) with what was wrong, null where nothing
+            was.
+    """
+
+    def __init__(self, *, value: Format | None = None, key: Format | None = None, on_error: OnError = "fail") -> None:
+        if on_error not in ("fail", "null"):
+            raise ConfigurationError(f"on_error={on_error!r}: use 'fail' or 'null'")
+        self._formats = {name: each for name, each in (("key", key), ("value", value)) if each is not None}
+        self._on_error = on_error
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """What the schema of batches becomes.
+
+        Raises:
+            ConfigurationError: a column that has a format is not there.
+        """
+        import pyarrow as pa
+
+        for name, each in self._formats.items():
+            if name not in schema.names:
+                raise ConfigurationError(
+                    f"column {name!r} is to be decoded, and is not among {', '.join(schema.names)}"
+                )
+            schema = schema.set(schema.get_field_index(name), pa.field(name, each.type))
+            if self._on_error == "null":
+                schema = schema.append(pa.field(name + ERROR_SUFFIX, pa.string()))
+        return schema
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with decoded columns.
+
+        Raises:
+            DecodeError: a value cannot be decoded, unless those become null.
+            SchemaRegistryError: a schema cannot be had.
+        """
+        import pyarrow as pa
+
+        columns: list[Any] = list(batch.columns)
+        for name, each in self._formats.items():
+            place = batch.schema.get_field_index(name)
+            found, errors = _decode(each, batch.column(place))
+            if errors and self._on_error == "fail":
+                first = min(errors)
+                raise DecodeError(f"{name} {_where(batch, first)} cannot be decoded: {errors[first]}")
+            columns[place] = found
+            if self._on_error == "null":
+                columns.append(pa.array([errors.get(row) for row in range(batch.num_rows)], pa.string())
+                               if errors else pa.nulls(batch.num_rows, pa.string()))  # fmt: skip
+        return pa.record_batch(columns, schema=self.schema(batch.schema))
+
+
+def decoded(
+    reader: pa.RecordBatchReader, *, value: Format | None = None, key: Format | None = None, on_error: OnError = "fail"
+) -> pa.RecordBatchReader:
+    """What `triokafka.read_topic` returns, with keys and values decoded as it is read; arguments as of `Decoding`."""
+    import pyarrow as pa
+
+    decoding = Decoding(value=value, key=key, on_error=on_error)
+    schema = decoding.schema(reader.schema)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            yield decoding.apply(batch)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def scattered(values: pa.Array, positions: Sequence[int], length: int) -> pa.Array:
+    """An array of ``length`` with ``values`` at ``positions``, which rise, and null elsewhere."""
+    import pyarrow as pa
+
+    if len(values) == length:
+        return values
+    places: list[int | None] = [None] * length
+    for number, position in enumerate(positions):
+        places[position] = number
+    return values.take(pa.array(places, pa.int64()))
+
+
+def _decode(how: Format, column: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_binary(column.type):
+        column = column.cast(pa.binary())
+    if len(column) and not column.null_count:
+        return how.decode(column)
+    positions = pc.indices_nonzero(column.is_valid()).to_pylist()
+    if not positions:
+        return pa.nulls(len(column), how.type), {}
+    found, errors = how.decode(column.drop_null())
+    return scattered(found, positions, len(column)), {positions[at]: why for at, why in errors.items()}
+
+
+def _where(batch: pa.RecordBatch, row: int) -> str:
+    found = {name: batch.column(name)[row].as_py() for name in _PLACE if name in batch.schema.names}
+    if not found:
+        return f"of row {row}"
+    return "of " + ", ".join(f"{name} {value}" for name, value in found.items())

@@ -1,0 +1,81 @@
+"""JSON objects, one in each value, into Arrow structs; parsed by pyarrow, many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from triokafka.formats.decoding import Format, scattered
+from triokafka.formats.registry import opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class JsonFormat(Format):
+    """JSON objects with known fields: others are ignored, missing ones are null.
+
+    Args:
+        schema: the fields with their types.
+        enveloped: whether a schema registry's envelope is around each value; its schema is not looked at.
+    """
+
+    def __init__(self, schema: pa.Schema, *, enveloped: bool = False) -> None:
+        self._schema = schema
+        self._enveloped = enveloped
+
+    @property
+    def type(self) -> pa.DataType:
+        """A struct of the schema's fields."""
+        import pyarrow as pa
+
+        return pa.struct(list(self._schema))
+
+    def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
+        """As `Format.decode`."""
+        import pyarrow as pa
+
+        if not self._enveloped:
+            return self._parse(payloads)
+        groups, errors = opened(payloads)
+        positions = sorted(position for group in groups for position in group.positions)
+        if not positions:
+            return pa.nulls(len(payloads), self.type), errors
+        # In their order, for which the groups are put together again.
+        bodies = pa.concat_arrays([group.payloads for group in groups])
+        order = sorted(range(len(bodies)), key=[at for group in groups for at in group.positions].__getitem__)
+        found, wrong = self._parse(bodies.take(pa.array(order, pa.int64())))
+        errors.update({positions[at]: why for at, why in wrong.items()})
+        return scattered(found, positions, len(payloads)), errors
+
+    def _parse(self, payloads: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        """All at once; when that fails, in halves, down to the values that are wrong."""
+        import pyarrow as pa
+
+        try:
+            return self._parse_all(payloads), {}
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            if len(payloads) == 1:
+                return pa.nulls(1, self.type), {0: str(error).splitlines()[0]}
+        middle = len(payloads) // 2
+        first, wrong = self._parse(payloads.slice(0, middle))
+        second, more = self._parse(payloads.slice(middle))
+        wrong.update({middle + at: why for at, why in more.items()})
+        return pa.concat_arrays([first, second]), wrong
+
+    def _parse_all(self, payloads: pa.Array) -> Any:
+        import pyarrow as pa
+        import pyarrow.json as pj
+
+        # Line ends inside of JSON are mere white space, and the reader cuts at them.
+        lines = [value.replace(b"\n", b" ").replace(b"\r", b" ") for value in payloads.to_pylist()]
+        if any(not line.strip() for line in lines):
+            raise pa.ArrowInvalid("it is empty")
+        table = pj.read_json(
+            pa.BufferReader(b"\n".join(lines)),
+            read_options=pj.ReadOptions(use_threads=False, block_size=max(1 << 20, sum(map(len, lines)) + len(lines))),
+            parse_options=pj.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore"),
+        )
+        if table.num_rows != len(payloads):
+            raise pa.ArrowInvalid(f"it is not one JSON object, but {table.num_rows}")
+        return table.combine_chunks().to_struct_array().combine_chunks().cast(self.type)

@@ -1,0 +1,290 @@
+"""Protobuf messages into Arrow structs, field by field."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from triokafka.errors import ConfigurationError
+from triokafka.formats.decoding import Format
+from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SERIALIZED: Final = "serialized"
+_WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+_MAX_VARINT: Final = 10
+
+
+class ProtobufFormat(Format):
+    """Protobuf messages of one type.
+
+    Fields without presence have their default where they are not set, others are null. Enums are their names,
+    timestamps and the wrappers of single values what they stand for, unsigned 64-bit numbers decimals.
+
+    Args:
+        message: a generated class, or ``"module:Class"``; without it the first message of the newest schema of
+            ``subject``, or the one called ``name``.
+        registry: values have its envelopes. It is asked only where there is no ``message``.
+        subject: of the registry, usually ``<topic>-value``.
+        name: the full name of a message in the subject's schema.
+
+    Raises:
+        ConfigurationError: there is no such message, or it contains itself.
+        SchemaRegistryError: the subject cannot be had.
+    """
+
+    def __init__(
+        self,
+        message: Any = None,
+        *,
+        registry: SchemaRegistry | None = None,
+        subject: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        if message is None and (registry is None or subject is None):
+            raise ConfigurationError("Protobuf needs a message class, or a registry and a subject")
+        self._arguments = {"message": message, "registry": registry, "subject": subject, "name": name}
+        self._registry = registry
+        if message is None:
+            assert registry is not None and subject is not None
+            self._message = _registered(registry, subject, name)
+        else:
+            self._message = _imported(message) if isinstance(message, str) else message
+        self._type: pa.DataType = _struct(self._message.DESCRIPTOR, ())
+
+    def __reduce__(self) -> Any:
+        # Classes that were made of a registry's schema cannot be pickled.
+        return _again, (self._arguments,)
+
+    @property
+    def type(self) -> pa.DataType:
+        """A struct of the message's fields."""
+        return self._type
+
+    def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
+        """As `Format.decode`."""
+        errors: dict[int, str] = {}
+        values: list[bytes | None] = payloads.to_pylist()
+        if self._registry is not None:
+            groups, errors = opened(payloads)
+            values = [None] * len(payloads)
+            for group in groups:
+                for position, payload in zip(group.positions, group.payloads.to_pylist(), strict=True):
+                    values[position] = payload
+        messages: list[Any] = []
+        for position, payload in enumerate(values):
+            found = None
+            if payload is not None:
+                try:
+                    start = 0 if self._registry is None else _after_indexes(payload)
+                    found = self._message.FromString(payload[start:])
+                except Exception as error:
+                    errors[position] = f"{type(error).__name__}: {error}"
+            messages.append(found)
+        return _structs(messages, self._message.DESCRIPTOR, self._type), errors
+
+
+def _again(arguments: dict[str, Any]) -> ProtobufFormat:
+    return ProtobufFormat(arguments.pop("message"), **arguments)
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"Protobuf message {path!r} cannot be imported as 'module:Class': {error}") from None
+
+
+def _registered(registry: SchemaRegistry, subject: str, name: str | None) -> Any:
+    from google.protobuf import descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    found = registry.latest(subject, form=_SERIALIZED)
+    file = _add(pool, registry, found, f"{subject}.proto")
+    messages = pool.FindFileByName(file).message_types_by_name
+    try:
+        descriptor = pool.FindMessageTypeByName(name) if name is not None else next(iter(messages.values()))
+    except (KeyError, StopIteration):
+        raise ConfigurationError(
+            f"the schema of {subject!r} has no message {name or 'at all'}: it has {', '.join(messages)}"
+        ) from None
+    return message_factory.GetMessageClass(descriptor)
+
+
+def _add(pool: Any, registry: SchemaRegistry, found: RegisteredSchema, name: str) -> str:
+    """Put a file, and those that it imports, into the pool; returns its name there."""
+    from google.protobuf import descriptor_pb2
+
+    for reference in found.references:
+        _add(pool, registry, registry.version(reference.subject, reference.version, form=_SERIALIZED), reference.name)
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
+    file.name = name
+    for imported in file.dependency:
+        _add_well_known(pool, imported)
+    pool.Add(file)
+    return name
+
+
+def _add_well_known(pool: Any, name: str) -> None:
+    """The files that come with protobuf itself are in no registry."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    if not name.startswith("google/protobuf/"):
+        return
+    try:
+        pool.FindFileByName(name)
+    except KeyError:
+        import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+        file = descriptor_pb2.FileDescriptorProto()
+        descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
+        for imported in file.dependency:
+            _add_well_known(pool, imported)
+        pool.Add(file)
+
+
+def _after_indexes(payload: bytes) -> int:
+    """Where the message begins: before it, the envelope says which message of the file it is."""
+    count, position = _varint(payload, 0)
+    for _ in range(count):
+        _, position = _varint(payload, position)
+    return position
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(_MAX_VARINT):
+        if position >= len(data):
+            raise ValueError("the envelope ends early")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise ValueError("the envelope names no message")
+
+
+# -------------------------------------------------------------------- types
+
+
+def _struct(descriptor: Any, within: tuple[str, ...]) -> pa.DataType:
+    import pyarrow as pa
+
+    if descriptor.full_name in within:
+        raise ConfigurationError(f"the message {descriptor.full_name} contains itself, which no column can")
+    inner = (*within, descriptor.full_name)
+    return pa.struct([pa.field(field.name, _type(field, inner)) for field in descriptor.fields])
+
+
+def _type(field: Any, within: tuple[str, ...]) -> pa.DataType:
+    import pyarrow as pa
+
+    if _is_map(field):
+        entry = field.message_type.fields_by_name
+        return pa.map_(_single(entry["key"], within), _single(entry["value"], within))
+    return pa.list_(_single(field, within)) if field.is_repeated else _single(field, within)
+
+
+def _single(field: Any, within: tuple[str, ...]) -> pa.DataType:
+    import pyarrow as pa
+
+    if field.message_type is not None:
+        name = field.message_type.full_name
+        if name == _TIMESTAMP:
+            return pa.timestamp("us", tz="UTC")
+        if name in _WRAPPERS:
+            return _single(field.message_type.fields_by_name["value"], within)
+        return _struct(field.message_type, within)
+    kinds = {
+        field.CPPTYPE_INT32: pa.int32(),
+        field.CPPTYPE_INT64: pa.int64(),
+        field.CPPTYPE_UINT32: pa.int64(),
+        field.CPPTYPE_UINT64: pa.decimal128(20),
+        field.CPPTYPE_DOUBLE: pa.float64(),
+        field.CPPTYPE_FLOAT: pa.float32(),
+        field.CPPTYPE_BOOL: pa.bool_(),
+        field.CPPTYPE_ENUM: pa.string(),
+    }
+    found = kinds.get(field.cpp_type)
+    if found is None:
+        return pa.binary() if field.type == field.TYPE_BYTES else pa.string()
+    return found
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+# -------------------------------------------------------------------- columns
+
+
+def _structs(messages: list[Any], descriptor: Any, kind: pa.DataType) -> pa.Array:
+    """A column of messages, null where there is none."""
+    import pyarrow as pa
+
+    mask = pa.array([message is None for message in messages], pa.bool_())
+    columns = [_field(messages, field, kind.field(field.name).type) for field in descriptor.fields]
+    if not columns:
+        return pa.array([None if message is None else {} for message in messages], kind)
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+
+def _field(messages: list[Any], field: Any, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    name = field.name
+    if not field.is_repeated:
+        if field.has_presence:
+            found = [getattr(each, name) if each is not None and each.HasField(name) else None for each in messages]
+        else:
+            found = [None if each is None else getattr(each, name) for each in messages]
+        return _values(found, field, kind)
+    offsets = [0]
+    items: list[Any] = []
+    for each in messages:
+        if each is not None:
+            items.extend(getattr(each, name).items() if _is_map(field) else getattr(each, name))
+        offsets.append(len(items))
+    starts = pa.array(offsets, pa.int32())
+    if not _is_map(field):
+        return pa.ListArray.from_arrays(starts, _values(items, field, kind.value_type), type=kind)
+    entry = field.message_type.fields_by_name
+    keys = _values([key for key, _ in items], entry["key"], kind.key_type)
+    values = _values([value for _, value in items], entry["value"], kind.item_type)
+    return pa.MapArray.from_arrays(starts, keys, values, type=kind)
+
+
+def _values(found: list[Any], field: Any, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    if field.message_type is not None:
+        name = field.message_type.full_name
+        if name == _TIMESTAMP:
+            return pa.array([None if each is None else each.ToMicroseconds() for each in found], pa.int64()).cast(kind)
+        if name in _WRAPPERS:
+            value = field.message_type.fields_by_name["value"]
+            return _values([None if each is None else each.value for each in found], value, kind)
+        return _structs(found, field.message_type, kind)
+    convert = _converter(field)
+    if convert is not None:
+        found = [None if each is None else convert(each) for each in found]
+    return pa.array(found, kind)
+
+
+def _converter(field: Any) -> Callable[[Any], Any] | None:
+    if field.cpp_type == field.CPPTYPE_ENUM:
+        names = {value.number: value.name for value in field.enum_type.values}
+        return lambda number: names.get(number, str(number))
+    if field.cpp_type == field.CPPTYPE_UINT64:
+        from decimal import Decimal
+
+        return Decimal
+    return None

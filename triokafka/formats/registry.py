@@ -1,0 +1,179 @@
+"""A client of schema registries in Confluent's protocol, and the envelope that their serializers put around values.
+
+What has an id never changes, so everything is asked for once. The envelope: a zero byte, the schema's id in four bytes,
+and the payload.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from triokafka.errors import ConfigurationError, KafkaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ENVELOPE: Final = 5
+_END: Final = 2**31 - 1  # pyarrow 26 fails on values of five bytes when the end is left out
+_ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_TRIES: Final = 3
+
+
+class SchemaRegistryError(KafkaError):
+    """The registry does not answer, or does not have what it was asked for."""
+
+    advice = "Check the registry's address and credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Another schema that a schema builds upon: the name it has there, and where it is registered."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """One schema: its id, its kind (``AVRO``, ``JSON``, ``PROTOBUF``), its text, and what it builds upon."""
+
+    id: int
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+@dataclass
+class SchemaRegistry:
+    """A registry, with what it said so far.
+
+    Args:
+        url: its address, ``http://host:8081``; several with commas, which are tried in turn.
+        user, password: for basic authentication.
+        token: for bearer authentication.
+        timeout_ms: how long one answer may take. Each question is asked three times before it is an error.
+
+    Pickling leaves out what was learned.
+    """
+
+    url: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    timeout_ms: float = 10_000
+
+    def __post_init__(self) -> None:
+        self._urls = [url.strip().rstrip("/") for url in self.url.split(",") if url.strip()]
+        if not self._urls or not all(url.startswith(("http://", "https://")) for url in self._urls):
+            raise ConfigurationError(f"schema registry {self.url!r} has no address like http://host:8081")
+        self._known: dict[tuple[str, str], Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}
+
+    def by_id(self, number: int, *, form: str = "") -> RegisteredSchema:
+        """The schema with an id; ``form="serialized"`` for Protobuf's descriptors instead of its text.
+
+        Raises:
+            SchemaRegistryError: there is none, or the registry cannot be asked.
+        """
+        answer = self._ask(f"/schemas/ids/{number}", form)
+        return _schema(answer, number)
+
+    def latest(self, subject: str, *, form: str = "") -> RegisteredSchema:
+        """The newest schema of a subject, as it is now; later calls say the same.
+
+        Raises:
+            SchemaRegistryError: there is none, or the registry cannot be asked.
+        """
+        return self.version(subject, "latest", form=form)
+
+    def version(self, subject: str, version: int | str, *, form: str = "") -> RegisteredSchema:
+        """One version of a subject. Raises as `latest`."""
+        answer = self._ask(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}", form)
+        return _schema(answer, answer.get("id", -1))
+
+    def _ask(self, path: str, form: str) -> Any:
+        known = self._known.get((path, form))
+        if known is None:
+            known = self._known[path, form] = self._fetch(path + (f"?format={form}" if form else ""))
+        return known
+
+    def _fetch(self, path: str) -> Any:
+        failures: list[str] = []
+        for number in range(_TRIES * len(self._urls)):
+            url = self._urls[number % len(self._urls)]
+            request = urllib.request.Request(url + path, headers=self._headers())
+            try:
+                with urllib.request.urlopen(request, timeout=self.timeout_ms / 1000) as answer:
+                    return json.loads(answer.read())
+            except urllib.error.HTTPError as error:
+                said = f"{url}{path}: {error.code} {_said(error)}"
+                if error.code < 500 and error.code != 429:
+                    raise SchemaRegistryError(said) from None
+                failures.append(said)
+            except (OSError, ValueError) as error:
+                failures.append(f"{url}{path}: {error}")
+        raise SchemaRegistryError("; ".join(dict.fromkeys(failures)))
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": _ACCEPT}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        elif self.user is not None:
+            secret = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
+            headers["Authorization"] = f"Basic {secret}"
+        return headers
+
+
+class Enveloped(NamedTuple):
+    """The values of one schema: its id, where they are in the column, and their payloads."""
+
+    schema_id: int
+    positions: list[int]
+    payloads: pa.Array
+
+
+def opened(column: pa.Array) -> tuple[list[Enveloped], dict[int, str]]:
+    """Values without their envelopes, by schema, and by position those that have none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    heads = pc.binary_slice(column, 0, _ENVELOPE).dictionary_encode()
+    found: list[Enveloped] = []
+    errors: dict[int, str] = {}
+    for number, head in enumerate(heads.dictionary.to_pylist()):
+        positions = pc.indices_nonzero(pc.equal(heads.indices, number)).to_pylist()
+        if len(head) < _ENVELOPE or head[0]:
+            why = f"it does not begin with a zero byte and a schema's id, but with {head.hex(' ') or 'nothing'}"
+            errors.update(dict.fromkeys(positions, why))
+        else:
+            theirs = column if len(positions) == len(column) else column.take(pa.array(positions, pa.int64()))
+            payloads = pc.binary_slice(theirs, _ENVELOPE, _END)
+            found.append(Enveloped(int.from_bytes(head[1:], "big"), positions, payloads))
+    return found, errors
+
+
+def _schema(answer: Mapping[str, Any], number: int) -> RegisteredSchema:
+    return RegisteredSchema(
+        number, answer.get("schemaType", "AVRO"), answer["schema"], tuple(_references(answer.get("references") or ()))
+    )
+
+
+def _references(answers: Any) -> Iterator[Reference]:
+    return (Reference(each["name"], each["subject"], each["version"]) for each in answers)
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return str(error.reason)
