@@ -58,7 +58,7 @@ def offsets(checkpoint: Path, batch: int) -> dict[str, dict[str, int]]:
 
 
 class StandInQuery:
-    """Calls the source as Spark does. ``in_batch`` is called with each batch's number before its rows are read."""
+    """Calls the source as Spark does. ``in_batch`` is called with a batch's number when its rows are read."""
 
     def __init__(self, checkpoint: Path, options: dict[str, str], *, tells_start: bool = True) -> None:
         self.checkpoint = checkpoint
@@ -114,13 +114,13 @@ class StandInQuery:
         return True
 
     def _run(self, number: int, start: str, end: str) -> None:
-        self.in_batch(number)
         partitions = self._reader.partitions(json.loads(start), json.loads(end))
         reader = pickle.loads(self._pickled)
         found = []
         for partition in partitions:
             for batch in reader.read(pickle.loads(pickle.dumps(partition))):
                 found += batch.to_pylist()
+        self.in_batch(number)
         self.batches[number] = found
         self.tasks[number] = len(partitions)
 
@@ -177,6 +177,7 @@ class SparkQuery:
         self._query.stop()
 
     def _take(self, frame: Any, number: int) -> None:
-        self.in_batch(number)
         self.tasks[number] = frame.rdd.getNumPartitions()
-        self.batches[number] = [row.asDict(recursive=True) for row in frame.collect()]
+        found = [row.asDict(recursive=True) for row in frame.collect()]
+        self.in_batch(number)
+        self.batches[number] = found
