@@ -67,6 +67,10 @@ async def test_a_read_given_up_in_the_middle_leaves_nothing_to_the_next() -> Non
                 batch = await anext(reader)
                 assert batch.column("offset").to_pylist() == [0, 1, 2]
             assert await offsets(RangeReader({T1: (1, 4)}, session=session)) == [1, 2, 3]
+            async with RangeReader({T0: (0, 200)}, session=session) as reader:
+                await anext(reader)
+            await trio.sleep(30)
+            assert session.fetcher.buffer.total_bytes == 0, "an idle session fetches and holds nothing"
 
 
 @simulated

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -416,6 +417,11 @@ def test_every_option_is_read_somewhere():
     composed |= {"startingOffsets", "endingOffsets", "maxOffsetsPerTrigger", "minOffsetsPerTrigger"}
     for name in set(NAMES) - composed:
         assert f'"{name}"' in sources or f'"{name.lower()}"' in sources, name
+
+
+def test_every_option_is_on_the_page():
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    assert [name for name in NAMES if f"`{name}`" not in page] == []
 
 
 def test_json_offsets_do_not_name_a_partition_twice():
