@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triokafka.assignors import MemberSubscription, assign_range, assign_round_robin, assign_sticky
+from triokafka.assignors import (
+    CooperativeStickyAssignor,
+    MemberSubscription,
+    assign_range,
+    assign_round_robin,
+    assign_sticky,
+)
 from triokafka.structs import TopicPartition
 
 TOPICS = [f"t{number}" for number in range(5)]
+RACKS = ["a", "b", "c"]
 
 
 @st.composite
@@ -119,3 +126,137 @@ def test_the_leader_does_not_matter(case, seed) -> None:  # type: ignore[no-unty
     assert assign_round_robin(*shuffled) == assign_round_robin(members, partitions)
     sticky = assign_sticky(*shuffled, {c: owners[c] for c in claims})
     assert sticky == assign_sticky(members, partitions, owners)
+
+
+@st.composite
+def groups_in_racks(draw: st.DrawFn):  # type: ignore[no-untyped-def]
+    members, partitions, owners = draw(histories(equal=draw(st.booleans())))
+    rack = st.sampled_from([None, *RACKS])
+    members = {name: member._replace(rack_id=draw(rack)) for name, member in members.items()}
+    replicas = st.frozensets(st.sampled_from(RACKS), max_size=2)
+    racks = {t: draw(st.lists(replicas, min_size=count, max_size=count)) for t, count in partitions.items()}
+    return members, partitions, owners, racks
+
+
+def is_away(member: MemberSubscription, racks, partition: TopicPartition) -> bool:  # type: ignore[no-untyped-def]
+    return member.rack_id is not None and member.rack_id not in racks[partition.topic][partition.partition]
+
+
+def racks_matter(members, partitions, racks) -> bool:  # type: ignore[no-untyped-def]
+    """(KIP-881)"""
+    places = {racks[p.topic][p.partition] for p in wanted(members, partitions)}
+    everywhere = frozenset[str]().union(*places)
+    return any(member.rack_id in everywhere for member in members.values()) and places != {everywhere}
+
+
+def worth(members, partitions, owners, racks, assigned) -> tuple[int, int, int]:  # type: ignore[no-untyped-def]
+    """Sum of squares of the counts, partitions in other racks, partitions that moved: less is better."""
+    everything = wanted(members, partitions)
+    by_partition = {p: member for member, got in assigned.items() for p in got}
+    away = sum(is_away(members[m], racks, p) for p, m in by_partition.items())
+    moved = 0
+    for partition, owner in owners.items():
+        if partition in everything and owner in members and partition.topic in members[owner].topics:
+            moved += by_partition[partition] != owner
+    squares = sum(len(got) ** 2 for got in assigned.values())
+    return squares, away if racks_matter(members, partitions, racks) else 0, moved
+
+
+def best_worth(members, partitions, owners, racks) -> tuple[int, int, int]:  # type: ignore[no-untyped-def]
+    """The least that any assignment can have: partition after partition along the cheapest chain of moves, which is
+    optimal for costs that grow with what a member has (successive shortest paths)."""
+    everything = sorted(wanted(members, partitions))
+    matter = racks_matter(members, partitions, racks)
+    move, away = 1, len(everything) + 1
+    step = (len(everything) + 1) * (away + move)
+
+    def cost(partition: TopicPartition, name: str) -> int:
+        member = members[name]
+        owner = owners.get(partition)
+        had = owner if owner in members and partition.topic in members[owner].topics else None
+        return (had not in (None, name)) * move + (matter and is_away(member, racks, partition)) * away
+
+    takers = {p: [name for name, member in members.items() if p.topic in member.topics] for p in everything}
+    has: dict[str, set[TopicPartition]] = {name: set() for name in members}
+    for new in everything:
+        length = {name: cost(new, name) for name in takers[new]}
+        came: dict[str, tuple[str, TopicPartition]] = {}
+        changed = True
+        while changed:
+            changed = False
+            for giver in list(length):
+                for partition in has[giver]:
+                    for taker in takers[partition]:
+                        through = length[giver] - cost(partition, giver) + cost(partition, taker)
+                        if through < length.get(taker, through + 1):
+                            length[taker], came[taker], changed = through, (giver, partition), True
+        last = min(length, key=lambda name: length[name] + step * (2 * len(has[name]) + 1))
+        while last in came:
+            giver, partition = came[last]
+            has[giver].remove(partition)
+            has[last].add(partition)
+            last = giver
+        has[last].add(new)
+    return worth(members, partitions, owners, racks, {name: list(got) for name, got in has.items()})
+
+
+@given(case=groups_in_racks())
+def test_racks_change_neither_what_is_dealt_nor_how_evenly(case) -> None:  # type: ignore[no-untyped-def]
+    """Range gives each member as many of each topic as without, and topics dealt alike stay so (KIP-881)."""
+    members, partitions, owners, racks = case
+    with_racks, without = assign_range(members, partitions, racks), assign_range(members, partitions)
+    check_dealt_once(members, partitions, with_racks)
+    check_dealt_once(members, partitions, assign_sticky(members, partitions, owners, racks))
+    for topic in partitions:
+        counts = [sorted(sum(p.topic == topic for p in got) for got in deal.values()) for deal in (with_racks, without)]
+        assert counts[0] == counts[1]
+    for topic, count in partitions.items():
+        for other, other_count in partitions.items():
+            consumers = [{m for m in members if name in members[m].topics} for name in (topic, other)]
+            if count == other_count and consumers[0] == consumers[1]:
+                for got in with_racks.values():
+                    numbers = [{p.partition for p in got if p.topic == name} for name in (topic, other)]
+                    assert numbers[0] == numbers[1]
+
+
+@given(case=groups_in_racks())
+@settings(max_examples=150)
+def test_no_assignment_is_more_even_or_nearer_or_moves_less_than_the_sticky_one(case) -> None:  # type: ignore[no-untyped-def]
+    """In this order: as even as it gets, then as many partitions as can be in the rack of their member, then the fewest
+    moves that lead there; Kafka's only comes near (KIP-54, KIP-881)."""
+    members, partitions, owners, racks = case
+    assigned = assign_sticky(members, partitions, owners, racks)
+    assert worth(members, partitions, owners, racks, assigned) == best_worth(members, partitions, owners, racks)
+
+
+@given(case=groups_in_racks(), seed=st.randoms(use_true_random=False))
+def test_the_leader_does_not_matter_in_racks(case, seed) -> None:  # type: ignore[no-untyped-def]
+    """(`client/ASG-10`)"""
+    members, partitions, owners, racks = case
+    names, topics, claims = list(members), list(partitions), list(owners)
+    for listing in (names, topics, claims):
+        seed.shuffle(listing)
+    shuffled = {n: members[n] for n in names}, {t: partitions[t] for t in topics}
+    assert assign_range(*shuffled, racks) == assign_range(members, partitions, racks)
+    sticky = assign_sticky(*shuffled, {c: owners[c] for c in claims}, racks)
+    assert sticky == assign_sticky(members, partitions, owners, racks)
+
+
+@given(case=groups_in_racks())
+def test_cooperative_members_are_there_after_the_second_rebalance(case) -> None:  # type: ignore[no-untyped-def]
+    """The first takes away what moves and nothing else; the second deals it, and a third changes nothing (KIP-429)."""
+    members, partitions, owners, racks = case
+    held = {name: [p for p, owner in owners.items() if owner == name] for name in members}
+    deals = []
+    for generation in (1, 2, 3):
+        asking = {
+            name: member._replace(owned_partitions=held[name], generation=generation)
+            for name, member in members.items()
+        }
+        dealt = CooperativeStickyAssignor().assign(asking, partitions, racks)
+        deals.append({name: set(assignment.partitions) for name, assignment in dealt.items()})
+        for name, got in deals[-1].items():
+            assert all(p not in held[other] for other in members if other != name for p in got)
+        held = {name: list(assignment.partitions) for name, assignment in dealt.items()}
+    check_dealt_once(members, partitions, {name: list(got) for name, got in deals[1].items()})
+    assert deals[2] == deals[1]

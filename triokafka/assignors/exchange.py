@@ -13,19 +13,25 @@ from collections.abc import Sequence
 from triokafka.assignors.sharing import Shares
 
 _NONE = -1
+_PATIENCE = 40_000_000
+"""So many edges are followed at most, which takes seconds: a thousand members of ten thousand partitions are done long
+before, unless nearly every one has topics of its own and racks are many."""
 
 
 class Exchange:
-    """The graph of gifts over `Shares`: members, kinds, teams and the floor are numbered nodes, in this order.
+    """The graph of gifts over `Shares`: members, kinds, crews, teams and the floor are numbered nodes, in this order.
 
-    An edge from a kind to a member is a partition of it given to that member, by way of its team unless the member had
-    it before; from a member to a kind, one taken away; between a member and the floor, its count going up or down.
+    An edge from a kind to a member is a partition of it given to that member, by way of its crew and team unless the
+    member had it before; from a member to a kind, one taken away; between a member and the floor, its count going up or
+    down.
     """
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
+        self._patience = _PATIENCE
         self._kinds_at = len(shares.members)
-        self._teams_at = self._kinds_at + len(shares.kinds)
+        self._crews_at = self._kinds_at + len(shares.kinds)
+        self._teams_at = self._crews_at + len(shares.crews)
         self._floor = self._teams_at + len(shares.teams)
         total = sum(kind.size for kind in shares.kinds)
         # All moves together cost less than one partition in another rack, and all of those less than one step in count.
@@ -33,15 +39,25 @@ class Exchange:
         self._step = total * (self._away + 1) + 1
         self._length = [0] * (self._floor + 1)
         self._from = [_NONE] * (self._floor + 1)
-        self._gifts = [
-            [(self._teams_at + team, 1 + (self._away if team in kind.away else 0)) for team in kind.teams]
-            for kind in shares.kinds
+        self._edges: list[list[tuple[int, int]] | None] = [None] * (self._floor + 1)
+        """As they are now; None where that is to be found out."""
+        self._fixed: list[list[tuple[int, int]]] = [
+            [
+                (self._crews_at + crew, 1 + away * self._away)
+                for away in (False, True)
+                for crew in shares.crews_of(kind, away=away)
+            ]
+            for kind in range(len(shares.kinds))
         ]
+        """The edges out of kinds, crews and teams that are always there."""
+        self._fixed += [[(self._teams_at + team, 0) for team in crew] for crew in shares.crews]
+        self._fixed += [[(member, 0) for member in team] for team in shares.teams]
 
     def run(self) -> None:
-        """Exchange until nothing gets better."""
+        """Exchange until nothing gets better; in groups of thousands at odds with each other, until it has taken long
+        enough: the leader must not miss its group's deadlines over it. The deal is complete all the time."""
         active: Sequence[int] = range(self._floor + 1)
-        while active:
+        while active and self._patience > 0:
             shortened = self._follow(active)
             circles = self._circles(shortened)
             if circles:
@@ -58,18 +74,22 @@ class Exchange:
 
     def _follow(self, active: Sequence[int]) -> dict[int, None]:
         """Follow the edges out of these nodes; returns the nodes to which that made the path shorter."""
-        length, came = self._length, self._from
+        length, came, known = self._length, self._from, self._edges
         shortened: dict[int, None] = {}
         for node in active:
             base = length[node]
-            for target, cost in self._edges(node):
+            edges = known[node]
+            if edges is None:
+                edges = known[node] = self._edges_from(node)
+            self._patience -= len(edges)
+            for target, cost in edges:
                 if base + cost < length[target]:
                     length[target] = base + cost
                     came[target] = node
                     shortened[target] = None
         return shortened
 
-    def _edges(self, node: int) -> list[tuple[int, int]]:
+    def _edges_from(self, node: int) -> list[tuple[int, int]]:
         shares = self._shares
         if node < self._kinds_at:
             edges = [
@@ -77,27 +97,24 @@ class Exchange:
             ]
             edges.append((self._floor, self._step * (shares.counts[node] + 1)))
             return edges
-        if node < self._teams_at:
-            number = node - self._kinds_at
-            kind = shares.kinds[number]
-            back = [
-                (member, self._away if shares.team_of[member] in kind.away else 0)
-                for member, had in kind.had.items()
-                if shares.held[member].get(number, 0) < len(had)
+        if node == self._floor:
+            return [(member, -self._step * count) for member, count in enumerate(shares.counts) if count]
+        edges = self._fixed[node - self._kinds_at]
+        if node < self._crews_at and (had := shares.kinds[kind := node - self._kinds_at].had):
+            return edges + [
+                (member, shares.is_away(kind, member) * self._away)
+                for member, partitions in had.items()
+                if shares.held[member].get(kind, 0) < len(partitions)
             ]
-            return self._gifts[number] + back
-        if node < self._floor:
-            return [(member, 0) for member in shares.teams[node - self._teams_at]]
-        return [(member, -self._step * count) for member, count in enumerate(shares.counts) if count]
+        return edges
 
     def _cost_of(self, kind: int, member: int, count: int) -> int:
         """What the last of ``count`` partitions of a kind costs at a member."""
-        found = self._shares.kinds[kind]
-        away = self._away if self._shares.team_of[member] in found.away else 0
-        return away + (count > len(found.had.get(member, ())))
+        shares = self._shares
+        return shares.is_away(kind, member) * self._away + (count > shares.had(kind, member))
 
     def _circles(self, nodes: dict[int, None]) -> list[list[int]]:
-        """The circles, without teams, that the edges by which nodes were reached make up."""
+        """The circles, without crews and teams, that the edges by which nodes were reached make up."""
         came = self._from
         seen = [0] * len(came)
         found = []
@@ -110,7 +127,7 @@ class Exchange:
                 while (before := came[circle[-1]]) != node:
                     circle.append(before)
                 circle.reverse()
-                found.append([n for n in circle if not self._teams_at <= n < self._floor])
+                found.append([n for n in circle if n < self._crews_at or n == self._floor])
         return found
 
     # ---------------------------------------------------------------- gifts
@@ -140,6 +157,8 @@ class Exchange:
         return cost
 
     def _give_round(self, circle: list[int]) -> None:
+        for node in (*circle, self._floor):
+            self._edges[node] = None
         for source, target in self._steps(circle):
             if self._floor in (source, target):
                 continue  # counts go with what is held

@@ -19,12 +19,12 @@ from triokafka.structs import TopicPartition
 class Kind:
     """Partitions that the same members may have and whose replicas are in the same racks.
 
-    They differ only in who had them. ``teams`` are those whose members may have them, ``away`` those of them in
-    other racks.
+    They differ only in who had them. ``crews`` are all those whose members may have them, ``racks`` those racks that
+    make a difference.
     """
 
-    teams: list[int]
-    away: set[int]
+    crews: list[int]
+    racks: frozenset[str]
     size: int = 0
     had: dict[int, list[TopicPartition]] = field(default_factory=dict)
     """Member to what it had."""
@@ -35,7 +35,9 @@ class Kind:
 class Shares:
     """How many partitions of each kind each member has, while they are dealt.
 
-    Members, teams and kinds are numbers: positions in ``members`` (in the order of dealing), ``teams`` and ``kinds``.
+    Members, teams, crews and kinds are numbers: positions in ``members`` (in the order of dealing), ``teams``,
+    ``crews`` and ``kinds``. A team are the members with the same topics in the same rack; a crew are the teams in one
+    rack that may have one kind.
     """
 
     def __init__(
@@ -54,33 +56,34 @@ class Shares:
             where = {}
         self.teams: list[list[int]] = []
         self.team_of: list[int] = []
-        rack_of_team: list[str | None] = []
+        self.racks: list[str | None] = [where.get(member_id) for member_id in self.members]
+        """For each member its rack; None if it says none, or if racks make no difference."""
         team_by_key: dict[tuple[frozenset[str], str | None], int] = {}
         for number, member_id in enumerate(self.members):
             topics = frozenset(topic for topic in members[member_id].topics if topic in consumers)
             team = team_by_key.setdefault((topics, where.get(member_id)), len(self.teams))
             if team == len(self.teams):
                 self.teams.append([])
-                rack_of_team.append(where.get(member_id))
             self.teams[team].append(number)
             self.team_of.append(team)
+        self.crews: list[list[int]] = []
         self.kinds: list[Kind] = []
         self.counts = [0] * len(self.members)
         self.held: list[dict[int, int]] = [{} for _ in self.members]
         """For each member, kind to how many of it."""
         in_use = frozenset(where.values())
+        crews_by_key: dict[tuple[int, ...], list[int]] = {}
         kind_by_key: dict[tuple[tuple[int, ...], frozenset[str]], Kind] = {}
         for topic, found in consumers.items():
             teams = tuple(dict.fromkeys(self.team_of[number_of[member_id]] for member_id in found))
             entitled = frozenset(found)
+            if teams not in crews_by_key:
+                crews_by_key[teams] = self._add_crews(teams)
             for number in range(partitions[topic]):
                 there = places[topic][number] & in_use if in_use else in_use
                 kind = kind_by_key.get((teams, there))
                 if kind is None:
-                    away = {
-                        team for team in teams if rack_of_team[team] is not None and rack_of_team[team] not in there
-                    }
-                    kind = kind_by_key[teams, there] = Kind(list(teams), away)
+                    kind = kind_by_key[teams, there] = Kind(crews_by_key[teams], there)
                     self.kinds.append(kind)
                 kind.size += 1
                 partition = TopicPartition(topic, number)
@@ -89,6 +92,24 @@ class Shares:
                     kind.had.setdefault(number_of[owner], []).append(partition)
                 else:
                     kind.others.append(partition)
+
+    def _add_crews(self, teams: Iterable[int]) -> list[int]:
+        by_rack: dict[str | None, list[int]] = {}
+        for team in teams:
+            by_rack.setdefault(self.racks[self.teams[team][0]], []).append(team)
+        first = len(self.crews)
+        self.crews.extend(by_rack.values())
+        return list(range(first, len(self.crews)))
+
+    def is_away(self, kind: int, member: int) -> bool:
+        """Whether a member is in another rack than all replicas of a kind."""
+        rack = self.racks[member]
+        return rack is not None and rack not in self.kinds[kind].racks
+
+    def crews_of(self, kind: int, *, away: bool) -> list[int]:
+        """Those whose members may have a kind: the ones in a rack with a replica, or the others."""
+        crews = self.kinds[kind].crews
+        return [crew for crew in crews if self.is_away(kind, self.teams[self.crews[crew][0]][0]) is away]
 
     def had(self, kind: int, member: int) -> int:
         """How many of a kind a member had before."""
@@ -114,7 +135,8 @@ class Shares:
         """
         left = {number: kind.size for number, kind in enumerate(self.kinds)}
         # Kinds that few may have first: they have the least choice.
-        scarce_first = sorted(left, key=lambda number: sum(len(self.teams[team]) for team in self.kinds[number].teams))
+        takers = [sum(len(self.teams[team]) for team in crew) for crew in self.crews]
+        scarce_first = sorted(left, key=lambda number: sum(takers[crew] for crew in self.kinds[number].crews))
         level = 0
         while left:
             level = max(level + 1, self._even_level(left))
@@ -128,7 +150,7 @@ class Shares:
             left = {number: count for number, count in left.items() if count}
 
     def _even_level(self, left: Mapping[int, int]) -> int:
-        teams = {team for number in left for team in self.kinds[number].teams}
+        teams = {team for crew in {c for number in left for c in self.kinds[number].crews} for team in self.crews[crew]}
         takers = [member for team in teams for member in self.teams[team]]
         return -(-(sum(left.values()) + sum(self.counts[member] for member in takers)) // len(takers))
 
@@ -136,7 +158,7 @@ class Shares:
         kind = self.kinds[number]
         kept = 0
         for member, had in kind.had.items():
-            if (self.team_of[member] in kind.away) is away:
+            if self.is_away(number, member) is away:
                 count = min(len(had) - self.held[member].get(number, 0), level - self.counts[member], left - kept)
                 if count > 0:
                     self.give(number, member, count)
@@ -153,8 +175,8 @@ class Shares:
         return heaps
 
     def _spread(self, number: int, left: int, level: int, heads: list[list[tuple[int, int]]], *, away: bool) -> int:
-        kind = self.kinds[number]
-        choice = [heads[team] for team in kind.teams if (team in kind.away) is away and heads[team]]
+        crews = self.crews_of(number, away=away) if left else ()
+        choice = [heads[team] for crew in crews for team in self.crews[crew] if heads[team]]
         dealt = 0
         while dealt < left and choice:
             heap = min(choice, key=lambda heap: heap[0])
