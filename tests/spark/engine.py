@@ -58,7 +58,10 @@ def offsets(checkpoint: Path, batch: int) -> dict[str, dict[str, int]]:
 
 
 class StandInQuery:
-    """Calls the source as Spark does. ``in_batch`` is called with a batch's number when its rows are read."""
+    """Calls the source as Spark does. ``in_batch`` is called with a batch's number when its rows are read.
+
+    ``planned`` is called with it before.
+    """
 
     def __init__(self, checkpoint: Path, options: dict[str, str], *, tells_start: bool = True) -> None:
         self.checkpoint = checkpoint
@@ -66,6 +69,7 @@ class StandInQuery:
         self.batches: dict[int, list[Row]] = {}
         self.tasks: dict[int, int] = {}
         self.in_batch: Callable[[int], None] = lambda number: None
+        self.planned: Callable[[int], None] = lambda number: None
         self._tells_start = tells_start
         self._reader: Any = None
 
@@ -115,6 +119,7 @@ class StandInQuery:
 
     def _run(self, number: int, start: str, end: str) -> None:
         partitions = self._reader.partitions(json.loads(start), json.loads(end))
+        self.planned(number)
         reader = pickle.loads(self._pickled)
         found = []
         for partition in partitions:

@@ -1,0 +1,255 @@
+"""Streaming queries through faults: no row is lost or doubled in a sink that knows batches by number (`spark/3.4`).
+
+Brokers are killed with SIGKILL here, so each test that does has one of its own. The long profile does it in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyspark_triokafka
+from tests.broker_process import BrokerProcess
+from tests.spark.changing_topics import Topic
+from tests.spark.engine import SparkQuery, StandInQuery, values
+from tests.spark.topics import Record
+from triokafka.errors import KafkaError
+from triokafka.spark.data_loss import KafkaDataLossError
+
+QUICK = {"fetchOffset.retryIntervalMs": "10", "startingOffsets": "earliest"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker on disk that a test may kill."""
+    process = BrokerProcess(tmp_path / "data")
+    process.start()
+    yield process
+    process.close()
+
+
+def asked_of(topic: Topic, place: Path, **options: str) -> StandInQuery:
+    return StandInQuery(
+        place, {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, **QUICK, **options}
+    )
+
+
+def test_a_broker_that_is_killed_while_a_task_reads_costs_no_row(broker: BrokerProcess):
+    """broker killed and restarted in mid-query: the task goes on where it was"""
+    topic = Topic(broker.bootstrap, 1)
+    count = 20_000
+    topic.write(Record(b"%0300d" % number) for number in range(count))
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic.name}
+    # Little is fetched ahead, so that most of it is fetched from the broker that came back.
+    ahead = {"kafka.prefetch.max.bytes": "1048576", "kafka.max.partition.fetch.bytes": "262144", "batchRows": "500"}
+    source = pyspark_triokafka.DefaultSource({**options, **ahead})
+    reader: Any = source.streamReader(source.schema())
+    (task,) = reader.partitions({topic.name: {"0": 0}}, {topic.name: {"0": count}})
+    batches = reader.read(task)
+    found = next(batches)["offset"].to_pylist()
+    broker.kill()
+    broker.start()
+    for batch in batches:
+        found += batch["offset"].to_pylist()
+    assert found == list(range(count))
+
+
+def test_a_broker_that_comes_back_in_time_ends_no_query(broker: BrokerProcess, tmp_path: Path):
+    """the driver's calls wait for it"""
+    topic = Topic(broker.bootstrap, 2)
+    topic.add(range(10))
+    asked = asked_of(topic, tmp_path / "checkpoint")
+    asked.start()
+    asked.process_all()
+    topic.add(range(10, 20))
+    broker.kill()
+    coming = threading.Thread(target=broker.start)
+    coming.start()
+    asked.process_all()
+    coming.join()
+    assert values(asked) == list(range(20))
+
+
+def test_a_broker_that_stays_away_fails_the_query_in_time_and_a_restart_loses_nothing(
+    broker: BrokerProcess, tmp_path: Path
+):
+    """a checkpoint resumed after a fault; every driver call has a deadline"""
+    topic = Topic(broker.bootstrap, 2)
+    topic.add(range(10))
+    asked = asked_of(topic, tmp_path / "checkpoint", **{"kafka.default.api.timeout.ms": "800"})
+    asked.start()
+    asked.process_all()
+    topic.add(range(10, 20))
+    broker.kill()
+    with pytest.raises(KafkaError):
+        asked.process_all()
+    asked.stop()
+    broker.start()
+    asked.start()
+    asked.process_all()
+    assert values(asked) == list(range(20))
+
+
+@pytest.mark.parametrize("place", ["before the plan", "after the plan"])
+def test_a_topic_that_is_cut_under_a_query_is_an_error_or_skipped(bootstrap: str, tmp_path: Path, place: str):
+    """topic truncated under a running query; failOnDataLoss=false goes on at the first offset that is there"""
+    topic = Topic(bootstrap, 1)
+    topic.add(range(5))
+    asked = asked_of(topic, tmp_path / "checkpoint")
+    asked.start()
+    asked.process_all()
+    topic.add(range(5, 15))
+    if place == "before the plan":
+        topic.cut(8)
+    else:
+        asked.planned = lambda number: topic.cut(8)
+    with pytest.raises(KafkaDataLossError):
+        asked.process_all()
+    asked.start(failOnDataLoss="false")
+    asked.process_all()
+    topic.add([15])
+    asked.process_all()
+    assert values(asked) == [*range(5), *range(8, 16)]
+
+
+def test_aged_out_records_are_skipped_and_none_comes_twice(bootstrap: str, tmp_path: Path):
+    """KafkaDontFailOnDataLossSuite: failOnDataLoss=false should not return duplicated records: microbatch"""
+    topic = Topic(bootstrap, 2)
+    for partition in range(2):
+        topic.add_to(partition, range(partition * 100, partition * 100 + 50))
+    topic.cut(30, 0)
+    topic.cut(50, 1)
+    topic.add_to(0, range(50, 60))
+    starts = json.dumps({topic.name: {"0": 0, "1": 10}})
+    asked = asked_of(topic, tmp_path / "checkpoint", failOnDataLoss="false", startingOffsets=starts)
+    asked.start()
+    asked.process_all()
+    topic.add_to(1, [190])
+    asked.process_all()
+    assert values(asked) == [*range(30, 60), 190]
+
+
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 23))])
+def test_stress_with_topics_that_come_and_go_shows_no_record_twice(bootstrap: str, tmp_path: Path, seed: int):
+    """KafkaDontFailOnDataLossSuite: stress test for failOnDataLoss=false; and the micro-batch suite's stress test
+
+    What was never deleted, cut or made anew is there whole.
+    """
+    choose = random.Random(seed)
+    numbers = iter(range(1_000_000))
+    prefix = f"stress-{seed}"
+    kept = Topic(bootstrap, 2, name=f"{prefix}-kept")
+    topics = [Topic(bootstrap, 1, name=f"{prefix}-{number}") for number in range(3)]
+    gone: list[Topic] = []
+    whole: list[int] = []
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribePattern": f"{prefix}-.*", "failOnDataLoss": "false"}
+    asked = StandInQuery(tmp_path / "checkpoint", {**QUICK, **options, "kafkaConsumer.pollTimeoutMs": "5000"})
+    asked.start()
+    for _ in range(25):
+        what = choose.choice(("write", "write", "delete", "create", "grow", "cut", "restart", "run", "run"))
+        topic = choose.choice([kept, *topics])
+        if what == "write":
+            written = [next(numbers) for _ in range(choose.randint(1, 20))]
+            if topic is kept:
+                whole += written
+            topic.add(written)
+        elif what == "delete" and topic is not kept and len(topics) > 1:
+            topic.delete()
+            topics.remove(topic)
+            gone.append(topic)
+        elif what == "create" and gone:
+            again = gone.pop()
+            again.create()
+            topics.append(again)
+        elif what == "grow":
+            topic.grow(topic.partitions + 1)
+        elif what == "cut" and topic is not kept:
+            topic.cut(choose.randint(0, topic.ends()[0]))
+        elif what == "restart":
+            asked.stop()
+            asked.start(maxOffsetsPerTrigger=str(choose.randint(1, 30)))
+        elif what == "run":
+            asked.process_all()
+    asked.process_all()
+    found = values(asked)
+    assert len(found) == len(set(found))
+    assert set(whole) <= set(found)
+
+
+# ---------------------------------------------------------------- in Spark itself
+
+
+@pytest.mark.long
+def test_spark_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path):
+    """broker killed and restarted in mid-query"""
+    topic = Topic(broker.bootstrap, 2)
+    topic.add(range(3_000))
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic.name, **QUICK}
+    asked = SparkQuery(spark, tmp_path / "checkpoint", {**given, "maxOffsetsPerTrigger": "1000"})
+    killed: list[int] = []
+
+    def kill(number: int) -> None:
+        if number in (1, 3) and number not in killed:
+            killed.append(number)
+            broker.kill()
+            broker.start()
+
+    asked.in_batch = kill
+    asked.start()
+    asked.process_all()
+    topic.add(range(3_000, 6_000))
+    asked.process_all()
+    asked.stop()
+    assert killed == [1, 3]
+    assert values(asked) == list(range(6_000))
+
+
+@pytest.mark.long
+def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, bootstrap: str, tmp_path: Path):
+    """executor's Python worker killed: the query fails, or Spark tries the task again; then it is started again"""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(1_000))
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, **QUICK}
+    asked = SparkQuery(spark, tmp_path / "checkpoint", {**given, "maxOffsetsPerTrigger": "500"})
+    killed: list[int] = []
+
+    def kill(number: int) -> None:
+        if number == 1 and not killed:
+            killed.extend(workers_of(spark))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    asked.in_batch = kill
+    asked.start()
+    try:
+        asked.process_all()
+    except Exception:
+        asked.start()
+        asked.process_all()
+    topic.add(range(1_000, 2_000))
+    asked.process_all()
+    asked.stop()
+    assert killed
+    assert values(asked) == list(range(2_000))
+
+
+def workers_of(spark: Any) -> list[int]:
+    """Process numbers of the Python workers of this session: the children of its daemon."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    return [worker for daemon in children(jvm) for worker in children(daemon)]
+
+
+def children(pid: int) -> list[int]:
+    """Process numbers of the children of a process."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return found
