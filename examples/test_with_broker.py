@@ -1,6 +1,6 @@
 """Tests against a real broker in the test's own process; any client will do. Run with: pytest examples
 
-The fixture ``triokafka_broker`` comes with the package: one broker for the whole session, so tests take topics and
+The fixture ``kafka_broker`` comes with the package: one broker for the whole session, so tests take topics and
 groups of their own. ``running_broker`` gives a test a broker for itself, with the options that it wants.
 """
 
@@ -12,16 +12,16 @@ import triokafka
 from triokafka.testing import running_broker
 
 
-def test_orders_reach_the_topic(triokafka_broker: Any) -> None:
+def test_orders_reach_the_topic(kafka_broker: Any) -> None:
     from kafka import KafkaConsumer, KafkaProducer  # kafka-python, but it may be any client in any language
 
-    producer = KafkaProducer(bootstrap_servers=triokafka_broker.bootstrap_servers)
+    producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)
     producer.send("example-orders", b"two coffees").get(timeout=10)
     producer.close()
 
     consumer = KafkaConsumer(
         "example-orders",
-        bootstrap_servers=triokafka_broker.bootstrap_servers,
+        bootstrap_servers=kafka_broker.bootstrap_servers,
         auto_offset_reset="earliest",
         consumer_timeout_ms=10_000,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -204,4 +205,19 @@ def _seed_scheduler(seed: int) -> None:
     if not hasattr(run, "_ALLOW_DETERMINISTIC_SCHEDULING") or not hasattr(run, "_r"):
         raise IllegalStateError(f"this version of Trio ({trio.__version__}) cannot be made deterministic")
     run._ALLOW_DETERMINISTIC_SCHEDULING = True
+    if not isinstance(run._r, _ThreadsOwnRandom):
+        run._r = _ThreadsOwnRandom()
     run._r.seed(seed)
+
+
+class _ThreadsOwnRandom(threading.local):
+    """Randomness for Trio's scheduler, of each thread its own.
+
+    Trio has one for all threads, so that a broker or a client that runs in another one would change the order here.
+    """
+
+    def __init__(self) -> None:
+        self._random = random.Random()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._random, name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time as real_time
 
 import pytest
 import trio
@@ -236,3 +238,34 @@ def test_one_seed_gives_the_same_trace_in_another_process() -> None:
         for _ in range(2)
     }
     assert digests == {run_simulation(chatter, seed=9)}
+
+
+def test_a_trio_run_in_another_thread_changes_nothing() -> None:
+    async def story(world: Simulation) -> list[int]:
+        order: list[int] = []
+
+        async def step(number: int) -> None:
+            for _ in range(5):
+                await trio.sleep(0)
+                order.append(number)
+                real_time.sleep(0.0002)  # the other thread has its turn
+
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(step, number)
+        return order
+
+    alone = run_simulation(story, 5)
+    over = threading.Event()
+
+    async def busy() -> None:
+        while not over.is_set():
+            await trio.sleep(0)
+
+    other = threading.Thread(target=trio.run, args=(busy,))
+    other.start()
+    try:
+        assert run_simulation(story, 5) == alone
+    finally:
+        over.set()
+        other.join()
