@@ -1,0 +1,265 @@
+"""The delivery recipes of ``examples/``, killed at their 1st, 2nd, … nth step, until they get through without.
+
+A step is what the recipe's task does between two waits; what it does to its results counts as steps of its own, before
+and after. What is started again is killed a second time, at a step drawn from the first; the third run ends the work.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from triokafka.structs import TopicPartition
+from triokafka.testing import Simulation, run_simulation, running_broker
+from triokafka.testing.world import SimulatedWorld
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
+RECORDS = 5
+EVERYTHING = {(partition.partition, offset) for partition in PARTITIONS for offset in range(RECORDS)}
+OPTIONS: dict[str, Any] = {
+    "bootstrap_servers": "broker:9092",
+    "group_id": "g",
+    "auto_offset_reset": "earliest",
+    "max_poll_records": 4,
+    "session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 1_000,
+    "auto_commit_interval_ms": 200,
+}
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Killed(Exception):
+    """What the process would have done next, it does not do."""
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of one process, and kills it at one of them."""
+
+    def __init__(self, die: Callable[[], None], at: int | None) -> None:
+        self.count = 0
+        self._die = die
+        self._at = at
+        self._task = trio.lowlevel.current_task()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self._task:
+            self._step()
+
+    def _step(self) -> bool:
+        self.count += 1
+        if self.count == self._at:
+            self._die()
+        return self.count == self._at
+
+    def between(self) -> None:
+        """A step in the middle of code that does not wait."""
+        if self._step():
+            raise Killed
+
+
+class Handled:
+    """What the recipe's user has done, somewhere outside."""
+
+    def __init__(self) -> None:
+        self.records: Counter[tuple[int, int]] = Counter()
+        self.steps: Steps | None = None
+
+    def __call__(self, record: triokafka.ConsumerRecord) -> None:
+        assert self.steps is not None
+        self.steps.between()
+        self.records[record.partition, record.offset] += 1
+        self.steps.between()
+
+
+Recipe = Callable[[SimulatedWorld, Handled], Awaitable[None]]
+
+
+async def at_least_once(world: SimulatedWorld, handled: Handled) -> None:
+    async with triokafka.Consumer("t", world=world, enable_auto_commit=False, **OPTIONS) as consumer:
+        await example("consume_at_least_once").process(consumer, handled)
+
+
+async def at_most_once(world: SimulatedWorld, handled: Handled) -> None:
+    async with triokafka.Consumer("t", world=world, enable_auto_commit=False, **OPTIONS) as consumer:
+        await example("consume_at_most_once").process(consumer, handled)
+
+
+async def auto_commit(world: SimulatedWorld, handled: Handled) -> None:
+    """As in ``examples/consume_group.py``."""
+    async with triokafka.Consumer("t", world=world, **OPTIONS) as consumer:
+        async for record in consumer:
+            handled(record)
+            await trio.sleep(0.1)
+
+
+async def auto_commit_of_batches(world: SimulatedWorld, handled: Handled) -> None:
+    async with triokafka.Consumer("t", world=world, **OPTIONS) as consumer:
+        while True:
+            for records in (await consumer.poll(timeout_ms=1_000)).values():
+                for record in records:
+                    handled(record)
+                    await trio.sleep(0.1)
+
+
+async def partitions_side_by_side(world: SimulatedWorld, handled: Handled) -> None:
+    """As in ``examples/consume_partitions.py``, and several records of a partition at a time."""
+
+    async def handle(record: triokafka.ConsumerRecord) -> None:
+        await trio.sleep(0.3 if record.offset % 3 == 0 else 0.1)
+        handled(record)
+
+    async with triokafka.Consumer("t", world=world, enable_auto_commit=False, **OPTIONS) as consumer:
+        await triokafka.process_partitions(consumer, handle, tasks_per_partition=2, commit_interval_ms=200)
+
+
+def start_broker(simulation: Simulation) -> None:
+    async def process(world: SimulatedWorld) -> None:
+        async with running_broker(
+            world=world,
+            listeners="PLAINTEXT://broker:9092",
+            num_partitions=len(PARTITIONS),
+            offsets_topic_num_partitions=1,
+            group_initial_rebalance_delay_ms=0,
+        ):
+            await trio.sleep_forever()
+
+    simulation.host("broker").start(process)
+
+
+def run_with_kills(recipe: Recipe, at: int, done: Callable[[dict[int, int], Handled], bool]) -> tuple[Handled, bool]:
+    """One run, killed at step ``at`` and then once more. Returns what was handled, and whether it came to the kill."""
+
+    async def main(simulation: Simulation) -> tuple[Handled, bool]:
+        handled = Handled()
+        start_broker(simulation)
+        async with triokafka.Producer(
+            bootstrap_servers="broker:9092", world=simulation.host("producer").world
+        ) as producer:
+            for partition, offset in sorted(EVERYTHING):
+                await producer.send("t", b"%d" % offset, partition=partition)
+        host = simulation.host("worker")
+
+        async def work(world: SimulatedWorld, kill_at: int | None) -> None:
+            steps = handled.steps = Steps(host.die, kill_at)
+            trio.lowlevel.add_instrument(steps)
+            try:
+                await recipe(world, handled)
+            finally:
+                trio.lowlevel.remove_instrument(steps)
+
+        async with triokafka.Consumer(
+            world=simulation.host("watcher").world, bootstrap_servers="broker:9092", group_id="g"
+        ) as watcher:
+            kills = [at, random.Random(at).randrange(1, at + 1), None]
+            was_killed = False
+            for kill_at in kills:
+                host.start(lambda world, kill_at=kill_at: work(world, kill_at))
+                with trio.fail_after(120):
+                    while not host.world.is_halted:
+                        found = await watcher.committed(PARTITIONS)
+                        positions = {p.partition: 0 if o is None else o.offset for p, o in found.items()}
+                        if done(positions, handled):
+                            break
+                        await trio.sleep(0.2)
+                was_killed = was_killed or host.world.is_halted
+                await host.kill()
+                if not was_killed:
+                    break
+        return handled, was_killed
+
+    return run_simulation(main, at)
+
+
+def everything_is_committed(positions: dict[int, int], handled: Handled) -> bool:
+    return set(positions.values()) == {RECORDS}
+
+
+def everything_is_handled(positions: dict[int, int], handled: Handled) -> bool:
+    return handled.records.keys() >= EVERYTHING
+
+
+def at_each_step(recipe: Recipe, check: Callable[[Handled, int], None], done: Any) -> int:
+    """Kill ``recipe`` at each of its steps; returns how many it has."""
+    for at in range(1, 1_000):
+        handled, was_killed = run_with_kills(recipe, at, done)
+        check(handled, at)
+        if not was_killed:
+            return at
+    raise AssertionError("it never gets through")
+
+
+@pytest.mark.parametrize("recipe", [at_least_once, auto_commit, auto_commit_of_batches, partitions_side_by_side])
+def test_at_least_once_never_loses(recipe: Recipe) -> None:
+    """(`client/DEL-1`, `client/DEL-3`, `client/DEL-4`, `client/CON-5`)"""
+    repeated = 0
+
+    def check(handled: Handled, at: int) -> None:
+        nonlocal repeated
+        assert handled.records.keys() == EVERYTHING, f"lost, killed at step {at}: {EVERYTHING - handled.records.keys()}"
+        repeated += sum(handled.records.values()) > len(EVERYTHING)
+
+    assert at_each_step(recipe, check, everything_is_committed) > 20
+    assert repeated  # or the kills came where they did no harm
+
+
+def test_at_most_once_never_repeats() -> None:
+    """(`client/DEL-1`, `client/DEL-2`)"""
+    lost = 0
+
+    def check(handled: Handled, at: int) -> None:
+        nonlocal lost
+        twice = [record for record, times in handled.records.items() if times > 1]
+        assert not twice, f"repeated, killed at step {at}: {twice}"
+        lost += len(handled.records) < len(EVERYTHING)
+
+    assert at_each_step(at_most_once, check, everything_is_committed) > 20
+    assert lost
+
+
+def test_results_and_offsets_in_one_transaction_are_exactly_once(tmp_path: Path) -> None:
+    """(`client/DEL-8`, `client/DEL-9`)"""
+    module = example("consume_exactly_once")
+    path = ""
+
+    async def exactly_once(world: SimulatedWorld, handled: Handled) -> None:
+        class Steady(module.Results):  # type: ignore[name-defined,misc]
+            def store(self, partition: TopicPartition, records: Any) -> bool:
+                assert handled.steps is not None
+                handled.steps.between()
+                stored: bool = super().store(partition, records)
+                for record in records:
+                    handled.records[record.partition, record.offset] += 1
+                handled.steps.between()
+                return stored
+
+        async with triokafka.Consumer(world=world, enable_auto_commit=False, **OPTIONS) as consumer:
+            with closing(Steady(path)) as results:
+                await module.process(consumer, "t", results)
+
+    for at in range(1, 1_000):
+        path = str(tmp_path / f"{at}.sqlite")
+        _, was_killed = run_with_kills(exactly_once, at, everything_is_handled)
+        with closing(module.Results(path)) as results:
+            assert [(partition, offset) for partition, offset, _ in results.all()] == sorted(EVERYTHING), at
+        if not was_killed:
+            assert at > 10
+            return
+    raise AssertionError("it never gets through")
