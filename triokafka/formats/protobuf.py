@@ -51,18 +51,34 @@ class ProtobufFormat(Format):
     ) -> None:
         if message is None and (registry is None or subject is None):
             raise ConfigurationError("Protobuf needs a message class, or a registry and a subject")
-        self._arguments = {"message": message, "registry": registry, "subject": subject, "name": name}
         self._registry = registry
+        self._files: tuple[bytes, ...] = ()
         if message is None:
             assert registry is not None and subject is not None
-            self._message = _registered(registry, subject, name)
+            files = _files(registry, registry.latest(subject, form=_SERIALIZED), f"{subject}.proto")
+            self._set(tuple(files.values()), name, subject)
         else:
             self._message = _imported(message) if isinstance(message, str) else message
-        self._type: pa.DataType = _struct(self._message.DESCRIPTOR, ())
+            self._type: pa.DataType = _struct(self._message.DESCRIPTOR, ())
 
-    def __reduce__(self) -> Any:
-        # Classes that were made of a registry's schema cannot be pickled.
-        return _again, (self._arguments,)
+    def _set(self, files: tuple[bytes, ...], name: str | None, subject: str) -> None:
+        """Read messages that only these descriptors tell of, the last of which has the one that is meant."""
+        self._files, self._message = files, _built(files, name, subject)
+        self._type = _struct(self._message.DESCRIPTOR, ())
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Classes that were made of descriptors cannot be pickled, and the subject may have a newer schema by then.
+        if self._files:
+            return {"registry": self._registry, "files": self._files, "name": self._message.DESCRIPTOR.full_name}
+        return {"registry": self._registry, "message": self._message}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._registry, self._files = state["registry"], ()
+        if "files" in state:
+            self._set(state["files"], state["name"], "")
+        else:
+            self._message = state["message"]
+            self._type = _struct(self._message.DESCRIPTOR, ())
 
     @property
     def type(self) -> pa.DataType:
@@ -92,10 +108,6 @@ class ProtobufFormat(Format):
         return _structs(messages, self._message.DESCRIPTOR, self._type), errors
 
 
-def _again(arguments: dict[str, Any]) -> ProtobufFormat:
-    return ProtobufFormat(arguments.pop("message"), **arguments)
-
-
 def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
@@ -104,13 +116,45 @@ def _imported(path: str) -> Any:
         raise ConfigurationError(f"Protobuf message {path!r} cannot be imported as 'module:Class': {error}") from None
 
 
-def _registered(registry: SchemaRegistry, subject: str, name: str | None) -> Any:
-    from google.protobuf import descriptor_pool, message_factory
+def _files(registry: SchemaRegistry, found: RegisteredSchema, name: str) -> dict[str, bytes]:
+    """Descriptors by the names of their files, each after those that it imports."""
+    from google.protobuf import descriptor_pb2
+
+    files: dict[str, bytes] = {}
+    for reference in found.references:
+        theirs = registry.version(reference.subject, reference.version, form=_SERIALIZED)
+        files.update(_files(registry, theirs, reference.name))
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
+    file.name = name
+    for imported in file.dependency:
+        files.update(_well_known(imported))
+    return {**files, name: file.SerializeToString()}
+
+
+def _well_known(name: str) -> dict[str, bytes]:
+    """The files that come with protobuf itself, and are in no registry."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    if not name.startswith("google/protobuf/"):
+        return {}
+    import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    file = descriptor_pb2.FileDescriptorProto()
+    descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
+    files: dict[str, bytes] = {}
+    for imported in file.dependency:
+        files.update(_well_known(imported))
+    return {**files, name: file.SerializeToString()}
+
+
+def _built(files: tuple[bytes, ...], name: str | None, subject: str) -> Any:
+    """The class of a message: the one with the name, or the first of the last file."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
-    found = registry.latest(subject, form=_SERIALIZED)
-    file = _add(pool, registry, found, f"{subject}.proto")
-    messages = pool.FindFileByName(file).message_types_by_name
+    for file in files:
+        pool.AddSerializedFile(file)
+    last = descriptor_pb2.FileDescriptorProto.FromString(files[-1]).name
+    messages = pool.FindFileByName(last).message_types_by_name
     try:
         descriptor = pool.FindMessageTypeByName(name) if name is not None else next(iter(messages.values()))
     except (KeyError, StopIteration):
@@ -118,37 +162,6 @@ def _registered(registry: SchemaRegistry, subject: str, name: str | None) -> Any
             f"the schema of {subject!r} has no message {name or 'at all'}: it has {', '.join(messages)}"
         ) from None
     return message_factory.GetMessageClass(descriptor)
-
-
-def _add(pool: Any, registry: SchemaRegistry, found: RegisteredSchema, name: str) -> str:
-    """Put a file, and those that it imports, into the pool; returns its name there."""
-    from google.protobuf import descriptor_pb2
-
-    for reference in found.references:
-        _add(pool, registry, registry.version(reference.subject, reference.version, form=_SERIALIZED), reference.name)
-    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
-    file.name = name
-    for imported in file.dependency:
-        _add_well_known(pool, imported)
-    pool.Add(file)
-    return name
-
-
-def _add_well_known(pool: Any, name: str) -> None:
-    """The files that come with protobuf itself are in no registry."""
-    from google.protobuf import descriptor_pb2, descriptor_pool
-
-    if not name.startswith("google/protobuf/"):
-        return
-    try:
-        pool.FindFileByName(name)
-    except KeyError:
-        import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
-        file = descriptor_pb2.FileDescriptorProto()
-        descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
-        for imported in file.dependency:
-            _add_well_known(pool, imported)
-        pool.Add(file)
 
 
 def _after_indexes(payload: bytes) -> int:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.bounds import check_bounds, ending_bound, starting_bound
 from triokafka.spark.client_settings import GROUP_ID, PREFIX, ClientSettings, HiddenValues, client_settings
+from triokafka.spark.decoding import NAMES as DECODING_NAMES
+from triokafka.spark.decoding import DecodingOptions
 from triokafka.spark.offsets import EARLIEST, LATEST, Bound, parse_partitions
 from triokafka.spark.option_values import choice, column_names, duration_ms, flag, whole
 from triokafka.spark.topics import Assign, Subscribe, SubscribePattern, Topics
@@ -31,6 +33,7 @@ NAMES: Final = (
     # Ours
     "offsetsBinding", "maxPartitions", "maxBytesPerTrigger", "maxBytesPerPartition", "batchRows", "batchBytes",
     "fetchAhead", "columns", "commitGroupId", "onMissingPartitions", "dataLossPolicy", "latestOffsetRegressionTimeout",
+    *DECODING_NAMES,
     "initialOffsetsPath",
 )  # fmt: skip
 """Every option besides those that begin with ``kafka.``, as the documentation writes it."""
@@ -75,6 +78,7 @@ class ReadOptions:
         columns: the columns, in the order of the schema.
         batch_rows, batch_bytes: where an Arrow batch ends, whichever comes first.
         fetch_ahead: Arrow batches that may wait for Spark.
+        decoding: what keys and values are, where they are not just bytes.
         warnings: sentences about options that were given and do nothing.
     """
 
@@ -107,6 +111,7 @@ class ReadOptions:
     batch_rows: int
     batch_bytes: int
     fetch_ahead: int
+    decoding: DecodingOptions = field(default_factory=DecodingOptions, compare=False)
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -141,6 +146,7 @@ class ReadOptions:
                 f"The value of minPartitions({min_partitions}) is higher than the maxPartitions({max_partitions})."
             )
         headers = flag(given, "includeHeaders", False)
+        columns = column_names(given, headers)
         if not streaming:
             warnings += [f"{name} option ignored in batch queries" for name in _STREAM_ONLY if name.lower() in given]
         return cls(
@@ -171,7 +177,8 @@ class ReadOptions:
             commit_group_id=given.get("commitgroupid") or None,
             initial_offsets_path=given.get("initialoffsetspath") or None,
             include_headers=headers,
-            columns=column_names(given, headers),
+            columns=columns,
+            decoding=DecodingOptions.parse(given, topics, columns),
             batch_rows=whole(given, "batchRows", at_least=1, largest=1_000_000) or 10_000,
             batch_bytes=whole(given, "batchBytes", at_least=1024, largest=1 << 30) or 1 << 20,
             fetch_ahead=whole(given, "fetchAhead", at_least=1, largest=1_000) or 2,

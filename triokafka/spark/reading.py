@@ -16,7 +16,7 @@ from triokafka.client.reader import RangeReader
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.spark.brokers import without_frames
 from triokafka.spark.data_loss import report_loss
-from triokafka.spark.offsets import EARLIEST, LATEST
+from triokafka.spark.offsets import EARLIEST, LATEST, names
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import OffsetRange, Task
 from triokafka.spark.portal import portal
@@ -32,7 +32,7 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
 
     Raises:
         KafkaDataLossError: some of them are not there any more, and ``failOnDataLoss`` says that this is an error.
-        CorruptRecordError: names topic, partition and offset.
+        CorruptRecordError, DecodeError: names topic, partition and offset.
         KafkaTimeoutError: no progress within ``kafkaConsumer.pollTimeoutMs``; never a short result instead.
     """
     schema = arrow_schema(options)
@@ -40,7 +40,8 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
         for together in _rounds(task):
             for batch in portal().iterate(lambda ranges=together: _open(options, ranges), ahead=options.fetch_ahead):  # type: ignore[misc]
                 # Spark compares types to the letter, and wants whatever may be null in Spark to be so in Arrow.
-                yield from _cut(batch if batch.schema == schema else batch.cast(schema), options.batch_bytes)
+                decoded = options.decoding.apply(batch, options.columns)
+                yield from _cut(decoded if decoded.schema == schema else decoded.cast(schema), options.batch_bytes)
     except KafkaTimeoutError as error:
         raise KafkaTimeoutError(f"{error} (option kafkaConsumer.pollTimeoutMs)") from error.__cause__
     except KafkaError as error:
@@ -70,7 +71,7 @@ async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterato
         bounds = {one.topic_partition: await _bounds(session, one) for one in ranges}
         reader = RangeReader(
             {partition: (start, max(start, end)) for partition, (start, end) in bounds.items()},
-            columns=options.columns,
+            columns=options.decoding.read_columns(options.columns),
             batch_rows=options.batch_rows,
             session=session,
         )
@@ -100,6 +101,9 @@ async def _batches(
         except RangeLostError as lost:
             assert lost.partition is not None
             await _pass_over(reader, options, lost, lost.partition, bounds[lost.partition])
+        except KafkaTimeoutError:
+            if not _pass_over_deleted(reader, options):
+                raise
 
 
 async def _pass_over(
@@ -132,6 +136,21 @@ async def _pass_over(
         reader.go_on_at(partition, end)
         return
     reader.go_on_at(partition, position)  # it is there after all: the one who answered lagged behind
+
+
+def _pass_over_deleted(reader: RangeReader, options: ReadOptions) -> bool:
+    """Fail, or go on without topics of which the brokers know nothing after all the time that a task waits.
+
+    False when there are none, and the task waits for something else.
+    """
+    gone = {one: end for one, end in reader.left.items() if reader.session.is_gone(one.topic)}
+    if not gone:
+        return False
+    sentence = f"Partitions {names(gone)} have been deleted while they were read"
+    report_loss(options.fail_on_data_loss, "PARTITIONS_DELETED", sentence)
+    for partition, end in gone.items():
+        reader.go_on_at(partition, end)
+    return True
 
 
 def _cut(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:

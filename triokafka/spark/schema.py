@@ -33,7 +33,8 @@ def spark_schema(options: ReadOptions) -> StructType:
         "timestampType": types.IntegerType(),
         "headers": types.ArrayType(header),
     }
-    return types.StructType([types.StructField(name, kinds[name]) for name in options.columns])
+    fields = [types.StructField(name, kinds[name]) for name in options.columns]
+    return types.StructType(options.decoding.fields(fields))
 
 
 def arrow_schema(options: ReadOptions) -> pyarrow.Schema:

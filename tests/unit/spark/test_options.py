@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from triokafka.errors import ConfigurationError
+from triokafka.spark.decoding import DecodingOptions
 from triokafka.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -409,14 +410,28 @@ def test_every_option_is_read_somewhere():
     """A name in the list that nothing reads would be an option without effect."""
     import inspect
 
-    from triokafka.spark import bounds, option_values, options
+    from triokafka.spark import bounds, decoding, option_values, options
 
     sources = "".join(inspect.getsource(module) for module in (bounds, option_values, options))
     sources = sources.replace(inspect.getsource(options).partition("NAMES: Final")[2].partition(")  # fmt")[0], "")
     composed = {f"{side}{what}" for side in ("starting", "ending") for what in ("Timestamp", "OffsetsByTimestamp")}
     composed |= {"startingOffsets", "endingOffsets", "maxOffsetsPerTrigger", "minOffsetsPerTrigger"}
-    for name in set(NAMES) - composed:
+    for name in set(NAMES) - composed - set(decoding.NAMES):
         assert f'"{name}"' in sources or f'"{name.lower()}"' in sources, name
+
+
+def test_every_option_about_decoding_is_read_somewhere():
+    from triokafka.spark.decoding import NAMES as ABOUT_DECODING
+
+    class Asked(dict[str, str]):
+        def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+            seen.add(name)
+            return super().get(name, default)
+
+    seen: set[str] = set()
+    given = {"schemaregistry": "http://x", "valueformat": "avro", "keyformat": "avro"}
+    DecodingOptions.parse(Asked(given), Subscribe(("t",)), ("key", "value"))
+    assert seen == {name.lower() for name in ABOUT_DECODING}
 
 
 def test_every_option_is_on_the_page():

@@ -1,0 +1,174 @@
+"""Reading decoded keys and values, with a schema registry, as Spark's Python workers do it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+
+import pyspark_triokafka
+from tests.schema_registry import StubRegistry, schema_registry
+from tests.spark.topics import Record, make_topic, options
+from triokafka.errors import ConfigurationError
+from triokafka.formats import DecodeError
+from triokafka.spark.options import ReadOptions
+
+SCHEMA = {"type": "record", "name": "R", "fields": [
+    {"name": "n", "type": "int"},
+    {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+    {"name": "counts", "type": {"type": "map", "values": "long"}},
+    {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}], "default": None},
+]}  # fmt: skip
+
+
+@pytest.fixture
+def stub() -> Iterator[StubRegistry]:
+    with schema_registry() as registry:
+        yield registry
+
+
+def enveloped(number: int, value: dict[str, Any], schema: Any = SCHEMA) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return b"\0" + number.to_bytes(4, "big") + out.getvalue()
+
+
+def rows(given: dict[str, str]) -> list[dict[str, Any]]:
+    """What the data source yields, over the steps that Spark takes, with everything pickled as Spark does it."""
+    source = pyspark_triokafka.DefaultSource(given)
+    schema = source.schema()
+    reader = pickle.loads(pickle.dumps(source.reader(schema)))
+    found: list[dict[str, Any]] = []
+    for task in reader.partitions():
+        for batch in pickle.loads(pickle.dumps(reader)).read(task):
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            assert batch.schema == to_arrow_schema(schema, timezone="UTC")
+            batch.validate(full=True)
+            found += batch.to_pylist()
+    return found
+
+
+def test_avro_values_come_as_columns_of_the_newest_schema(bootstrap: str, stub: StubRegistry):
+    topic = make_topic(bootstrap)
+    number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
+    value = {"n": 1, "tags": ["a", None], "counts": {"x": 1}, "at": None}
+    topic = filled(bootstrap, topic, [Record(enveloped(number, value), b"k"), Record(None)])
+    given = options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url)
+    found = rows(given)
+    assert [(row["key"], row["value"]) for row in found] == [(b"k", {**value, "counts": [("x", 1)]}), (None, None)]
+    assert list(found[0]) == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+
+
+def filled(bootstrap: str, topic: str, records: list[Record]) -> str:
+    import trio
+
+    import triokafka
+
+    async def fill() -> None:
+        async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
+            for record in records:
+                await producer.send(topic, record.value, key=record.key)
+
+    trio.run(fill)
+    return topic
+
+
+def test_a_query_reads_with_the_schema_that_was_newest_when_it_was_planned(bootstrap: str, stub: StubRegistry):
+    topic = make_topic(bootstrap)
+    number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
+    filled(bootstrap, topic, [Record(enveloped(number, {"n": 1, "tags": [], "counts": {}}))])
+    source = pyspark_triokafka.DefaultSource(options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url))
+    reader = source.reader(source.schema())
+    more = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "more", "type": "int", "default": 0}]}  # type: ignore[misc]
+    stub.register(f"{topic}-value", json.dumps(more))
+    (task,) = reader.partitions()
+    (batch,) = pickle.loads(pickle.dumps(reader)).read(task)
+    assert list(batch["value"].to_pylist()[0]) == ["n", "tags", "counts", "at"]
+
+
+def test_json_values_and_keys_by_a_schema_of_spark(bootstrap: str):
+    from pyspark.sql import types
+
+    schema = types.StructType(
+        [types.StructField("n", types.LongType()), types.StructField("at", types.TimestampType())]
+    ).json()
+    topic = make_topic(bootstrap, [Record(b'{"n": 1, "at": "2026-01-02T00:00:00Z"}', b'{"n": 2}'), Record(b"{}", None)])
+    given = options(
+        bootstrap,
+        topic,
+        valueFormat="json",
+        valueSchema=schema,
+        keyFormat="json",
+        keySchema=schema,
+        columns="key,value",
+    )
+    found = rows(given)
+    assert [row["key"] for row in found] == [{"n": 2, "at": None}, None]
+    assert [row["value"]["n"] for row in found] == [1, None]
+
+
+def test_a_poison_value_fails_with_its_place_or_becomes_null(bootstrap: str):
+    topic = make_topic(bootstrap, [Record(b"{}"), Record(b"poison", partition=1)], partitions=2)
+    schema = '{"type": "struct", "fields": []}'
+    given = options(
+        bootstrap, topic, valueFormat="json", columns="value",
+        valueSchema=schema.replace("[]", '[{"name": "n", "type": "long", "nullable": true, "metadata": {}}]'),
+    )  # fmt: skip
+    with pytest.raises(DecodeError, match=f"value of topic {topic}, partition 1, offset 0 cannot be decoded"):
+        rows(given)
+    found = rows({**given, "onDecodeError": "null"})
+    assert [row["value"] for row in found] == [{"n": None}, None]
+    assert [row["value_error"] is None for row in found] == [True, False]
+    assert list(found[0]) == ["value", "value_error"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"valueFormat": "xml"}, "'valueFormat' must be one of raw, json, avro, protobuf"),
+        ({"valueFormat": "json"}, "'valueSchema' must have the schema of JSON"),
+        ({"valueFormat": "avro"}, "'valueSchema' or 'schemaRegistry' must be given"),
+        ({"valueSchema": "{}"}, "'valueFormat' must say what 'valueSchema' is the schema of"),
+        ({"schemaRegistry": "http://x"}, "do nothing without 'valueFormat' or 'keyFormat'"),
+        ({"valueFormat": "avro", "schemaRegistry": "x"}, "no address like http"),
+        ({"keyFormat": "json", "keySchema": "{}", "columns": "value"}, "needs the column key"),
+        ({"valueFormat": "avro", "valueSchema": '"int"', "onDecodeError": "skip"}, "'fail' or 'null', not 'skip'"),
+        ({"valueFormat": "avro", "schemaRegistry": "http://x", "subscribe": "a,b"}, "'valueSubject' must be given"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(given: dict[str, str], sentence: str):
+    with pytest.raises(ConfigurationError) as refused:
+        ReadOptions.parse({**options("localhost:9092", "t"), **given})
+    assert sentence in str(refused.value)
+
+
+def test_credentials_are_in_no_repr():
+    given = {"valueFormat": "avro", "schemaRegistry": "http://x", "schemaRegistry.user": "me",
+             "schemaRegistry.password": "secret"}  # fmt: skip
+    found = ReadOptions.parse({**options("localhost:9092", "t"), **given})
+    assert found.decoding.registry is not None
+    assert found.decoding.registry.password == "secret"
+    assert "secret" not in repr(found)
+
+
+def test_decoded_columns_in_a_session(spark: Any, bootstrap: str, stub: StubRegistry):
+    topic = make_topic(bootstrap)
+    number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
+    filled(
+        bootstrap,
+        topic,
+        [Record(enveloped(number, {"n": n, "tags": [str(n)], "counts": {"x": n}, "at": None})) for n in range(100)],
+    )
+    frame = (
+        spark.read.format("triokafka")
+        .options(**options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url))
+        .load()
+    )
+    (row,) = frame.selectExpr("sum(value.n) AS n", "sum(value.counts['x']) AS x", "max(value.tags[0]) AS t").collect()
+    assert (row["n"], row["x"], row["t"]) == (4950, 4950, "99")
