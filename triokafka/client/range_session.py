@@ -13,7 +13,13 @@ from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
-from triokafka.errors import ClosedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
+from triokafka.errors import (
+    ClosedError,
+    IllegalStateError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.structs import TopicPartition
@@ -87,6 +93,10 @@ class RangeSession:
         if first is None or last is None:
             raise KafkaError(f"the leader of {partition} does not know where its log begins and ends")
         return first.offset, last.offset
+
+    def is_gone(self, topic: str) -> bool:
+        """Whether the brokers last said that there is no such topic. New leaders may say that for a moment."""
+        return isinstance(self.network.metadata.error_for(topic), UnknownTopicOrPartitionError)
 
     def begin(self, ranges: Mapping[TopicPartition, OffsetRange], topics: Iterable[str]) -> None:
         """Start to fetch ranges of partitions."""

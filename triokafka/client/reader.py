@@ -137,8 +137,13 @@ class RangeReader:
         start, end = self._ranges[partition]
         return start if partition in self._left else end
 
+    @property
+    def left(self) -> dict[TopicPartition, int]:
+        """Partitions that are not read to the end yet, with where they end."""
+        return dict(self._left)
+
     def go_on_at(self, partition: TopicPartition, offset: int) -> None:
-        """After a `RangeLostError`: pass over what is lost, and go on with ``offset``; at the range's end it is read.
+        """Pass over what is lost, and go on with ``offset``; with the range's end the partition is read.
 
         Raises:
             ValueError: that offset was passed already.
