@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.spark.topics import Record, delete_before, make_topic, options, write
+from tests.spark.topics import Record, delete_before, delete_topic, make_topic, options, write
 from tests.spark.written_logs import LogWriter, log_writer
 from triokafka.errors import ConfigurationError
 from triokafka.spark.data_loss import KafkaDataLossError
@@ -449,6 +449,21 @@ def test_a_range_that_is_gone_whole_is_passed_over(bootstrap: str):
     strict = TopicReader(ReadOptions.parse(options(bootstrap, topic)))
     with pytest.raises(KafkaDataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*\[30, 40\).* from 15 to 20"):
         list(strict.read(beyond))
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_topic_that_is_deleted_while_a_query_runs(bootstrap: str, fails: str):
+    """KafkaMicroBatchSourceSuite: delete a topic when a Spark job is running"""
+    kept, gone = (make_topic(bootstrap, [Record(b"%d" % n) for n in range(5)]) for _ in range(2))
+    given = options(bootstrap, f"{kept},{gone}", failOnDataLoss=fails, maxPartitions="1")
+    reader = TopicReader(ReadOptions.parse({**given, "kafkaConsumer.pollTimeoutMs": "700"}))
+    (task,) = reader.partitions()
+    delete_topic(bootstrap, gone)
+    if fails == "true":
+        with pytest.raises(KafkaDataLossError, match=rf"KAFKA_DATA_LOSS.PARTITIONS_DELETED.*{gone}-0"):
+            list(reader.read(task))
+        return
+    assert sum(batch.num_rows for batch in reader.read(task)) == 5
 
 
 def test_a_range_that_never_comes_is_an_error_and_no_short_result(bootstrap: str):
