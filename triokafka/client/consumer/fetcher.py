@@ -150,6 +150,7 @@ class Fetcher:
             if now < expires_at and node_id in cluster.nodes:
                 return node_id
             del self._preferred[partition]
+            self.wake()  # the leader's task has to know that it is its turn
         return cluster.leader_for(partition)
 
     def _round(self, node_id: int, now: float) -> _Round:

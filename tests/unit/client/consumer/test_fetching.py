@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 import trio
 
 import triokafka
+from tests.scripted_broker import CLOSE
 from tests.scripted_reading import ReadableBroker, ReadableCluster
 from tests.simulated import current_simulation, simulated
 from triokafka.client.consumer.fetch_buffer import end_of
@@ -168,6 +170,88 @@ async def test_a_replica_nearby_is_read_when_the_leader_names_it() -> None:
         assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"0", b"1"]
         assert leader.seen(FetchRequest)[0].rack_id == "here"
         assert asked_offsets(follower, 0)[0] == 0
+
+
+class Nearby:
+    """A leader (1) that sends readers to the replica nearby (2) whenever they come with its rack."""
+
+    def __init__(self, cluster: ReadableCluster, leader: ReadableBroker, follower: ReadableBroker) -> None:
+        self.redirects = True
+        self._cluster = cluster
+        self._leader = leader
+        self._follower = follower
+        leader._answers[FetchRequest] = self._redirect
+        follower._answers[FetchRequest] = self._serve
+
+    async def _redirect(self, request: FetchRequest) -> FetchResponse:
+        if not self.redirects:
+            return await ReadableBroker.fetch(self._leader, request)
+        response, _ = self._leader.fetch_now(request)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                partition.preferred_read_replica = 2
+                partition.records = b""
+        return response
+
+    async def _serve(self, request: FetchRequest) -> FetchResponse:
+        self._cluster.leaders[T0] = 2  # a follower answers as the leader does
+        try:
+            response, found = self._follower.fetch_now(request)
+        finally:
+            self._cluster.leaders[T0] = 1
+        if not found:
+            await trio.sleep(request.max_wait_ms / 1000)
+        return response
+
+    def fetches(self) -> tuple[int, int]:
+        """How often each was asked."""
+        return len(self._leader.seen(FetchRequest)), len(self._follower.seen(FetchRequest))
+
+
+@simulated
+async def test_a_replica_nearby_is_forgotten_when_it_was_named_long_ago() -> None:
+    """(`client/MOD-14`)"""
+    cluster, [leader, follower], options = await started(nodes=2)
+    nearby = Nearby(cluster, leader, follower)
+    cluster.write("t", 0, [b"0"])
+    async with triokafka.Consumer(**options, client_rack="here", metadata_max_age_ms=10_000) as consumer:
+        consumer.assign([T0])
+        assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"0"]
+        await trio.sleep(9)
+        assert nearby.fetches()[0] == 1
+        await trio.sleep(2)
+        assert nearby.fetches()[0] == 2  # it was asked again, and named it again
+        cluster.write("t", 0, [b"1"])
+        assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"1"]
+        assert nearby.fetches()[0] == 2
+
+
+@pytest.mark.parametrize("how", ["gone", "out of range", "not a replica any more", "cut off"])
+@simulated
+async def test_a_replica_nearby_that_fails_is_left_for_the_leader(how: str) -> None:
+    """(`client/MOD-14`)"""
+    cluster, [leader, follower], options = await started(nodes=2)
+    nearby = Nearby(cluster, leader, follower)
+    cluster.write("t", 0, [b"0"])
+    async with triokafka.Consumer(**options, client_rack="here") as consumer:
+        consumer.assign([T0])
+        assert [r.value for r in (await consumer.poll(timeout_ms=5_000))[T0]] == [b"0"]
+        nearby.redirects = False
+        cluster.write("t", 0, [b"1"])
+        if how == "gone":
+            follower.stop()
+        elif how == "cut off":
+            follower.script(FetchRequest, *[CLOSE] * 100)
+        else:
+            follower.script(FetchRequest, *[follower.fetch_with(p0=1 if how == "out of range" else 9)] * 100)
+        got = []
+        with trio.fail_after(5):
+            while len(got) < 1:
+                got += [r.value for r in (await consumer.poll(timeout_ms=5_000)).get(T0, [])]
+        assert got == [b"1"]
+        assert await consumer.position(T0) == 2  # not reset: the leader decides what is in range
+        await trio.sleep(2)
+        assert consumer.health().healthy
 
 
 @simulated
