@@ -41,7 +41,11 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
 }
 """Names of the package by page."""
 
-MODULES: Final[dict[str, str]] = {"Testing": "triokafka.testing"}
+MODULES: Final[dict[str, str]] = {
+    "Blocking": "triokafka.blocking",
+    "Spark": "triokafka.spark",
+    "Testing": "triokafka.testing",
+}
 """Pages of everything that a module names in its ``__all__``."""
 
 
@@ -59,8 +63,10 @@ def pages() -> dict[str, tuple[str, str]]:
     serializers = tuple(name for name in triokafka.__all__ if name.endswith(_FAMILIES))
     named = {title: [f"triokafka.{name}" for name in names] for title, names in PAGES.items()}
     named["Serializers"] = [f"triokafka.{name}" for name in serializers]
-    for title, module in MODULES.items():
-        named[title] = [f"{module}.{name}" for name in import_module(module).__all__]
+    own = {id(getattr(triokafka, name)) for name in triokafka.__all__}
+    for title, home in MODULES.items():
+        module = import_module(home)
+        named[title] = [f"{home}.{name}" for name in module.__all__ if id(getattr(module, name)) not in own]
     missing = _public() - {name for names in named.values() for name in names}
     if missing:
         raise LookupError(f"add to a page in docs/python_api.py: {', '.join(sorted(missing))}")
@@ -79,4 +85,4 @@ def _entry(name: str) -> str:
         kind = "autofunction" if callable(value) else "autodata"
         return f"```{{eval-rst}}\n.. {kind}:: {name}\n```"
     members = "" if attribute.endswith(_FAMILIES) and attribute not in _FAMILIES else "   :members:\n"
-    return f"```{{eval-rst}}\n.. autoclass:: {name}\n{members}   :inherited-members: object, Exception\n```"
+    return f"```{{eval-rst}}\n.. autoclass:: {name}\n{members}   :inherited-members: object, Exception, int, str, tuple\n```"

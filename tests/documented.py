@@ -86,19 +86,25 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 class Reader:
-    """Runs the blocks of one page as somebody would who reads it from top to bottom."""
+    """Runs the blocks of one page as somebody would who reads it from top to bottom.
 
-    def __init__(self, page: Path, directory: Path) -> None:
+    Args:
+        directory: where the reader works.
+        python: the interpreter of the reader's environment; another one than ours must have the package installed.
+    """
+
+    def __init__(self, page: Path, directory: Path, python: str = sys.executable) -> None:
+        self._python = python
         self._blocks = blocks_of(page)
         self._directory = directory
         self._ports: dict[str, int] = {}
         self._ends = ExitStack()
         self._broker = ExitStack()  # one that the page does not start itself
-        binaries = Path(sys.executable).parent
+        binaries = Path(python).parent
         self._environment = {
             **os.environ,
             "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT) if python == sys.executable else "",
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "120",
         }
@@ -131,12 +137,13 @@ class Reader:
             assert any(block.file in command for command in commands), f"{block}: {block.file} is never run"
         elif "def test_" in block.code:
             style = ["-o", "trio_mode=true"] if "async def test_" in block.code and "asyncio" not in block.code else []
-            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *style, *_plugin(), program.name]
+            plugin = _plugin() if self._python == sys.executable else []
+            command = [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *style, *plugin, program.name]
             self._finish(block, command)
         elif block.until:
-            self._interrupt(block, [sys.executable, program.name], [block.until])
+            self._interrupt(block, [self._python, program.name], [block.until])
         else:
-            self._finish(block, [sys.executable, program.name])
+            self._finish(block, [self._python, program.name])
 
     def _here(self, text: str) -> str:
         def address(match: re.Match[str]) -> str:
