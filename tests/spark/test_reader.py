@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.topics import Record, delete_before, delete_topic, make_topic, options
+from triokafka.client.range_session import RangeSession
 from triokafka.errors import (
     ConfigurationError,
     KafkaError,
@@ -175,6 +176,30 @@ def test_an_unreachable_broker_is_a_sentence_in_time():
     made = reader("127.0.0.1:1", "orders", **{"kafka.default.api.timeout.ms": "500"})
     with pytest.raises(KafkaTimeoutError, match=r"no broker can be reached: .*127\.0\.0\.1:1"):
         made.partitions()
+
+
+def test_tasks_of_one_worker_share_connections_and_given_up_ones_leave_theirs(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+):
+    """`spark/5.4`: Spark keeps a Python worker for many tasks."""
+    made: list[RangeSession] = []
+    begin = RangeSession.__aenter__
+
+    async def counted(session: RangeSession) -> RangeSession:
+        made.append(session)
+        return await begin(session)
+
+    monkeypatch.setattr(RangeSession, "__aenter__", counted)
+    topic = make_topic(bootstrap, [Record(b"v" * 500, partition=n % 4) for n in range(8_000)], partitions=4)
+    more = {"kafka.client.id": "shares"}
+    for _ in range(2):
+        # Each micro-batch brings a reader of its own.
+        reading = reader(bootstrap, topic, **more)
+        assert sum(batch.num_rows for task in reading.partitions() for batch in reading.read(task)) == 8_000
+        given_up = reading.read(reading.partitions()[0])
+        next(given_up)
+        given_up.close()  # type: ignore[attr-defined]
+    assert 1 <= len(made) <= 2, "one, and another when a task begins before the one given up has let go"
 
 
 def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str):

@@ -6,6 +6,7 @@ Each is read as Spark's driver and workers do it, without a JVM; in ``make long`
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -404,6 +405,66 @@ def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load:
             startingOffsets=by_partition(topic.name, start), endingOffsets=by_partition(topic.name, end)
         )
         assert load(given).values() == [str(value) for value in expected], (start, end)
+
+
+def test_any_range_of_any_log_has_exactly_its_records(logs: LogWriter):
+    any_logs(logs, seed=1, count=15)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_any_range_of_many_logs_has_exactly_its_records(logs: LogWriter, seed: int):
+    any_logs(logs, seed=seed, count=40)
+
+
+def any_logs(logs: LogWriter, *, seed: int, count: int) -> None:
+    """Random logs of transactions, gaps and codecs, read in random ranges and cuts, against what was written."""
+    choices = random.Random(seed)
+    for _ in range(count):
+        topic = logs.topic()
+        values: dict[int, int | None] = {}  # the producer of each record's transaction, by offset
+        aborted: set[int] = set()
+        unsettled: dict[int, list[int]] = {}
+        end = 0
+        for _ in range(choices.randrange(1, 25)):
+            producer = choices.choice((-1, -1, 1, 2, 3))
+            if producer in unsettled and choices.random() < 0.4:
+                if choices.random() < 0.5:
+                    aborted.update(unsettled.pop(producer))
+                    topic.abort(producer)
+                else:
+                    del unsettled[producer]
+                    topic.commit(producer)
+                end += 1
+            elif producer < 0 and choices.random() < 0.2:
+                end += choices.randrange(1, 9)
+                topic.write_at(end, [end])
+                values[end] = None
+                end += 1
+            else:
+                offsets = list(range(end, end + choices.choice((1, 2, 30))))
+                topic.write(offsets, producer=producer, codec=choices.choice(("none", "lz4", "zstd", "gzip", "snappy")))
+                values.update(dict.fromkeys(offsets, producer if producer > 0 else None))
+                if producer > 0:
+                    unsettled.setdefault(producer, []).extend(offsets)
+                end += len(offsets)
+        stable = min((offsets[0] for offsets in unsettled.values()), default=end)
+        for level, last, hidden in (("read_committed", stable, aborted), ("read_uncommitted", end, set())):
+            for _ in range(4):
+                until = choices.randint(0, last)
+                start = choices.randint(0, until)
+                given = topic.options(
+                    startingOffsets=by_partition(topic.name, start),
+                    endingOffsets=by_partition(topic.name, until),
+                    minPartitions=str(choices.randrange(1, 6)),
+                    batchRows=str(choices.choice((1, 3, 10_000))),
+                    **{
+                        "kafka.isolation.level": level,
+                        "kafka.max.partition.fetch.bytes": choices.choice(("100", "4096")),
+                    },
+                )
+                expected = [str(at) for at in values if start <= at < until and at not in hidden]
+                assert Frame(given).values() == expected, (seed, level, start, until)
 
 
 # ---------------------------------------------------------------- what is lost

@@ -66,7 +66,7 @@ class ReadOptions:
         max_offsets_per_trigger: most offsets of one micro-batch.
         min_offsets_per_trigger: a micro-batch waits for so many offsets, at most ``max_trigger_delay_ms``.
         max_bytes_per_trigger: most bytes, estimated, of one micro-batch.
-        max_bytes_per_partition: most bytes, estimated, of one partition in one micro-batch, and of one task.
+        max_bytes_per_partition: most bytes, estimated, of one partition in one micro-batch.
         min_partitions: large ranges are split until there are about so many tasks.
         max_records_per_partition: most offsets of one task.
         max_partitions: ranges are put together until there are no more than so many tasks.
