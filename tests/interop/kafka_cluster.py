@@ -7,7 +7,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,13 +18,16 @@ from tests.interop import jvm
 
 NODES = 3
 TIMEOUT = 60.0
+_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx384m", "-Xshare:auto")
 
 
 class KafkaNode:
     """One node, with a data directory and ports that outlive its processes."""
 
-    def __init__(self, number: int, directory: Path, ports: list[tuple[int, int]]) -> None:
+    def __init__(
+        self, number: int, directory: Path, ports: list[tuple[int, int]], more: Mapping[str, str] | None = None
+    ) -> None:
         self.number = number
         self._directory = directory
         directory.mkdir(parents=True)
@@ -54,6 +57,7 @@ class KafkaNode:
             "broker.heartbeat.interval.ms": "500",
             "replica.lag.time.max.ms": "5000",
             "auto.leader.rebalance.enable": "false",
+            **(more or {}),
         }
         self.config = directory / "server.properties"
         self.config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
@@ -139,12 +143,23 @@ class KafkaCluster:
 
 
 @contextmanager
-def kafka_cluster(directory: Path, nodes: int = NODES) -> Iterator[KafkaCluster]:
-    """Run so many nodes for the length of the block, whatever becomes of them meanwhile."""
+def kafka_cluster(directory: Path, nodes: int = NODES, *, racks: bool = False) -> Iterator[KafkaCluster]:
+    """Run so many nodes for the length of the block, whatever becomes of them meanwhile.
+
+    With ``racks`` each is in one of its own, named ``rack-1`` and so on, and consumers are sent to replicas in theirs.
+    """
     jvm.require("mvn", "java")
     ports = jvm.free_ports(2 * nodes)
     pairs = list(zip(ports[::2], ports[1::2], strict=True))
-    members = [KafkaNode(number, directory / f"node-{number}", pairs) for number in range(1, nodes + 1)]
+    members = [
+        KafkaNode(
+            number,
+            directory / f"node-{number}",
+            pairs,
+            {"broker.rack": f"rack-{number}", "replica.selector.class": _SELECTOR} if racks else None,
+        )
+        for number in range(1, nodes + 1)
+    ]
     # One that began with a hyphen would be taken for an option.
     cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
     for process in [node.format(cluster_id) for node in members]:
