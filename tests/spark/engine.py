@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from pyspark.sql.streaming import datasource
-
 import pyspark_triokafka
 
 Trigger = Literal["continual", "available now", "once"]
@@ -75,6 +73,8 @@ class StandInQuery:
 
     def start(self, trigger: Trigger = "continual", **more: str) -> None:
         """Make the reader, as a new process of the driver's."""
+        from pyspark.sql.streaming import datasource  # new in Spark 4.2
+
         source = pyspark_triokafka.DefaultSource({**self.options, **more})
         self._reader = source.streamReader(source.schema())
         self._pickled = pickle.dumps(self._reader)

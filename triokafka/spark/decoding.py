@@ -147,7 +147,8 @@ def _format(name: str, side: _Side, registry: SchemaRegistry | None) -> Format:
     if side.form == "protobuf":
         return ProtobufFormat(side.schema, registry=registry, subject=side.subject, name=side.message)
     from pyspark.sql import types
-    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from triokafka.spark.schema import to_arrow
 
     try:
         schema = types.StructType.fromJson(json.loads(side.schema or ""))
@@ -155,4 +156,4 @@ def _format(name: str, side: _Side, registry: SchemaRegistry | None) -> Format:
         raise ConfigurationError(
             f"Option '{name}Schema' is not the JSON of a Spark schema, as frame.schema.json() has it: {error}"
         ) from None
-    return JsonFormat(to_arrow_schema(schema, timezone="UTC"), enveloped=registry is not None)
+    return JsonFormat(to_arrow(schema), enveloped=registry is not None)

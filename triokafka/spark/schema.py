@@ -39,13 +39,19 @@ def spark_schema(options: ReadOptions) -> StructType:
 
 def arrow_schema(options: ReadOptions) -> pyarrow.Schema:
     """The schema of the record batches that the reader yields; Spark compares it to the letter."""
-    import pyspark
+    return to_arrow(spark_schema(options))
+
+
+def to_arrow(schema: StructType) -> pyarrow.Schema:
+    """The Arrow schema that Spark wants for a schema of its own, with timestamps in UTC."""
+    from inspect import signature
+
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = spark_schema(options)
-    if pyspark.__version__.startswith("3."):
-        return to_arrow_schema(schema)  # it knows no other time zone
-    return to_arrow_schema(schema, timezone="UTC")
+    # Before Spark 4.2 there was no other time zone.
+    return to_arrow_schema(
+        schema, **({"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {})
+    )
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:

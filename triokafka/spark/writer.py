@@ -134,9 +134,10 @@ def stream_writer(options: WriteOptions, schema: StructType) -> DataSourceStream
 
 def _as_batches(rows: Iterator[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    from triokafka.spark.schema import to_arrow
+
+    arrow = to_arrow(schema)
     while piece := list(islice(rows, _ROWS)):
         columns = zip(*piece, strict=True)
         yield pa.record_batch(
