@@ -76,7 +76,9 @@ class LoopThread:
         """
         if self.is_current_thread:
             raise IllegalStateError("a blocking call in a callback of the loop would wait for itself")
-        answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        # The answer is not in the queue: a signal's exception may come when the queue has given out what was in it.
+        answer: list[tuple[Any, BaseException | None]] = []
+        answered: queue.SimpleQueue[None] = queue.SimpleQueue()
         scope = trio.CancelScope()
 
         async def run() -> None:
@@ -88,15 +90,18 @@ class LoopThread:
             except Exception as raised:
                 error = raised
             finally:
-                answers.put((value, error))
+                answer.append((value, error))
+                answered.put(None)
 
         self.start(run, name=f"call of {getattr(work, '__qualname__', work)}")
         try:
-            value, error = answers.get()
+            answered.get()
         except BaseException:
             self.soon(scope.cancel)
-            answers.get()
+            while not answer:
+                answered.get()
             raise
+        value, error = answer[0]
         if error is not None:
             try:
                 raise error

@@ -19,6 +19,7 @@ class CallbackThread:
         self._waiting: queue.SimpleQueue[tuple[Future, Outcome] | threading.Event | None]
         self._waiting = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._ending = False
 
     @property
     def is_current_thread(self) -> bool:
@@ -39,13 +40,17 @@ class CallbackThread:
         """Wait until the callbacks of what was settled before have run; False when the time was over."""
         if self._thread is None or self.is_current_thread:
             return True
+        if self._ending:
+            self._thread.join(timeout)
+            return not self._thread.is_alive()
         passed = threading.Event()
         self._waiting.put(passed)
         return passed.wait(timeout)
 
     def end(self) -> None:
         """End the thread after what waits."""
-        if self._thread is not None:
+        if self._thread is not None and not self._ending:
+            self._ending = True
             self._waiting.put(None)
 
     def _run(self) -> None:

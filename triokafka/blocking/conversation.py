@@ -24,15 +24,25 @@ LATER: Final = object()
 
 
 class _Question:
-    """Something that a thread asks the task to do, or (``work`` is None) its answer to what the task asked."""
+    """Something that a thread asks the task to do, or (``work`` is None) its answer to what the task asked.
 
-    __slots__ = ("arguments", "replies", "scope", "work")
+    ``replies`` only grow, and ``replied`` counts them: what is taken out of a queue may be lost when a signal's
+    exception comes at that moment.
+    """
+
+    __slots__ = ("arguments", "replied", "replies", "scope", "work")
 
     def __init__(self, work: Callable[..., Awaitable[Any]] | None, arguments: tuple[Any, ...]) -> None:
         self.work = work
         self.arguments = arguments
-        self.replies: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
+        self.replies: list[tuple[str, Any, Any]] = []
+        self.replied: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.scope = trio.CancelScope()
+
+    def reply(self, kind: str, first: Any, second: Any) -> None:
+        """Tell the thread that it is ``"done"`` (value, error), or is to ``"run"`` (number, function)."""
+        self.replies.append((kind, first, second))
+        self.replied.put(None)
 
 
 class Conversation:
@@ -64,17 +74,19 @@ class Conversation:
         if not self._loop.soon(self._arrive, question):
             raise ClosedError("the loop has ended: the interpreter is shutting down")
         interrupt: BaseException | None = None
-        while True:
+        replies, seen = question.replies, 0
+        while not (seen and replies[seen - 1][0] == "done"):
             try:
-                kind, first, second = question.replies.get()
+                while len(replies) <= seen:
+                    question.replied.get()
+                kind, first, second = replies[seen]
+                seen += 1
                 if kind == "run" and interrupt is None:
                     self._run_here(first, second)
             except BaseException as error:
                 interrupt = interrupt or error
                 self._loop.soon(question.scope.cancel)
-                continue
-            if kind == "done":
-                break
+        _, first, second = replies[seen - 1]
         if interrupt is not None:
             raise interrupt
         if second is not None:
@@ -101,7 +113,7 @@ class Conversation:
 
     def _arrive(self, question: _Question) -> None:
         if self._over:
-            question.replies.put(("done", None, ClosedError("the client is closed")))
+            question.reply("done", None, ClosedError("the client is closed"))
             return
         self._questions.append(question)
         self._arrived.set()
@@ -132,7 +144,7 @@ class Conversation:
         finally:
             self._current = before
             if value is not LATER:
-                question.replies.put(("done", value, error))
+                question.reply("done", value, error)
 
     def answer_later(self) -> Callable[[BaseException | None], None]:
         """For the work of the present question, which is then to return `LATER`: answers it when called.
@@ -141,7 +153,7 @@ class Conversation:
         """
         question = self._held = self._current
         assert question is not None
-        return lambda error: question.replies.put(("done", None, error))
+        return lambda error: question.reply("done", None, error)
 
     async def ask_back(self, do: Callable[[], Any]) -> Any:
         """Have the thread whose question is being worked on run ``do``; returns or raises what that does.
@@ -153,7 +165,7 @@ class Conversation:
             return None
         self._answering += 1
         number = self._answering
-        asker.replies.put(("run", number, do))
+        asker.reply("run", number, do)
         while True:
             question = await self._next()
             if question.work is not None:
@@ -168,4 +180,4 @@ class Conversation:
         """Refuse what is asked from now on."""
         self._over = True
         while self._questions:
-            self._questions.popleft().replies.put(("done", None, ClosedError("the client is closed")))
+            self._questions.popleft().reply("done", None, ClosedError("the client is closed"))

@@ -74,6 +74,10 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
             )
         log.warning("Idempotence will be disabled because of user-provided %s", ", ".join(conflicts))
         config["enable_idempotence"] = False
+    memory = config["buffer_memory"]
+    if "max_request_size" not in given:
+        config["max_request_size"] = min(config["max_request_size"], memory)
+    largest = max(config["max_request_size"], config["batch_size"])
     delivery = max(config["delivery_timeout_ms"], config["linger_ms"] + config["request_timeout_ms"])
     options = {
         **network_options(config),
@@ -88,7 +92,7 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
         "allow_auto_create_topics": config["allow_auto_create_topics"],
         "delivery_timeout_ms": delivery,
         "max_block_ms": delivery,  # of what was taken over; who sends waits at most max_block_ms
-        "buffer_memory": config["buffer_memory"] - staged_bytes(config),
+        "buffer_memory": max(memory - staged_bytes(config), min(memory, largest)),
         "close_timeout_ms": 0,  # the flush before it has its own
     }
     return options

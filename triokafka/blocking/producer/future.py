@@ -71,13 +71,12 @@ class FutureRecordMetadata(Future):
         settled = self._look()
         if settled is not None and (self._listeners is None or self._chunk.in_callback):
             return settled
+        if self._chunk.in_callback and self.has_callbacks:
+            # They run after the callback that waits here: it waits for the record only.
+            return FutureRecordMetadata(self._chunk, self._index)._wait(timeout)
         done = threading.Event()
-        if self._chunk.in_callback:
-            # The callbacks of this record run after the one that waits here.
-            self._chunk.notify(self._index, done.set)
-        else:
-            self._listen(_Waker(done), _Waker(done))
-            self._chunk.hurry()
+        self._listen(_Waker(done), _Waker(done))
+        self._chunk.hurry()
         done.wait(timeout)
         outcome = self._look()
         if outcome is None:

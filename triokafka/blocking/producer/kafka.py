@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
+import os
 import threading
 import warnings
 import weakref
@@ -95,6 +96,7 @@ class KafkaProducer:
             self._partitioner = config["partitioner"]
         self._plain = self._partitioner is None and not (config["key_serializer"] or config["value_serializer"])
         self._closed = False
+        _open.add(self)
         self._unregister = _close_at_exit(self)
 
     # ---------------------------------------------------------------- life
@@ -396,6 +398,18 @@ class KafkaProducer:
         return (
             f"<KafkaProducer client_id={self.config['client_id']} transactional_id={self.config['transactional_id']}>"
         )
+
+
+_open: Final[weakref.WeakSet[KafkaProducer]] = weakref.WeakSet()
+
+
+def _refuse_in_child() -> None:
+    """Leave the short way of `KafkaProducer.send` to the parent process; the other way asks whose the producer is."""
+    for producer in list(_open):
+        producer._stages.clear()
+
+
+os.register_at_fork(after_in_child=_refuse_in_child)
 
 
 def _close_at_exit(producer: KafkaProducer) -> Any:

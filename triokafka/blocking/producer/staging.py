@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -174,17 +173,6 @@ class Chunk:
                 self.listening.append((future, index))
         if not waits:
             staging.loop.soon(self._hear, future, index)
-
-    def notify(self, index: int, wake: Callable[[], None]) -> None:
-        """Call ``wake`` in the loop when the record is settled."""
-        self.stage.staging.loop.soon(self._notify, index, wake)
-
-    def _notify(self, index: int, wake: Callable[[], None]) -> None:
-        delivery = self.delivery(index)
-        if delivery is None or isinstance(delivery, Exception):
-            wake()
-        else:
-            delivery.add_callback(lambda metadata, error: wake())
 
     def _hear(self, future: FutureRecordMetadata, index: int) -> None:
         delivery = self.delivery(index)

@@ -1,0 +1,312 @@
+"""kafka-python's consumer over the SDK, against a real broker."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from triokafka.blocking import (
+    ConsumerRebalanceListener,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from triokafka.blocking.errors import (
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaError,
+    NoOffsetForPartitionError,
+)
+
+
+@pytest.fixture
+def filled(bootstrap: str, topic: str) -> TopicPartition:
+    """A partition with 3,000 records, whose values are their offsets."""
+    with KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5) as producer:
+        for number in range(3_000):
+            producer.send(topic, b"%d" % number, timestamp_ms=1_000 + number)
+    return TopicPartition(topic, 0)
+
+
+@pytest.fixture
+def consumer(bootstrap: str, filled: TopicPartition) -> Iterator[KafkaConsumer]:
+    """A consumer at the beginning of ``filled``."""
+    with KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=500) as made:
+        made.assign([filled])
+        made.seek(filled, 0)
+        yield made
+
+
+def offsets_of(polled: dict[TopicPartition, list[Any]]) -> list[int]:
+    """Of all records."""
+    return [record.offset for records in polled.values() for record in records]
+
+
+def test_poll_gives_at_most_max_records_in_order(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+    assert offsets_of(consumer.poll(10_000)) == list(range(500))
+    assert offsets_of(consumer.poll(max_records=7)) == list(range(500, 507))
+    assert consumer.position(filled) == 507
+    assert consumer.highwater(filled) == 3_000
+
+
+def test_iterating_and_polling_go_on_where_the_other_stopped(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+    assert next(consumer).offset == 0
+    assert next(consumer).offset == 1
+    assert consumer.position(filled) == 2
+    assert offsets_of(consumer.poll(max_records=3)) == [2, 3, 4]
+    assert [record.offset for record in consumer] == list(range(5, 3_000))
+    assert consumer.position(filled) == 3_000
+
+
+def test_seeking_drops_what_was_taken_over(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+    consumer.poll(10_000, max_records=1)
+    consumer.seek(filled, 2_990)
+    assert [record.offset for record in consumer] == list(range(2_990, 3_000))
+    consumer.seek_to_beginning()
+    assert next(consumer).offset == 0
+    consumer.seek_to_end(filled)
+    assert consumer.poll(100) == {}
+    assert consumer.position(filled) == 3_000
+
+
+def test_paused_partitions_give_nothing_and_keep_their_place(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+    consumer.poll(10_000, max_records=10)
+    consumer.pause(filled)
+    assert consumer.paused() == {filled}
+    assert consumer.poll(100) == {}
+    assert consumer.position(filled) == 10
+    consumer.resume(filled)
+    assert offsets_of(consumer.poll(10_000, max_records=1)) == [10]
+
+
+def test_lookups_have_kafka_pythons_types(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+    assert consumer.beginning_offsets([filled]) == {filled: 0}
+    assert consumer.end_offsets([filled]) == {filled: 3_000}
+    found = consumer.offsets_for_times({filled: 1_500})[filled]
+    assert found is not None
+    assert (found.offset, found.timestamp) == (500, 1_500)
+    assert consumer.offsets_for_times({filled: 9_999_999}) == {filled: None}
+    assert consumer.partitions_for_topic(filled.topic) == {0}
+    assert consumer.partitions_for_topic("no-such-topic") == set()
+    assert filled.topic in consumer.topics()
+    assert consumer.assignment() == {filled}
+    assert consumer.subscription() is None
+    with pytest.raises(ValueError):
+        consumer.offsets_for_times({filled: -5})
+
+
+def test_wrong_use_raises_what_kafka_python_raises(consumer: KafkaConsumer, filled: TopicPartition) -> None:
+    other = TopicPartition(filled.topic, 7)
+    for error, call in [
+        (ValueError, lambda: consumer.poll(-1)),
+        (ValueError, lambda: consumer.poll(max_records=0)),
+        (TypeError, lambda: consumer.poll(max_records=1.5)),  # type: ignore[arg-type]
+        (TypeError, lambda: consumer.position("topic")),  # type: ignore[arg-type]
+        (IllegalStateError, lambda: consumer.position(other)),
+        (IllegalStateError, lambda: consumer.highwater(other)),
+        (ValueError, lambda: consumer.seek(other, 1)),
+        (ValueError, lambda: consumer.seek(filled, -1)),
+        (ValueError, lambda: consumer.seek_to_end(other)),
+        (IllegalStateError, lambda: consumer.subscribe(["topic"])),
+        (IllegalStateError, consumer.commit),
+        (IllegalStateError, lambda: consumer.committed(filled)),
+    ]:
+        with pytest.raises(error):  # type: ignore[arg-type]
+            call()  # type: ignore[operator]
+    consumer.close()
+    consumer.close()
+    for call in (consumer.poll, consumer.assignment, consumer.topics):
+        with pytest.raises(IllegalStateError):
+            call()
+    assert list(consumer) == []
+
+
+def test_deserializers_run_in_the_thread_that_polls_and_stop_at_what_they_cannot_read(
+    bootstrap: str, topic: str
+) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for value in (b"1", b"2", b"no json", b"4"):
+            producer.send(topic, value)
+    threads: set[int] = set()
+
+    def load(data: bytes) -> Any:
+        threads.add(threading.get_ident())
+        return json.loads(data)
+
+    partition = TopicPartition(topic, 0)
+    with KafkaConsumer(bootstrap_servers=bootstrap, value_deserializer=load) as consumer:
+        consumer.assign([partition])
+        consumer.seek_to_beginning()
+        assert [record.value for record in consumer.poll(10_000)[partition]] == [1, 2]
+        with pytest.raises(json.JSONDecodeError):
+            consumer.poll(10_000)
+        assert consumer.position(partition) == 2
+        consumer.seek(partition, 3)
+        assert [record.value for record in consumer.poll(10_000)[partition]] == [4]
+    assert threads == {threading.get_ident()}
+
+
+def test_a_group_goes_on_where_the_last_consumer_committed(bootstrap: str, filled: TopicPartition, group: str) -> None:
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+    }
+    with KafkaConsumer(filled.topic, **options) as first:
+        for record in first:
+            if record.offset == 99:
+                break
+        first.commit()
+        assert first.committed(filled) == 100
+        assert first.committed(filled, metadata=True) == OffsetAndMetadata(100, "", -1)
+        first.poll(1_000)  # not committed
+        assert first.group_metadata().generation_id >= 1
+    with KafkaConsumer(filled.topic, **options) as second:
+        assert next(second).offset == 100
+        second.commit({filled: OffsetAndMetadata(50, "note", -1)})
+        assert second.committed(filled, metadata=True) == OffsetAndMetadata(50, "note", -1)
+
+
+def test_auto_commit_commits_what_was_handed_out_and_no_more(
+    bootstrap: str, filled: TopicPartition, group: str
+) -> None:
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "auto_commit_interval_ms": 10,
+    }
+    with KafkaConsumer(filled.topic, **options) as first:
+        assert offsets_of(first.poll(20_000, max_records=10)) == list(range(10))
+    with KafkaConsumer(filled.topic, **options) as second:
+        assert next(second).offset == 10
+        with pytest.raises(RuntimeError), second:
+            raise RuntimeError("record 10 was not processed")
+    with KafkaConsumer(filled.topic, **options) as third:
+        assert next(third).offset == 10
+
+
+def test_commit_async_settles_its_future_and_calls_back_in_a_later_poll(
+    bootstrap: str, filled: TopicPartition, group: str
+) -> None:
+    calls: list[Any] = []
+    with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group) as consumer:
+        consumer.assign([filled])
+        settled = threading.Event()
+        offsets = {filled: OffsetAndMetadata(5, "", -1)}
+        future = consumer.commit_async(offsets, callback=lambda *got: calls.append((threading.get_ident(), *got)))
+        future.add_both(lambda _: settled.set())
+        assert settled.wait(20)
+        assert future.succeeded()
+        assert calls == []
+        consumer.poll()
+        assert calls == [(threading.get_ident(), offsets, None)]
+
+
+def test_listeners_run_in_the_polling_thread_and_may_use_the_consumer(
+    bootstrap: str, filled: TopicPartition, group: str
+) -> None:
+    told: list[tuple[str, int, Any]] = []
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append(("revoked", threading.get_ident(), set(revoked)))
+            if revoked:
+                consumer.commit()
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            told.append(("assigned", threading.get_ident(), set(assigned)))
+            for partition in assigned:
+                consumer.seek(partition, 2_000)
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
+    consumer.subscribe([filled.topic], listener=Listener())
+    polled: list[int] = []
+    while not polled:
+        polled = offsets_of(consumer.poll(1_000, max_records=5))
+    assert polled == [2_000, 2_001, 2_002, 2_003, 2_004]
+    assert ("assigned", threading.get_ident(), {filled}) in told
+    consumer.close()
+    assert told[-1] == ("revoked", threading.get_ident(), {filled})
+    with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group) as other:
+        assert other.committed(filled) == 2_005
+
+
+def test_what_a_listener_raises_poll_raises(bootstrap: str, filled: TopicPartition, group: str) -> None:
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            raise RuntimeError("not today")
+
+    with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([filled.topic], listener=Listener())
+        with pytest.raises(KafkaError, match="rebalance callback") as caught:
+            for _ in range(50):
+                consumer.poll(1_000)
+        assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_two_consumers_share_a_topic_and_the_second_takes_over(bootstrap: str, topic: str, group: str) -> None:
+    from triokafka.blocking import KafkaAdminClient
+    from triokafka.blocking.admin import NewTopic
+
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 4, 1)], wait_for_metadata=True)
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": group, "heartbeat_interval_ms": 100}
+    first, second = KafkaConsumer(topic, **options), KafkaConsumer(topic, **options)
+    try:
+        for _ in range(300):
+            first.poll(50)
+            second.poll(50)
+            if len(first.assignment()) == len(second.assignment()) == 2:
+                break
+        assert first.assignment() | second.assignment() == {TopicPartition(topic, number) for number in range(4)}
+        first.close()
+        for _ in range(300):
+            second.poll(50)
+            if len(second.assignment()) == 4:
+                break
+        assert len(second.assignment()) == 4
+    finally:
+        first.close()
+        second.close()
+
+
+def test_patterns_match_the_beginning_of_names(bootstrap: str, filled: TopicPartition, group: str) -> None:
+    with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(pattern=filled.topic[:-2])
+        polled: list[int] = []
+        while not polled:
+            polled = offsets_of(consumer.poll(1_000, max_records=1))
+        assert consumer.subscription() == {filled.topic}
+
+
+def test_without_reset_an_unknown_position_is_an_error(bootstrap: str, filled: TopicPartition) -> None:
+    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
+        consumer.assign([filled])
+        with pytest.raises(NoOffsetForPartitionError):
+            consumer.poll(10_000)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"no_such_name": 1},
+        {"request_timeout_ms": 1, "fetch_max_wait_ms": 2},
+        {"group_instance_id": "me"},
+        {"group_id": "g", "group_instance_id": "no spaces"},
+        {"security_protocol": "SSL"},
+        {"partition_assignment_strategy": [object()]},
+    ],
+)
+def test_configurations_are_checked_as_kafka_python_does(bootstrap: str, options: dict[str, Any]) -> None:
+    with pytest.raises(KafkaConfigurationError):
+        KafkaConsumer(bootstrap_servers=bootstrap, **options)

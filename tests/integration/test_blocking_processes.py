@@ -1,0 +1,200 @@
+"""What becomes of the blocking clients when their process ends, forks, or is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from triokafka.blocking import KafkaConsumer, KafkaProducer, TopicPartition
+from triokafka.blocking.errors import IllegalStateError
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run_program(program: str, *arguments: str, expect: int = 0) -> str:
+    """What a program prints in a process of its own, which must end by itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert done.returncode == expect, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def count(bootstrap: str, topic: str) -> int:
+    """How many records a topic of one partition has."""
+    with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        partition = TopicPartition(topic, 0)
+        return consumer.end_offsets([partition])[partition]
+
+
+def test_what_was_sent_is_delivered_at_the_end_of_a_program_that_closes_nothing(bootstrap: str, topic: str) -> None:
+    program = """
+import sys
+from triokafka.blocking import KafkaProducer
+producer = KafkaProducer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+for number in range(1000):
+    producer.send(sys.argv[2], b"%d" % number)
+"""
+    run_program(program, bootstrap, topic)
+    assert count(bootstrap, topic) == 1_000
+
+
+def test_a_producer_that_nobody_has_any_more_delivers_what_was_sent(bootstrap: str, topic: str) -> None:
+    program = """
+import gc, sys, threading, time
+from triokafka.blocking import KafkaProducer
+def work():
+    producer = KafkaProducer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+    return producer.send(sys.argv[2], b"value")
+future = work()
+gc.collect()
+print(future.get(timeout=20).offset)
+"""
+    assert run_program(program, bootstrap, topic) == "0\n"
+
+
+def test_a_program_may_end_with_open_consumers_and_an_exception(bootstrap: str, topic: str, group: str) -> None:
+    program = """
+import sys
+from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer
+producer = KafkaProducer(bootstrap_servers=sys.argv[1])
+producer.send(sys.argv[2], b"value").get(timeout=20)
+admin = KafkaAdminClient(bootstrap_servers=sys.argv[1])
+consumer = KafkaConsumer(sys.argv[2], bootstrap_servers=sys.argv[1], group_id=sys.argv[3], auto_offset_reset="earliest")
+print(next(consumer).value)
+sys.exit(3)
+"""
+    assert run_program(program, bootstrap, topic, group, expect=3) == "b'value'\n"
+
+
+def test_a_forked_child_refuses_its_parents_clients_and_makes_its_own(bootstrap: str, topic: str) -> None:
+    program = """
+import os, sys
+from triokafka.blocking import KafkaConsumer, KafkaProducer
+from triokafka.blocking.errors import IllegalStateError
+producer = KafkaProducer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+consumer = KafkaConsumer(bootstrap_servers=sys.argv[1])
+producer.send(sys.argv[2], b"parent")
+child = os.fork()
+if not child:
+    refused = 0
+    for call in (lambda: producer.send("other", b""), producer.flush, consumer.poll, consumer.topics):
+        try:
+            call()
+        except IllegalStateError as error:
+            refused += "forked" in str(error)
+    producer.close()
+    consumer.close()
+    with KafkaProducer(bootstrap_servers=sys.argv[1]) as own:
+        own.send(sys.argv[2], b"child").get(timeout=20)
+    os._exit(refused)
+_, status = os.waitpid(child, 0)
+producer.close()
+print(os.waitstatus_to_exitcode(status))
+"""
+    assert run_program(program, bootstrap, topic) == "4\n"
+    assert count(bootstrap, topic) == 2
+
+
+def test_sending_to_a_known_topic_in_a_forked_child_is_refused_too(bootstrap: str, topic: str) -> None:
+    program = """
+import os, sys
+from triokafka.blocking import KafkaProducer
+from triokafka.blocking.errors import IllegalStateError
+producer = KafkaProducer(bootstrap_servers=sys.argv[1])
+producer.send(sys.argv[2], b"parent").get(timeout=20)
+child = os.fork()
+if not child:
+    try:
+        producer.send(sys.argv[2], b"child")
+    except IllegalStateError:
+        os._exit(7)
+    os._exit(1)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+    assert run_program(program, bootstrap, topic) == "7\n"
+
+
+@pytest.mark.parametrize("waiting", ["poll", "iteration"])
+def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, topic: str, waiting: str) -> None:
+    """Ctrl-C in `poll` raises at once; the consumer can go on after it."""
+    partition = TopicPartition(topic, 0)
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer, KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        producer.send(topic, b"first").get(timeout=20)
+        consumer.assign([partition])
+        consumer.seek_to_beginning()
+        assert next(consumer).value == b"first"
+        asked = threading.Event()
+
+        def interrupt() -> None:
+            asked.wait()
+            time.sleep(0.05)  # by then the main thread waits, or is about to: either way it must end
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            asked.set()
+            if waiting == "poll":
+                consumer.poll(timeout_ms=60_000)
+            else:
+                next(consumer)
+        thread.join()
+        producer.send(topic, b"second").get(timeout=20)
+        assert next(consumer).value == b"second"
+
+
+def test_an_interrupt_ends_a_flush_that_waits(bootstrap: str, topic: str) -> None:
+    program = """
+import os, signal, sys, threading
+from triokafka.blocking import KafkaProducer
+producer = KafkaProducer(bootstrap_servers=sys.argv[1])
+producer.send(sys.argv[2], b"").get(timeout=20)
+future = producer.send(sys.argv[2], b"")
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        producer.flush()
+        future.get()
+except KeyboardInterrupt:
+    print("interrupted")
+print(producer.send(sys.argv[2], b"").get(timeout=20).offset)
+"""
+    assert run_program(program, bootstrap, topic) == "interrupted\n2\n"
+
+
+def test_all_clients_of_a_process_share_one_thread_which_does_not_keep_it_alive(bootstrap: str, topic: str) -> None:
+    program = """
+import sys, threading
+from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer
+clients = [kind(bootstrap_servers=sys.argv[1]) for kind in (KafkaAdminClient, KafkaConsumer, KafkaProducer) * 3]
+print([(thread.name, thread.daemon) for thread in threading.enumerate() if thread is not threading.main_thread()])
+"""
+    assert run_program(program, bootstrap) == "[('triokafka', True)]\n"
+
+
+def test_a_blocking_call_inside_of_the_loop_is_refused() -> None:
+    """It would wait for itself."""
+    from triokafka.loop_thread import loop_thread
+
+    loop = loop_thread()
+
+    async def work() -> Any:
+        return loop.call(work)
+
+    with pytest.raises(IllegalStateError, match="wait for itself"):
+        loop.call(work)

@@ -1,0 +1,224 @@
+"""kafka-python's producer over the SDK, against a real broker."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from triokafka.blocking import JsonSerializer, KafkaConsumer, KafkaProducer, TopicPartition
+from triokafka.blocking.errors import (
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    UnsupportedVersionError,
+)
+from triokafka.blocking.partitioner import Partitioner
+
+
+def read_all(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any]:
+    """The first ``count`` records of all partitions."""
+    with KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=20_000, **options) as consumer:
+        consumer.assign([TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)])
+        consumer.seek_to_beginning()
+        return [record for _, record in zip(range(count), consumer, strict=False)]
+
+
+def test_send_gives_a_future_that_says_where_the_record_is(bootstrap: str, topic: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        first = producer.send(topic, b"value", key=b"key", headers=[("name", b"1")], timestamp_ms=5)
+        metadata = first.get(timeout=20)
+        assert (metadata.topic, metadata.partition, metadata.offset, metadata.timestamp) == (topic, 0, 0, 5)
+        assert metadata.topic_partition == TopicPartition(topic, 0)
+        assert metadata[5:] == (None, 3, 5, 5)
+        assert first.is_done and first.succeeded() and not first.failed()
+        assert (first.value, first.exception) == (metadata, None)
+    (record,) = read_all(bootstrap, topic, 1)
+    assert (record.key, record.value, record.headers, record.timestamp) == (b"key", b"value", (("name", b"1"),), 5)
+
+
+def test_records_with_and_without_key_partition_time_and_headers_keep_their_order(bootstrap: str, topic: str) -> None:
+    """What only some records of a chunk have does not move to others."""
+    sent: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]] = [
+        (b"a", None, [], None),
+        (b"b", b"key", [], None),
+        (b"c", None, [("h", b"1")], None),
+        (b"d", None, [], 77),
+        (None, b"key", [("g", b"")], 78),
+        (b"", None, [], None),
+    ]
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        futures = [
+            producer.send(topic, value, key=key, headers=list(headers), timestamp_ms=at, partition=0)
+            for value, key, headers, at in sent * 50
+        ]
+        producer.flush()
+        assert [future.value.offset for future in futures] == list(range(len(futures)))
+        assert [future.value.serialized_header_size for future in futures[:6]] == [-1, -1, 2, -1, 1, -1]
+    records = read_all(bootstrap, topic, 300)
+    assert [(r.value, r.key, list(r.headers)) for r in records] == [one[:3] for one in sent * 50]
+    assert {r.timestamp for r in records if r.value == b"d"} == {77}
+
+
+def test_callbacks_run_before_get_and_flush_return_and_may_use_the_producer(bootstrap: str, topic: str) -> None:
+    seen: list[Any] = []
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+
+        def note(label: str, metadata: Any) -> None:
+            seen.append((label, metadata.offset))
+            if label == "first":
+                producer.send(topic, b"from the callback").get(timeout=20)
+                producer.partitions_for(topic)
+
+        future = producer.send(topic, b"1").add_callback(note, "first").add_errback(seen.append)
+        future.get(timeout=20)
+        assert seen == [("first", 0)]
+        for _ in range(100):
+            producer.send(topic, b"n").add_callback(note, "later")
+        producer.flush()
+        assert seen[1:] == [("later", offset) for offset in range(2, 102)]
+        future.add_callback(seen.append)
+        assert seen[-1].offset == 0  # of what is settled, at once
+
+
+def test_a_record_that_cannot_be_delivered_goes_to_its_errback(bootstrap: str, topic: str) -> None:
+    errors: list[Any] = []
+    with KafkaProducer(bootstrap_servers=bootstrap, max_request_size=2_000_000) as producer:
+        too_large = producer.send(topic, b"x" * 1_200_000).add_errback(errors.append)
+        with pytest.raises(MessageSizeTooLargeError):
+            too_large.get(timeout=20)
+        assert too_large.failed()
+        assert errors == [too_large.exception]
+        assert producer.send(topic, b"small").get(timeout=20).offset == 0
+
+
+def test_sends_from_many_threads_all_arrive_in_the_order_of_each_thread(bootstrap: str, topic: str) -> None:
+    failures: list[BaseException] = []
+    with KafkaProducer(bootstrap_servers=bootstrap, buffer_memory=1 << 20, linger_ms=1) as producer:
+
+        def work(number: int) -> None:
+            try:
+                for position in range(2_000):
+                    producer.send(topic, b"%d %d" % (number, position), partition=0)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        producer.flush()
+    assert not failures
+    read = [tuple(map(int, record.value.split())) for record in read_all(bootstrap, topic, 16_000)]
+    assert Counter(number for number, _ in read) == dict.fromkeys(range(8), 2_000)
+    for number in range(8):
+        assert [position for thread, position in read if thread == number] == list(range(2_000))
+
+
+def test_serializers_and_partitioners_of_the_user_are_called_by_the_thread_that_sends(
+    bootstrap: str, topic: str
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    class First(Partitioner):
+        def partition(
+            self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Any
+        ) -> int:
+            asked.append((threading.get_ident(), key, serialized_key, value, serialized_value))
+            return min(cluster.partitions_for_topic(topic))
+
+    with KafkaProducer(
+        bootstrap_servers=bootstrap,
+        key_serializer=JsonSerializer(),
+        value_serializer=JsonSerializer(),
+        partitioner=First(),
+    ) as producer:
+        producer.send(topic, {"a": 1}, key=[2]).get(timeout=20)
+    assert asked == [(threading.get_ident(), [2], b"[2]", {"a": 1}, b'{"a": 1}')]
+    (record,) = read_all(bootstrap, topic, 1, value_deserializer=JsonSerializer())
+    assert record.value == {"a": 1}
+
+
+def test_a_function_as_serializer_is_taken_with_a_warning(bootstrap: str, topic: str) -> None:
+    with (
+        pytest.warns(DeprecationWarning, match="value_serializer"),
+        KafkaProducer(bootstrap_servers=bootstrap, value_serializer=str.encode) as producer,
+    ):
+        assert producer.send(topic, "text").get(timeout=20).serialized_value_size == 4
+
+
+def test_wrong_arguments_of_send_are_refused_at_once(bootstrap: str, topic: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap, max_block_ms=20_000) as producer:
+        for error, arguments in [
+            (ValueError, {}),
+            (TypeError, {"value": "text"}),
+            (TypeError, {"value": b"", "key": 1}),
+            (TypeError, {"value": b"", "headers": {"a": b""}}),
+            (TypeError, {"value": b"", "headers": [("a", "text")]}),
+            (ValueError, {"value": b"", "partition": 99}),
+            (ValueError, {"value": b"", "partition": -1}),
+            (MessageSizeTooLargeError, {"value": b"x" * 1_048_577}),
+        ]:
+            with pytest.raises(error):  # type: ignore[arg-type]
+                producer.send(topic, **arguments)  # type: ignore[arg-type]
+        with pytest.raises(ValueError):
+            producer.send("no topic!", b"")
+        with pytest.raises(TypeError):
+            producer.send(5, b"")  # type: ignore[arg-type]
+        assert producer.send(topic, b"").get(timeout=20).offset == 0
+    with pytest.raises(IllegalStateError):
+        producer.send(topic, b"")
+    producer.close()
+
+
+def test_configurations_are_checked_as_kafka_python_does(bootstrap: str) -> None:
+    for error, options in [
+        (ValueError, {"no_such_name": 1}),
+        (ValueError, {"compression_type": "zip"}),
+        (KafkaConfigurationError, {"enable_idempotence": True, "acks": 1}),
+        (KafkaConfigurationError, {"security_protocol": "SASL_SSL"}),
+        (KafkaConfigurationError, {"sasl_mechanism": "PLAIN"}),
+        (UnsupportedVersionError, {"transactional_id": "me"}),
+    ]:
+        with pytest.raises(error):  # type: ignore[arg-type]
+            KafkaProducer(bootstrap_servers=bootstrap, **options)  # type: ignore[arg-type]
+    with KafkaProducer(bootstrap_servers=[bootstrap], acks=1, retries=3, api_version=(2, 6)) as producer:
+        assert producer.config["enable_idempotence"] is False
+        assert producer.bootstrap_connected()
+
+
+def test_a_producer_without_brokers_says_so_within_its_time() -> None:
+    with pytest.raises(KafkaTimeoutError, match="bootstrap"):
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=200)
+
+
+def test_full_buffers_make_send_wait_and_then_fail() -> None:
+    """Nobody listens: nothing leaves the buffers, and no memory beyond them is used."""
+    producer = KafkaProducer(
+        bootstrap_servers="127.0.0.1:1", api_version=(3, 0), max_block_ms=200, buffer_memory=1 << 20
+    )
+    with pytest.raises(KafkaTimeoutError):
+        producer.send("anything", b"")
+    producer.close(timeout=0)
+
+
+def test_metrics_have_kafkas_names(bootstrap: str, topic: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"")
+        producer.flush()
+        metrics = producer.metrics()
+        assert metrics is not None
+        assert metrics["producer-metrics"]["record-send-total"] == 1
+    with KafkaProducer(bootstrap_servers=bootstrap, metrics_enabled=False) as producer:
+        assert producer.metrics() is None
+
+
+def test_transactions_are_refused_as_without_transactional_id(bootstrap: str) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for call in (producer.init_transactions, producer.begin_transaction, producer.commit_transaction):
+            with pytest.raises(IllegalStateError):
+                call()
