@@ -48,6 +48,7 @@ class Backend:
         self._world = world
         self._brokers: list[Broker] = []
         self._hosting = False
+        self._behind = trio.Event()
         self.logs.high_watermark_of = self._high_watermark_of
         self.logs.on_flushed = self._flushed
         self.logs.on_offline = self._logs_offline
@@ -74,6 +75,7 @@ class Backend:
         nursery.start_soon(guard, self._checkpoint_high_watermarks)
         if self.shared:
             self.controller.subscribe(self._followed)
+            nursery.start_soon(guard, self._keep_in_sync)
 
     def join(self, broker: Broker) -> None:
         """A broker serves partitions of these logs from now on."""
@@ -108,6 +110,18 @@ class Backend:
     def _followed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         # The brokers that share this image have applied it when it was published: nobody need wait for their word.
         self.controller.all_follow(image.offset)
+        if delta.changed_brokers or any(set(now.isr) < set(now.replicas) for _, _, now in delta.changed_partitions()):
+            self._behind.set()
+
+    async def _keep_in_sync(self) -> None:
+        """Replicas that are one log are all in sync as soon as their brokers are up."""
+        while True:
+            await self._behind.wait()
+            self._behind = trio.Event()
+            try:
+                await self.controller.everybody_in_sync()
+            except KafkaError as error:
+                logger.error("in-sync sets could not be changed: %s", error)
 
     def _flushed(self, topic_partition: TopicPartition) -> None:
         for broker in self._brokers:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
@@ -30,6 +29,7 @@ from triokafka.broker_stub.controller import (
     features,
 )
 from triokafka.broker_stub.controller.cluster import BrokerRegistration
+from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.image import EMPTY_CONFIGS
 from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
@@ -101,6 +101,7 @@ class Broker:
         self.faults = Faults(self.world.random.random)
         self._backend = Backend(config, self.world) if backend is None else backend
         self.controller = self._backend.controller
+        self.configuration = ConfigurationControl(config)
         self.lifecycle = BrokerLifecycle(
             self.world,
             self.controller,
@@ -317,16 +318,7 @@ class Broker:
             self.group_coordinator.topics_deleted({gone: topic.name for gone, topic in delta.deleted_topics.items()})
 
     def _reconfigure(self, image: MetadataImage) -> None:
-        mine = self.config
-        self.config = self.controller.configuration.broker_config(image)
-        if self._backend.shared:  # it knows one broker's own options only
-            self.config = replace(
-                self.config,
-                node_id=mine.node_id,
-                broker_rack=mine.broker_rack,
-                listeners=mine.listeners,
-                advertised_listeners=mine.advertised_listeners,
-            )
+        self.config = self.configuration.broker_config(image)
         self.logs.defaults = self.config.topic_defaults
         self.cleaner.config = cleaner_config(self.config)
         self.logs.producer_expiration_ms = self.config.producer_id_expiration_ms

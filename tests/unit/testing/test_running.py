@@ -236,6 +236,49 @@ async def test_a_broker_that_is_stopped_with_move_leaves_nothing_without_a_leade
         assert cluster.leader("t", number) == 2
 
 
+async def test_a_broker_that_is_back_is_in_sync_again_so_that_all_may_stop_one_after_the_other() -> None:
+    async with running_cluster(nodes=3) as cluster:
+        await cluster.create_topic("t", partitions=1)
+        for number, node in enumerate((1, 2, 3, 1, 2, 3)):
+            await cluster.restart(node, clean=number % 2 == 0)
+            assert await produce(cluster.bootstrap_servers, "t", b"%d" % number) == [number]
+            while True:
+                state = cluster.image.partition("t", 0)
+                assert state is not None
+                if set(state.isr) == {1, 2, 3}:
+                    break
+                await trio.sleep(0.001)
+
+
+async def test_partitions_are_reassigned_at_once_with_their_records() -> None:
+    async with running_cluster(nodes=3) as cluster:
+        await cluster.create_topic("t", partitions=1, replication_factor=1)
+        assert await produce(cluster.bootstrap_servers, "t", b"1") == [0]
+        old = cluster.leader("t")
+        new = [node for node in (1, 2, 3) if node != old]
+        async with triokafka.AdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            await admin.alter_partition_reassignments({triokafka.TopicPartition("t", 0): new})
+            while await admin.list_partition_reassignments():
+                await trio.sleep(0.001)
+        state = cluster.image.partition("t", 0)
+        assert state is not None and list(state.replicas) == new and state.leader in new
+        assert await produce(cluster.bootstrap_servers, "t", b"2") == [1]
+
+
+async def test_each_broker_answers_for_its_own_configuration() -> None:
+    async with (
+        running_cluster(nodes=2) as cluster,
+        triokafka.AdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        second = triokafka.ConfigResource.broker(2)
+        await admin.incremental_alter_configs({second: {"max.connections": "77"}})
+        configs = (await admin.describe_configs([second]))[second]
+        assert configs["node.id"].value == "2" and configs["max.connections"].value == "77"
+        first, other = (broker.broker.config for broker in cluster.brokers)
+        assert (first.max_connections, other.max_connections) == (2_147_483_647, 77)
+        assert (first.node_id, other.node_id) == (1, 2)
+
+
 async def test_a_group_and_its_positions_survive_a_coordinator_that_moves() -> None:
     async with running_cluster(nodes=3) as cluster:
         await cluster.create_topic("t", partitions=1)

@@ -40,4 +40,4 @@ def _failed(
 async def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Answer from the image, without waiting."""
     denied = denied_resources(request.resources, Operation.DESCRIBE_CONFIGS, context)
-    return context.broker.controller.describe_configs(request, denied=denied)
+    return context.broker.controller.describe_configs(request, denied=denied, by=context.broker.configuration)

@@ -53,12 +53,16 @@ async def incremental_alter_configs(
     denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
     own = [resource for resource in request.resources if resource.resource_type == ConfigResourceType.BROKER_LOGGER]
     if not own:
-        return await context.broker.controller.incremental_alter_configs(request, denied=denied)
+        return await context.broker.controller.incremental_alter_configs(
+            request, denied=denied, by=context.broker.configuration
+        )
     rest = IncrementalAlterConfigsRequest(
         resources=[resource for resource in request.resources if resource not in own],
         validate_only=request.validate_only,
     )
-    response = await context.broker.controller.incremental_alter_configs(rest, denied=denied)
+    response = await context.broker.controller.incremental_alter_configs(
+        rest, denied=denied, by=context.broker.configuration
+    )
     others = iter(response.responses)
     response.responses = [
         _alter_loggers(resource, request.validate_only, denied, context) if resource in own else next(others)

@@ -88,7 +88,7 @@ class ConfigurationControl:
     """
 
     def __init__(self, config: BrokerConfig, policies: Policies | None = None) -> None:
-        self._config = config
+        self.config = config
         self._policies = Policies(config) if policies is None else policies
         self._effective: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig] | None = None
 
@@ -96,9 +96,9 @@ class ConfigurationControl:
 
     def broker_config(self, image: MetadataImage) -> BrokerConfig:
         """The broker's configuration with what was changed while running; the broker's own wins over the cluster's."""
-        cluster, own = image.broker_configs(None), image.broker_configs(self._config.node_id)
+        cluster, own = image.broker_configs(None), image.broker_configs(self.config.node_id)
         if self._effective is None or self._effective[0] is not cluster or self._effective[1] is not own:
-            self._effective = (cluster, own, _with_dynamic(self._config, {**cluster, **own}))
+            self._effective = (cluster, own, _with_dynamic(self.config, {**cluster, **own}))
         return self._effective[2]
 
     def topic_config(self, image: MetadataImage, topic: str) -> LogConfig:
@@ -107,17 +107,17 @@ class ConfigurationControl:
 
     def topic_entries(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Every configuration key of a topic with these overrides: value, source, synonyms."""
-        return topic_entries(overrides, self._config, image)
+        return topic_entries(overrides, self.config, image)
 
     def broker_entries(self, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:
         """Every option of the broker; with ``cluster_wide`` what was set for all brokers."""
-        return broker_entries(self._config, image, cluster_wide=cluster_wide)
+        return broker_entries(self.config, image, cluster_wide=cluster_wide)
 
     # Validating
 
     def validate_topic(self, configs: Mapping[str, str]) -> None:
         """Check a topic's whole configuration. Raises `InvalidConfigurationError`."""
-        _log_config("", configs, self._config.topic_defaults, strict=True)
+        _log_config("", configs, self.config.topic_defaults, strict=True)
 
     def _validate(self, image: MetadataImage, resource: _Resource, configs: Mapping[str, str]) -> None:
         name = resource.resource_name
@@ -136,7 +136,7 @@ class ConfigurationControl:
                     raise errors.InvalidRequestError("Default group resources are not allowed.")
                 if not name:
                     raise errors.InvalidRequestError("Subscription name can't be empty")
-                resource_configs.validate(kind, configs, _group_bounds(self._config))
+                resource_configs.validate(kind, configs, _group_bounds(self.config))
             case other:
                 raise not_configurable(other)
 
@@ -150,7 +150,7 @@ class ConfigurationControl:
             if cluster_wide and name in DEFINITIONS and DEFINITIONS[name].update_mode is UpdateMode.PER_BROKER:
                 raise errors.InvalidRequestError(f"{name} can be set for a single broker only, name its id")
         try:
-            self._config.with_properties({name: text for name, text in configs.items() if _applies(name)})
+            self.config.with_properties({name: text for name, text in configs.items() if _applies(name)})
         except errors.ConfigurationError as error:
             raise errors.InvalidRequestError(str(error)) from None
         _check_pools(self.broker_config(image), configs)
@@ -238,7 +238,7 @@ class ConfigurationControl:
         if len(set(names)) < len(names):
             raise errors.InvalidRequestError("Error due to duplicate config keys")
         if resource.resource_type == ResourceType.BROKER and resource.resource_name:
-            check_broker_name(resource.resource_name, self._config.node_id)
+            check_broker_name(resource.resource_name, self.config.node_id)
 
 
 def _is_read_only(name: str) -> bool:

@@ -13,11 +13,12 @@ from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import elections, features, reassignments
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.describe import describe_configs
 from triokafka.broker_stub.controller.event_queue import EventQueue
 from triokafka.broker_stub.controller.hand_over import hand_over
 from triokafka.broker_stub.controller.image import MetadataImage
-from triokafka.broker_stub.controller.in_sync import alter_partition
+from triokafka.broker_stub.controller.in_sync import alter_partition, everybody_in_sync
 from triokafka.broker_stub.controller.outcome import Charge, ItemError, Outcome, free_of_charge
 from triokafka.broker_stub.controller.partition_change import TopicConfig
 from triokafka.broker_stub.controller.producer_ids import ProducerIdBlock
@@ -148,31 +149,46 @@ class Operations:
 
     # Configuration
 
+    # A broker that shares this controller answers for its own configuration: it is ``by``.
+
     async def alter_configs(
-        self, request: AlterConfigsRequest, *, denied: Denials | None = None
+        self,
+        request: AlterConfigsRequest,
+        *,
+        denied: Denials | None = None,
+        by: ConfigurationControl | None = None,
     ) -> AlterConfigsResponse:
         """Replace configuration; see `ConfigurationControl.alter_configs`."""
-        control = self._started().configuration
+        control = self._started().configuration if by is None else by
         return await self._running().submit(
             "AlterConfigs", lambda image: control.alter_configs(image, request, denied=denied)
         )
 
     async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest, *, denied: Denials | None = None
+        self,
+        request: IncrementalAlterConfigsRequest,
+        *,
+        denied: Denials | None = None,
+        by: ConfigurationControl | None = None,
     ) -> IncrementalAlterConfigsResponse:
         """Change configuration; see `ConfigurationControl.incremental_alter_configs`."""
-        control = self._started().configuration
+        control = self._started().configuration if by is None else by
         return await self._running().submit(
             "IncrementalAlterConfigs",
             lambda image: control.incremental_alter_configs(image, request, denied=denied),
         )
 
     def describe_configs(
-        self, request: DescribeConfigsRequest, *, denied: Denials | None = None
+        self,
+        request: DescribeConfigsRequest,
+        *,
+        denied: Denials | None = None,
+        by: ConfigurationControl | None = None,
     ) -> DescribeConfigsResponse:
         """Show configuration from the committed image, without waiting."""
         state = self._started()
-        return describe_configs(state.committed, request, state.configuration, self._config, denied=denied)
+        control = state.configuration if by is None else by
+        return describe_configs(state.committed, request, control, control.config, denied=denied)
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """Change quotas; see `ClientQuotaControl.alter`."""
@@ -219,6 +235,12 @@ class Operations:
             lambda image: state.cluster.heartbeat(
                 image, beat, now=self._world.now(), committed_offset=state.committed.offset
             ),
+        )
+
+    async def everybody_in_sync(self) -> int:
+        """Take every replica that is up into the in-sync sets; see `in_sync.everybody_in_sync`."""
+        return await self._running().submit(
+            "EverybodyInSync", lambda image: everybody_in_sync(image, self._topic_config(image))
         )
 
     async def hand_over(self, topic: str, partition: int, to: int | None = None) -> int:
