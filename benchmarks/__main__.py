@@ -26,6 +26,7 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     "produce": None,
     "broker": None,
     "groups": None,
+    "assignors": None,
     "spark": None,
     "consume": ("CPU seconds a million records", lambda row: (row.client, row.cpu_seconds_per_million)),
 }
