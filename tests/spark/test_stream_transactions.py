@@ -1,0 +1,91 @@
+"""Streaming queries over transactions (`spark/3.5`): control records count as offsets, and batches may show nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.engine import StandInQuery, sizes, values
+from tests.spark.written_logs import LogWriter, WrittenLog, log_writer
+
+
+@pytest.fixture(scope="module")
+def logs() -> Iterator[LogWriter]:
+    with log_writer() as writer:
+        yield writer
+
+
+def asked_of(topic: WrittenLog, place: Path, isolation: str) -> StandInQuery:
+    more = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "3", "kafka.isolation.level": isolation}
+    return StandInQuery(place / "checkpoint", topic.options(**more))
+
+
+def test_read_committed(logs: LogWriter, tmp_path: Path):
+    """read Kafka transactional messages: read_committed"""
+    topic = logs.topic()
+    asked = asked_of(topic, tmp_path, "read_committed")
+    asked.start()
+    asked.process_all()
+    topic.write(range(5), producer=1)
+    asked.process_all()
+    assert values(asked) == [], "nobody sees what is not committed"
+    topic.commit(1)  # at offset 5
+    asked.process_all()
+    assert sizes(asked) == [0, 3, 2], "the marker counts"
+    topic.write(range(5, 10), producer=1)
+    topic.abort(1)  # offsets 6 to 11
+    asked.process_all()
+    assert sizes(asked) == [0, 3, 2, 0, 0], "batches with no record to be seen"
+    topic.write(range(10, 12), producer=1)
+    topic.write(range(20, 22), producer=2)
+    topic.commit(2)  # 12 to 16, and the first transaction is open
+    asked.process_all()
+    assert sizes(asked) == [0, 3, 2, 0, 0], "the last stable offset is before it"
+    topic.abort(1)
+    topic.write([30])
+    asked.process_all()
+    assert values(asked) == [*range(5), 20, 21, 30]
+    asked.stop()
+    asked.start()
+    asked.process_all()
+    assert values(asked) == [*range(5), 20, 21, 30]
+
+
+def test_read_uncommitted(logs: LogWriter, tmp_path: Path):
+    """read Kafka transactional messages: read_uncommitted"""
+    topic = logs.topic()
+    asked = asked_of(topic, tmp_path, "read_uncommitted")
+    asked.start()
+    asked.process_all()
+    topic.write(range(5), producer=1)
+    asked.process_all()
+    assert sizes(asked) == [0, 3, 2], "what is not committed is seen"
+    topic.commit(1)
+    asked.process_all()
+    assert sizes(asked) == [0, 3, 2, 0], "a batch of a marker alone"
+    topic.write(range(5, 10), producer=1)
+    topic.abort(1)
+    asked.process_all()
+    assert values(asked) == list(range(10)), "what was aborted is seen too"
+    assert sizes(asked) == [0, 3, 2, 0, 3, 2]
+
+
+@pytest.mark.parametrize("gap", ["first", "middle", "last"])
+def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str):
+    """SPARK-25495 and the gaps of compaction: first, middle and last of a batch"""
+    topic = logs.topic()
+    if gap != "first":
+        topic.write(range(3))
+    topic.write_at(9, range(9, 12))
+    if gap == "last":
+        topic.write([90], producer=1)
+        topic.abort(1)
+    asked = StandInQuery(tmp_path / "checkpoint", topic.options(**{
+        "startingOffsets": f'{{"{topic.name}": {{"0": 0}}}}', "kafka.isolation.level": "read_committed"
+    }))  # fmt: skip
+    asked.start()
+    asked.process_all()
+    assert values(asked) == ([] if gap == "first" else [0, 1, 2]) + [9, 10, 11]
+    assert asked.batches.keys() == {0}
