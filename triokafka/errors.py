@@ -31,9 +31,14 @@ class InvalidMetadataError(RetriableError):
 
 
 class BrokerResponseError(KafkaError):
-    """A broker answered with an error code (``code``)."""
+    """A broker answered with an error code (``code``; kafka-python's programs ask for ``errno``)."""
 
     code: ClassVar[int] = -1
+    errno: ClassVar[int] = -1
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.errno = cls.code
 
 
 class AuthorizationError(BrokerResponseError):
@@ -55,9 +60,14 @@ class OffsetOutOfRangeError(BrokerResponseError):
 
 
 class CorruptRecordError(RetriableError, BrokerResponseError):
-    """A record batch fails its checksum, or is not a record batch."""
+    """A record batch fails its checksum, or is not a record batch.
+
+    ``next_offset`` is the offset behind it, where a consumer can `seek` to pass over it; None when nothing says where
+    that is.
+    """
 
     code = 2
+    next_offset: int | None = None
     advice = "On produce, try again. On fetch, the bytes are damaged: check the broker's disk, or seek past the batch."
 
 

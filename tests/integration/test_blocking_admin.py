@@ -1,0 +1,186 @@
+"""kafka-python's admin client over the SDK, against a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, OffsetSpec
+from triokafka.blocking import TopicPartition as Partition
+from triokafka.blocking.admin import (
+    ConfigResource,
+    MemberToRemove,
+    NewPartitions,
+    NewTopic,
+    OffsetTimestamp,
+)
+from triokafka.blocking.errors import (
+    IllegalStateError,
+    KafkaConfigurationError,
+    NoError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
+    """An admin client."""
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as made:
+        yield made
+
+
+@pytest.fixture
+def filled(bootstrap: str, topic: str) -> Partition:
+    """A partition with 10 records, of milliseconds 1000 to 1009."""
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number, timestamp_ms=1_000 + number)
+    return Partition(topic, 0)
+
+
+def test_topics_are_created_described_and_deleted(admin: KafkaAdminClient, topic: str) -> None:
+    created = admin.create_topics(
+        [NewTopic(topic, 3, 1, topic_configs={"retention.ms": "5000"})], wait_for_metadata=True
+    )
+    (described,) = created["topics"]
+    assert (described["name"], described["error_code"], described["num_partitions"]) == (topic, 0, 3)
+    assert topic in admin.list_topics()
+    found, missing = admin.describe_topics([topic, "no-such-topic"])
+    assert [partition["partition_index"] for partition in found["partitions"]] == [0, 1, 2]
+    assert {partition["leader_id"] for partition in found["partitions"]} == {
+        broker["broker_id"] for broker in admin.describe_cluster()["brokers"]
+    }
+    assert (missing["name"], missing["error_code"]) == ("no-such-topic", 3)
+    assert admin.describe_topics([found["topic_id"]])[0]["name"] == topic
+
+    answer = admin.create_partitions({topic: NewPartitions(4)})
+    assert [(result.name, result.error_code) for result in answer.results] == [(topic, 0)]
+    page = admin.describe_topic_partitions([topic], response_partition_limit=3)
+    assert page["next_cursor"] == {"topic_name": topic, "partition_index": 3}
+    rest = admin.describe_topic_partitions([topic], cursor=page["next_cursor"])
+    assert [one["partition_index"] for one in rest["topics"][0]["partitions"]] == [3]
+
+    assert admin.delete_topics([topic])["topics"][0]["error_code"] == 0
+    with pytest.raises(UnknownTopicOrPartitionError):
+        admin.delete_topics([topic])
+    assert admin.delete_topics([topic], raise_errors=False)["topics"][0]["error_code"] == 3
+
+
+def test_topics_may_be_given_by_name_or_as_dict(admin: KafkaAdminClient, topic: str) -> None:
+    admin.create_topics([topic])
+    with pytest.raises(TopicAlreadyExistsError):
+        admin.create_topics({topic: {}})
+    both = admin.create_topics({topic: {}, f"{topic}-2": {"num_partitions": 2}}, raise_errors=False)
+    assert [one["error_code"] for one in both["topics"]] == [36, 0]
+    checked = admin.create_topics({f"{topic}-3": {}}, validate_only=True)
+    assert checked["topics"][0]["error_code"] == 0
+    assert f"{topic}-3" not in admin.list_topics()
+    with pytest.raises(ValueError):
+        admin.create_topics([])
+
+
+def test_configurations_are_altered_and_reset(admin: KafkaAdminClient, topic: str) -> None:
+    admin.create_topics([topic])
+
+    def values() -> dict[str, str]:
+        found = admin.describe_configs([ConfigResource("topic", topic)])["topic"][topic]
+        return {name: config["value"] for name, config in found.items()}
+
+    assert values() == {}
+    assert admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": "7000"})]) == {"topic": {topic: "OK"}}
+    assert values() == {"retention.ms": "7000"}
+    admin.alter_configs([ConfigResource("topic", topic, {"segment.bytes": 1_048_576})], incremental=False)
+    assert values() == {"retention.ms": "7000", "segment.bytes": "1048576"}
+    admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": ("delete", None)})])
+    assert values() == {"segment.bytes": "1048576"}
+    with pytest.raises(ValueError, match="Unrecognized"):
+        admin.alter_configs([ConfigResource("topic", topic, {"no.such.config": "1"})])
+    wrong = admin.alter_configs([ConfigResource("topic", topic, {"retention.ms": "soon"})])
+    assert "InvalidConfigurationError" in wrong["topic"][topic]
+    admin.reset_configs([ConfigResource("topic", topic)])
+    assert values() == {}
+    (default,) = admin.describe_configs([ConfigResource("topic", topic, ["retention.ms"])], config_filter="all")[
+        "topic"
+    ][topic].values()
+    assert default["config_source"] == "DEFAULT_CONFIG"
+
+
+def test_groups_and_their_offsets(admin: KafkaAdminClient, bootstrap: str, filled: Partition, group: str) -> None:
+    with KafkaConsumer(
+        filled.topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+    ) as consumer:
+        next(consumer)
+        consumer.commit()
+        assert group in [one["group_id"] for one in admin.list_groups(states_filter=["stable"])]
+        described = admin.describe_groups([group])[group]
+        assert (described["group_state"], described["error"]) == ("Stable", None)
+        (member,) = described["members"]
+        assert member["member_assignment"]["assigned_partitions"] == [{"topic": filled.topic, "partitions": [0]}]
+        refused = admin.alter_group_offsets(group, {filled: OffsetAndMetadata(3, "", -1)})
+        assert refused == {filled: UnknownMemberIdError}
+        assert admin.delete_groups([group]) == {group: "NonEmptyGroupError"}
+        consumer.commit({filled: OffsetAndMetadata(1, "note", -1)})
+        consumer.close(autocommit=False)
+    assert admin.list_group_offsets(group) == {group: {filled: OffsetAndMetadata(1, "note", -1)}}
+    assert admin.alter_group_offsets(group, {filled: OffsetAndMetadata(3, "", -1)}) == {filled: NoError}
+    for spec, offset in ((OffsetTimestamp(1_005), 5), (OffsetSpec.EARLIEST, 0), (7, 7), (99, 10)):
+        assert admin.reset_group_offsets(group, {filled: spec}) == {filled: {"error": NoError, "offset": offset}}
+    other = Partition(filled.topic, 5)
+    assert admin.list_group_offsets({group: [filled, other]})[group][other].offset == -1
+    assert admin.remove_group_members(group, [MemberToRemove("nobody")]) == {"nobody": UnknownMemberIdError}
+    assert admin.delete_group_offsets(group, [filled]) == {filled: NoError}
+    assert admin.describe_groups(["no-such-group"])["no-such-group"]["group_state"] == "Dead"
+
+
+def test_offsets_and_records_of_partitions(admin: KafkaAdminClient, filled: Partition) -> None:
+    assert admin.list_partition_offsets({filled: OffsetSpec.LATEST})[filled].offset == 10
+    assert admin.list_partition_offsets({filled: 1_004}, isolation_level="read_committed")[filled][:2] == (4, 1_004)
+    assert admin.delete_records({filled: 4})[filled]["low_watermark"] == 4
+    assert admin.list_partition_offsets({filled: OffsetSpec.EARLIEST})[filled].offset == 4
+    with pytest.raises(OffsetOutOfRangeError):
+        admin.delete_records({filled: 99})
+    with pytest.raises(UnsupportedVersionError):
+        admin.list_partition_offsets({filled: OffsetSpec.LATEST_TIERED})
+    (producer,) = admin.describe_producers([filled])[filled].active_producers
+    assert producer.last_sequence == 9
+
+
+def test_the_cluster_and_its_brokers(admin: KafkaAdminClient, filled: Partition) -> None:
+    cluster = admin.describe_cluster()
+    assert cluster["controller_id"] in [broker["broker_id"] for broker in cluster["brokers"]]
+    (broker,) = admin.describe_log_dirs({filled.topic: [0]})
+    (directory,) = broker["log_dirs"]
+    assert directory["topics"][0]["partitions"][0]["partition_size"] > 0
+    assert admin.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"] >= 0
+    assert "finalized" in admin.describe_features()["metadata.version"]
+    answer: Any = admin.elect_leaders(0, {filled.topic: [0]})
+    assert answer.replica_election_results[0].partition_result[0].error_code == 84
+
+
+def test_what_is_not_there_says_so(admin: KafkaAdminClient) -> None:
+    for call in (
+        admin.api_versions,
+        lambda: admin.describe_acls(None),
+        lambda: admin.create_acls([]),
+        lambda: admin.describe_user_scram_credentials(),
+        lambda: admin.list_transactions(),
+        lambda: admin.find_hanging_transactions(),
+    ):
+        with pytest.raises(UnsupportedVersionError, match="yet"):
+            call()
+
+
+def test_a_closed_or_misconfigured_admin_client_refuses(bootstrap: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.close()
+    admin.close()
+    with pytest.raises(IllegalStateError):
+        admin.list_topics()
+    with pytest.raises(KafkaConfigurationError):
+        KafkaAdminClient(bootstrap_servers=bootstrap, no_such_name=1)
