@@ -1,0 +1,297 @@
+"""The batch reader beside Spark's own Kafka connector in one session: the same rows from the same topics (`spark/3.5`).
+
+Every form of start and end, headers and nulls, transactions and compaction, on Apache Kafka and on the broker here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.spark_jars import connector_jars
+from tests.broker_process import broker_process
+from tests.interop.jvm import apache_kafka
+
+pytestmark = pytest.mark.interop
+
+FIRST, SECOND, THIRD = 1_600_000_000_000, 1_600_000_001_000, 1_600_000_002_000
+TIMEOUT = 60.0
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """A session that has both."""
+    import triokafka.spark
+
+    triokafka.spark.prepare_java()
+    from pyspark.sql import SparkSession
+
+    settings = {
+        **triokafka.spark.session_conf(),
+        "spark.jars": ",".join(str(jar) for jar in connector_jars()),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("triokafka beside the connector")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Apache Kafka, with a log cleaner that is in a hurry."""
+    hurry = {"log_cleaner_backoff_ms": "100", "log_cleaner_min_cleanable_ratio": "0.01"}
+    with apache_kafka(tmp_path_factory.mktemp("kafka"), **hurry) as address:
+        yield address
+
+
+@pytest.fixture(scope="module", params=["kafka", "triokafka"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Either broker, with the plain topic in it."""
+    if request.param == "kafka":
+        found = request.getfixturevalue("kafka")
+        write_plain(found)
+        yield found
+    else:
+        with broker_process() as found:
+            write_plain(found)
+            yield found
+
+
+def create(address: str, topic: str, partitions: int = 1, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    topics = [NewTopic(topic, partitions, 1, config={name.replace("_", "."): value for name, value in config.items()})]
+    for future in admin.create_topics(topics).values():
+        future.result(TIMEOUT)
+
+
+def write_plain(address: str) -> None:
+    """300 records in three partitions at three times, with nulls and headers of every kind."""
+    create(address, "plain", 3, retention_ms="-1")
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 5})
+    for number in range(300):
+        headers: list[tuple[str, bytes | None]] = [
+            [],
+            [("a", b"1")],
+            [("a", b"1"), ("a", None), ("ü", b"")],
+            [("empty", b""), ("b", b"\x00\xff")],
+        ][number % 4]  # type: ignore[assignment]
+        producer.produce(
+            "plain",
+            None if number % 7 == 0 else b"" if number % 7 == 1 else b"value %d" % number,
+            None if number % 5 == 0 else b"key %d" % number,
+            number % 3,
+            timestamp=(FIRST, SECOND, THIRD)[number // 100],
+            headers=headers,
+        )
+        if number % 10 == 9:
+            producer.flush(TIMEOUT)
+    assert producer.flush(TIMEOUT) == 0
+
+
+def rows(spark: Any, form: str, options: Mapping[str, str]) -> list[dict[str, Any]]:
+    frame = spark.read.format(form).options(**options).load()
+    return [row.asDict(recursive=True) for row in frame.orderBy("topic", "partition", "offset").collect()]
+
+
+def compare(spark: Any, address: str, **options: str) -> int:
+    """Read with both, and compare row by row; returns how many rows there are."""
+    given = {"kafka.bootstrap.servers": address, "includeHeaders": "true", **options}
+    theirs = rows(spark, "kafka", given)
+    ours = rows(spark, "triokafka", given)
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine == other
+    return len(ours)
+
+
+def by_partition(topic: str, *values: int) -> str:
+    return json.dumps({topic: {str(number): value for number, value in enumerate(values)}})
+
+
+def test_the_schemas_are_the_same(spark: Any, address: str):
+    for headers in ("false", "true"):
+        given = {"kafka.bootstrap.servers": address, "subscribe": "plain", "includeHeaders": headers}
+        ours, theirs = (spark.read.format(form).options(**given).load().schema for form in ("triokafka", "kafka"))
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"startingOffsets": "earliest", "endingOffsets": "latest"},
+        {"startingOffsets": by_partition("plain", 10, -2, 99), "endingOffsets": by_partition("plain", 60, -1, 100)},
+        {"startingOffsets": by_partition("plain", 0, 0, 0), "endingOffsets": by_partition("plain", 0, 1, 0)},
+        {"startingTimestamp": str(SECOND)},
+        {"startingTimestamp": str(SECOND), "endingTimestamp": str(THIRD)},
+        {"endingTimestamp": str(SECOND)},
+        {"endingTimestamp": str(THIRD + 1)},
+        {"startingOffsetsByTimestamp": by_partition("plain", FIRST, SECOND, THIRD)},
+        {
+                "startingOffsetsByTimestamp": by_partition("plain", SECOND, SECOND, THIRD + 5),
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+        {
+                "startingOffsets": by_partition("plain", 3, -2, 0),
+                "endingOffsetsByTimestamp": by_partition("plain", SECOND, THIRD, FIRST),
+            },
+        {"startingTimestamp": str(THIRD), "startingOffsets": "earliest"},
+        {"minPartitions": "8"},
+        {"maxRecordsPerPartition": "30"},
+        {"failOnDataLoss": "false"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_batches_have_the_same_rows(spark: Any, address: str, options: dict[str, str]):
+    assert compare(spark, address, subscribe="plain", **options)
+
+
+def test_other_ways_to_choose_topics(spark: Any, address: str):
+    assert compare(spark, address, subscribePattern="pl.in") == 300
+    assert compare(spark, address, assign='{"plain": [0, 2]}') == 200
+    assert compare(spark, address, subscribe=" plain, plain") == 300
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
+        ({"startingOffsets": by_partition("plain", -1, 0, 0)}, "can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
+        ({"startingTimestamp": str(THIRD + 10)}, "No offset matched from request of topic-partition plain-"),
+        ({"kafka.key.deserializer": "x"}, "Kafka option 'key.deserializer' is not supported as keys are deserialized"),
+        ({"minPartitions": "0"}, "minPartitions must be positive"),
+        ({"startingOffsets": "{"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {'),
+        ({"subscribePattern": "x"}, "Only one of the following options can be specified for Kafka source: "),
+        (
+            {"startingOffsets": by_partition("plain", 1, 1), "endingOffsets": by_partition("plain", 2, 2, 2)},
+            "The specified start offset and end offset should have the same topic-partitions.",
+        ),
+        (
+            {"startingOffsets": by_partition("plain", 5, 0, 0), "endingOffsets": by_partition("plain", 2, 2, 2)},
+            "The specified start offset 5 is greater than the end offset 2 for topic plain partition 0.",
+        ),
+        ({"startingOffsets": by_partition("plain", 1, 1)}, "Use -1 for latest, -2 for earliest"),
+    ],
+    ids=str,
+)
+def test_the_sentences_of_refusals_are_found_by_the_same_words(
+    spark: Any, kafka: str, address: str, options: dict[str, str], sentence: str
+):
+    for form in ("kafka", "triokafka"):
+        with pytest.raises(Exception) as refused:
+            rows(spark, form, {"kafka.bootstrap.servers": address, "subscribe": "plain", **options})
+        assert sentence in str(refused.value), form
+
+
+# ---------------------------------------------------------------- transactions
+
+
+@pytest.fixture(scope="module")
+def transactional(kafka: str) -> str:
+    """Committed, aborted and interleaved transactions in two partitions, and one that is open at the end."""
+    create(kafka, "transactional", 2)
+    producers = []
+    for name in ("a", "b"):
+        producer = Producer({"bootstrap.servers": kafka, "transactional.id": name, "compression.type": "lz4"})
+        producer.init_transactions(TIMEOUT)
+        producers.append(producer)
+    number = 0
+    for turn in range(12):
+        for producer in producers:
+            producer.begin_transaction()
+        for step in range(6):
+            for producer in producers:
+                producer.produce("transactional", b"%d" % number, partition=(turn + step) % 2)
+                producer.flush(TIMEOUT)
+                number += 1
+        for place, producer in enumerate(producers):
+            if (turn + place) % 3:
+                producer.commit_transaction(TIMEOUT)
+            else:
+                producer.abort_transaction(TIMEOUT)
+    producers[0].begin_transaction()
+    producers[0].produce("transactional", b"open", partition=0)
+    producers[0].flush(TIMEOUT)
+    outside = Producer({"bootstrap.servers": kafka})
+    outside.produce("transactional", b"behind the open one", partition=0)
+    assert outside.flush(TIMEOUT) == 0
+    return kafka
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_transactional_topics_have_the_same_rows(spark: Any, transactional: str, level: str):
+    given = {"subscribe": "transactional", "kafka.isolation.level": level, "kafkaConsumer.pollTimeoutMs": "5000"}
+    whole = compare(spark, transactional, **given)
+    assert whole == (96 if level == "read_committed" else 146)
+    assert compare(spark, transactional, **given, minPartitions="9") == whole
+    for start, end in (((0, 5), (20, 30)), ((33, 2), (34, 3))):
+        compare(
+            spark,
+            transactional,
+            **given,
+            startingOffsets=by_partition("transactional", *start),
+            endingOffsets=by_partition("transactional", *end),
+        )
+
+
+# ---------------------------------------------------------------- compaction
+
+
+@pytest.fixture(scope="module")
+def compacted(kafka: str) -> str:
+    """Ten keys written a hundred times in segments of a moment, and the cleaner has been through."""
+    create(kafka, "compacted", 1, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01")
+    producer = Producer({"bootstrap.servers": kafka})
+    for number in range(1_000):
+        producer.produce("compacted", b"%d" % number * 100, b"key %d" % (number % 10), 0)
+        producer.flush(TIMEOUT)
+    deadline = time.monotonic() + TIMEOUT
+    while count(kafka, "compacted", 1_000) > 500:
+        assert time.monotonic() < deadline, "the log cleaner did nothing"
+        time.sleep(0.5)
+    return kafka
+
+
+def count(address: str, topic: str, end: int) -> int:
+    """How many records another client finds."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "count", "enable.partition.eof": "true"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = 0
+    try:
+        while (message := consumer.poll(TIMEOUT)) is not None and message.error() is None:
+            found += 1
+            if message.offset() >= end - 1:
+                break
+    finally:
+        consumer.close()
+    return found
+
+
+def test_compacted_topics_have_the_same_rows(spark: Any, compacted: str):
+    whole = compare(spark, compacted, subscribe="compacted")
+    assert 10 <= whole < 1_000
+    compare(spark, compacted, subscribe="compacted", minPartitions="5")
+    for start, end in ((1, 1_000), (5, 600), (600, 990)):
+        compare(
+            spark,
+            compacted,
+            subscribe="compacted",
+            startingOffsets=by_partition("compacted", start),
+            endingOffsets=by_partition("compacted", end),
+        )
