@@ -325,6 +325,12 @@ class ConsumerOptions(ClientOptions):
         "What becomes of a record that a deserializer cannot read: the call raises, and the position stays; it is"
         " passed over, with a warning; or it is handed out with UndeserializedBytes where the key or value would be.",
     )
+    corrupt_batch_policy: str = option(
+        "raise",
+        choice("raise", "skip"),
+        "What becomes of a batch whose bytes are damaged: the call raises, and the position stays; or it is passed"
+        " over, with a warning.",
+    )
     auto_offset_reset: str = option(
         "latest",
         choice("latest", "earliest", "none"),

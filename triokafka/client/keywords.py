@@ -81,6 +81,7 @@ class ConsumerKeywords(ClientKeywords, total=False):
     key_deserializer: Deserializer[Any] | type[Deserializer[Any]] | Callable[[bytes], Any] | str | None
     value_deserializer: Deserializer[Any] | type[Deserializer[Any]] | Callable[[bytes], Any] | str | None
     deserialization_error_policy: str
+    corrupt_batch_policy: str
     auto_offset_reset: str
     enable_auto_commit: bool
     auto_commit_interval_ms: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from triokafka.errors import CorruptRecordError
@@ -269,6 +270,10 @@ class RecordDecoder:
                         check_batch_crc(self._view, info)
                     if self._opened(info, rows):
                         return info
+                elif self._aborted is not None and info.magic >= 2:
+                    # Whose transaction ended there is to be known behind it, too.
+                    with suppress(CorruptRecordError):
+                        self._left_out(info)
             except CorruptRecordError as failure:
                 raise self._located(failure) from None
             self._walked += info.size

@@ -23,11 +23,11 @@ class FetchedBatch:
 
     __slots__ = ("_aborted", "_records", "next_offset", "start_offset", "topic_partition")
 
-    def __init__(self, data: FetchedData, next_offset: int) -> None:
+    def __init__(self, data: FetchedData, next_offset: int, size: int) -> None:
         self.topic_partition: TopicPartition = data.partition
         self.start_offset = data.position
         self.next_offset = next_offset
-        self._records = data.records
+        self._records = data.records if size == data.size else memoryview(data.records)[:size]
         self._aborted = data.aborted
 
     def _decoder(self) -> RecordDecoder:

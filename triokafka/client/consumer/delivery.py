@@ -9,11 +9,12 @@ import logging
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.batches import FetchedBatch
-from triokafka.client.consumer.fetch_buffer import FetchedData
+from triokafka.client.consumer.fetch_buffer import FetchedData, end_of
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.listener import Records, intercept_records
 from triokafka.client.consumer.subscription import SubscriptionState
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from triokafka.records.arrow import ArrowBuilder
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _NOTHING: Final[Iterator[ConsumerRecord]] = iter(())
 
@@ -58,7 +61,10 @@ class Delivery:
         self._buffer = fetcher.buffer
         self.skipped = 0
         """Records passed over because no deserializer could read them."""
+        self.batches_skipped = 0
+        """Damaged batches passed over."""
         self._skips = options.deserialization_error_policy == "skip"
+        self._skips_damage = options.corrupt_batch_policy == "skip"
         self._convert = _converter(
             options.key_deserializer, options.value_deserializer, raw=options.deserialization_error_policy == "raw"
         )
@@ -123,7 +129,7 @@ class Delivery:
                 continue
             before = data.position
             try:
-                rows = data.take_columns(builder, limit - total)
+                rows = self._undamaged(data, partial(data.take_columns, builder, limit - total))
             except CorruptRecordError:
                 if total:
                     break
@@ -141,16 +147,40 @@ class Delivery:
             if data.error is not None:
                 self._fetcher.meet_error(data)
                 continue
-            data.check()
+            size = self._undamaged(data, data.check)
             if data.end is None:
                 # Nothing in it can be decoded; the decoder says why.
                 data.take(1)
                 data.end = data.position
-            batch = FetchedBatch(data, data.end)
-            data.position = data.end
+            end = data.end if size == data.size else end_of(memoryview(data.records)[:size])
+            assert end is not None
+            batch = FetchedBatch(data, end, size)
+            data.position = end
             self._advance(data, nothing_in_hand=False)
             return batch
         return None
+
+    def _undamaged(self, data: FetchedData, read: Callable[[], T]) -> T:
+        """What ``read`` returns; damaged batches are passed over, where that is the policy."""
+        while True:
+            try:
+                return read()
+            except CorruptRecordError as error:
+                behind = data.behind_damage()
+                if behind is None or not self._skips_damage:
+                    what = (
+                        str(error)
+                        if behind is None
+                        else f"{error}; the position stays there, seek to {behind} to pass over it"
+                    )
+                    located = CorruptRecordError(what)
+                    located.next_offset = behind
+                    raise located from None
+                self.batches_skipped += 1
+                logger.warning(
+                    "passed over offsets %d to %d of %s: %s", data.position, behind - 1, data.partition, error
+                )
+                data.rewind(behind)
 
     def _advance(self, data: FetchedData, *, nothing_in_hand: bool) -> None:
         self._subscription.hand_out(data.partition, data.position, data.leader_epoch)
@@ -164,7 +194,7 @@ class Delivery:
         count = 0
         while count < limit:
             start = data.position
-            records = data.take(limit - count)
+            records = self._undamaged(data, partial(data.take, limit - count))
             if not records:
                 # At the end, also where that could not be seen from outside.
                 data.end = data.position

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
 from triokafka.errors import CorruptRecordError, KafkaError
 from triokafka.records import ConsumerRecord, RecordDecoder, iter_batches
+from triokafka.records.batch import check_batch_crc
 from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
@@ -26,15 +27,17 @@ _LAST_DELTA_AT: Final = 23
 _SMALLEST_LENGTH: Final = 14
 
 
-def end_of(records: Buffer) -> int | None:
+def end_of(records: Buffer, most: int = -1) -> int | None:
     """The offset after the last whole batch, found by hopping from header to header; None when there is no whole batch.
 
+    Looks at ``most`` batches at most, if that is not negative.
     Stops at anything that cannot be a batch: the decoder will say what is wrong with it.
     """
     view = memoryview(records)
     size = len(view)
     position, last = 0, -1
-    while position + _MAGIC_AT < size:
+    while position + _MAGIC_AT < size and most:
+        most -= 1
         _, length = _OFFSET_AND_LENGTH.unpack_from(view, position)
         if length < _SMALLEST_LENGTH or position + _OVERHEAD + length > size:
             break
@@ -126,15 +129,36 @@ class FetchedData:
             self.end = self.position
         return rows
 
-    def check(self) -> None:
-        """Verify all checksums now, for those who decode later. Raises `CorruptRecordError` with the place."""
+    def check(self) -> int:
+        """Verify checksums now, for those who decode later; returns how many bytes there are up to the first wrong one.
+
+        Raises:
+            CorruptRecordError: already the first batch that is wanted is damaged.
+        """
         if not self._check_crcs:
-            return
+            return self.size
+        view = memoryview(self.records)
+        good = 0
         try:
-            for _ in iter_batches(self.records, check_crc=True):
-                pass
+            for batch in iter_batches(view):
+                if batch.last_offset >= self.position:
+                    check_batch_crc(view, batch)
+                    good = batch.end
         except CorruptRecordError as error:
+            if good:
+                return good
             raise CorruptRecordError(f"{self.partition} at offset {self.position}: {error}") from None
+        return self.size
+
+    def behind_damage(self) -> int | None:
+        """The offset behind the batch in which ``position`` lies, by its header; None where that cannot be told."""
+        view = memoryview(self.records)
+        at = 0
+        while (end := end_of(view[at:], most=1)) is not None:
+            if end > self.position:
+                return end
+            at += _OVERHEAD + int(_OFFSET_AND_LENGTH.unpack_from(view, at)[1])
+        return None
 
     @property
     def exhausted(self) -> bool:

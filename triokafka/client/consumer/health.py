@@ -116,6 +116,7 @@ def take_metrics(engine: Engine) -> dict[str, float]:
         "bytes_consumed_total": engine.fetcher.counters.bytes,
         "records_consumed_total": engine.delivery.delivered,
         "records_skipped_total": engine.delivery.skipped,
+        "batches_skipped_total": engine.delivery.batches_skipped,
         "fetch_buffer_bytes": engine.fetcher.buffer.total_bytes,
         "records_lag": sum(lags),
         "records_lag_max": max(lags, default=0),

@@ -413,14 +413,51 @@ async def test_a_corrupt_batch_is_named_and_what_came_before_it_is_handed_out() 
         consumer.assign([T0])
         assert [r.value for r in (await consumer.poll(timeout_ms=1_000))[T0]] == numbers(0, 3)
         for call in (consumer.poll, consumer.poll_arrow):
-            with pytest.raises(CorruptRecordError, match="t-0 at offset 3"):
+            with pytest.raises(CorruptRecordError, match=r"t-0 at offset 3: .*; .* seek to 6 to pass over it"):
                 await call(timeout_ms=1_000)
         consumer.seek(T0, 0)
-        with pytest.raises(CorruptRecordError, match="t-0"):
+        assert (await anext(consumer.batches())).values() == numbers(0, 3)
+        with pytest.raises(CorruptRecordError, match="t-0 at offset 3") as caught:
             await anext(consumer.batches())
-        consumer.seek(T0, 6)
+        assert caught.value.next_offset == 6
+        consumer.seek(T0, caught.value.next_offset)
         cluster.write("t", 0, [b"good"])
         assert await take(consumer, 1) == [b"good"]
+
+
+@pytest.mark.parametrize("how", ["records", "arrow", "iteration", "batches"])
+@simulated
+async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """(`client/FET-21`)"""
+    cluster, _, options = await started()
+    for first in range(0, 15, 3):
+        cluster.write("t", 0, numbers(first, first + 3))
+    for index in (0, 2, 4):
+        broken = bytearray(cluster.batches[T0][index])
+        broken[-2] ^= 1
+        cluster.batches[T0][index] = bytes(broken)
+    good = [*numbers(3, 6), *numbers(9, 12)]
+    async with triokafka.Consumer(
+        **options, group_id="g", corrupt_batch_policy="skip", auto_commit_interval_ms=1_000
+    ) as consumer:
+        consumer.assign([T0])
+        got: list[Any] = []
+        with trio.move_on_after(5):
+            while True:
+                if how == "records":
+                    got += [r.value for r in (await consumer.poll(timeout_ms=1_000)).get(T0, [])]
+                elif how == "arrow":
+                    got += (await consumer.poll_arrow(timeout_ms=1_000)).column("value").to_pylist()
+                elif how == "iteration":
+                    got.append((await anext(consumer)).value)
+                else:
+                    got += (await anext(consumer.batches())).values()
+        assert got == good
+        assert await consumer.position(T0) == 15
+        assert consumer.metrics()["batches_skipped_total"] == 3
+        assert "passed over offsets 6 to 8 of t-0" in caplog.text
+        await trio.sleep(2)
+        assert cluster.committed[T0] == 15
 
 
 @simulated

@@ -143,6 +143,31 @@ async def test_aborted_transactions_are_left_out_under_read_committed() -> None:
         broker._scripts.clear()
 
 
+@pytest.mark.parametrize("first", [1, 2])
+@simulated
+async def test_what_is_put_back_is_not_taken_for_aborted_when_its_producer_had_aborted_before(first: int) -> None:
+    """(`client/MOD-3`)"""
+    cluster, [broker], options = await started()
+    mine: dict[str, Any] = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
+    cluster.write("t", 0, [b"aborted"], **mine)
+    marker = encode_batch([(1, ABORT, b"\0\0\0\0\0\0", [])], base_offset=1, control=True, **mine)
+    cluster.batches[T0].append(bytes(marker))
+    cluster.ends[T0] = 2
+    cluster.write("t", 0, [b"1", b"2", b"3"], **mine)
+
+    async def with_aborted(request: FetchRequest) -> FetchResponse:
+        response, _ = broker.fetch_now(request)
+        response.responses[0].partitions[0].aborted_transactions = [AbortedTransaction(producer_id=7, first_offset=0)]
+        return response
+
+    broker.script(FetchRequest, with_aborted)
+    async with triokafka.Consumer(**options, isolation_level="read_committed") as consumer:
+        consumer.assign([T0])
+        got = [(await anext(consumer)).value for _ in range(first)]
+        got += [r.value for r in (await consumer.poll(timeout_ms=1_000)).get(T0, [])]
+        assert got == [b"1", b"2", b"3"]
+
+
 @simulated
 async def test_a_replica_nearby_is_read_when_the_leader_names_it() -> None:
     """(`client/MOD-14`)"""
