@@ -404,17 +404,36 @@ def test_delete_a_topic_when_a_job_is_running(query: Start, bootstrap: str):
     asked.stop()
 
 
-def test_delete_a_topic_between_the_plan_and_its_tasks(bootstrap: str):
-    """delete a topic when a Spark job is running: its tasks are there, and the topic is not; no short read"""
+@pytest.mark.parametrize("fails", LOSS)
+def test_delete_a_topic_between_the_plan_and_its_tasks(bootstrap: str, fails: str):
+    """delete a topic when a Spark job is running: its tasks are there, and the topic is not"""
     topic = Topic(bootstrap, 1)
     topic.add(range(5))
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "kafkaConsumer.pollTimeoutMs": "1000"}
-    source = pyspark_triokafka.DefaultSource(options)
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "failOnDataLoss": fails}
+    source = pyspark_triokafka.DefaultSource({**options, "kafkaConsumer.pollTimeoutMs": "1000"})
     reader = source.streamReader(source.schema())
     (task,) = reader.partitions({topic.name: {"0": 0}}, {topic.name: {"0": 5}})
     topic.delete()
+    if fails == "false":
+        assert list(reader.read(task)) == []
+        return
     with pytest.raises(KafkaError, match=topic.name):
         list(reader.read(task))
+
+
+def test_a_deleted_topic_is_passed_over_by_the_next_run_of_available_now(query: Start, bootstrap: str):
+    """Trigger.AvailableNow with topic-partitions deleted before it begins"""
+    kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
+    kept.add(range(3))
+    gone.add([100])
+    asked = query(kept, subscribe=f"{kept.name},{gone.name}", startingOffsets="earliest", failOnDataLoss="false")
+    asked.start("available now")
+    asked.process_all()
+    gone.delete()
+    kept.add([3])
+    asked.start("available now")
+    asked.process_all()
+    assert values(asked) == [0, 1, 2, 3, 100]
 
 
 def test_a_deleted_topic_fails_the_query_where_loss_is_an_error(query: Start, bootstrap: str):

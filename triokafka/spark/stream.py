@@ -104,7 +104,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         has reached is not known there until its first batch, which is not limited.
         """
         begin = parse_offsets(start) if start is not None else self._reached
-        self._latest = self._latest_since(begin or {}) if self._target is None else dict(self._target.offsets)
+        self._latest = (
+            self._latest_since(begin or {}, missing_ok=bool(begin))
+            if self._target is None
+            else dict(self._target.offsets)
+        )
         if begin is None or type(limit).__name__ == "ReadAllAvailable":
             end = self._latest
         else:
@@ -132,7 +136,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember where the partitions end now: the query reads up to there and ends."""
-        self._target = AvailableNowTarget(self._latest_since({}))
+        # A topic that was deleted is missing in the target, and is spoken of where the batch is planned.
+        self._target = AvailableNowTarget(self._latest_since({}, missing_ok=True))
 
     # ---------------------------------------------------------------- batches
 
@@ -195,14 +200,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             found = {one: min(offset, ends[one]) for one, offset in found.items() if one in ends}
         return found
 
-    def _latest_since(self, known: Offsets) -> dict[TopicPartition, int]:
+    def _latest_since(self, known: Offsets, *, missing_ok: bool) -> dict[TopicPartition, int]:
         """Where the partitions end. What ends before what is ``known`` is asked for again (SPARK-26267)."""
         patience_ms = self.options.latest_offset_regression_ms or 0
         interval_ms = self.options.fetch_offset_retry_interval_ms
         tries, waited_ms = 1, 0
 
         async def ends(brokers: Brokers) -> dict[TopicPartition, int]:
-            return await brokers.latest(await brokers.partitions(missing_ok=bool(known)))
+            return await brokers.latest(await brokers.partitions(missing_ok=missing_ok))
 
         while True:
             latest = ask_brokers(self.options, ends)
