@@ -13,21 +13,28 @@ from typing import TYPE_CHECKING, Any, Final
 from triokafka.spark.java import Java, JavaMissingError, find_java, prepare_java
 
 if TYPE_CHECKING:
+    from triokafka.spark.each_batch import BatchContext, BatchRange, kafka_batch, write_kafka
     from triokafka.spark.listener import OffsetCommitListener
     from triokafka.spark.query_lag import LogExporter, PrometheusExporter, SourceLag, lag
     from triokafka.spark.ranges import read_ranges
 
 # Imported when they are first used: the doctor has to work where the clients' packages do not.
 _HOMES: Final = {
+    "BatchContext": "triokafka.spark.each_batch",
+    "BatchRange": "triokafka.spark.each_batch",
     "LogExporter": "triokafka.spark.query_lag",
     "OffsetCommitListener": "triokafka.spark.listener",
     "PrometheusExporter": "triokafka.spark.query_lag",
     "SourceLag": "triokafka.spark.query_lag",
+    "kafka_batch": "triokafka.spark.each_batch",
     "lag": "triokafka.spark.query_lag",
     "read_ranges": "triokafka.spark.ranges",
+    "write_kafka": "triokafka.spark.each_batch",
 }
 
 __all__ = [
+    "BatchContext",
+    "BatchRange",
     "Java",
     "JavaMissingError",
     "LogExporter",
@@ -35,10 +42,12 @@ __all__ = [
     "PrometheusExporter",
     "SourceLag",
     "find_java",
+    "kafka_batch",
     "lag",
     "prepare_java",
     "read_ranges",
     "session_conf",
+    "write_kafka",
 ]
 
 

@@ -1,0 +1,147 @@
+"""``foreachBatch`` with a context: offsets, commits, a ledger of what was done, and the warning about reading twice."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.spark.topics import Record, make_topic, options
+from triokafka.errors import ConfigurationError
+from triokafka.spark.each_batch import BatchContext, BatchRange, _was_read_twice, kafka_batch
+from triokafka.structs import TopicPartition
+
+
+def run(spark: Any, bootstrap: str, topic: str, function: Any, checkpoint: Path) -> Any:
+    given = options(bootstrap, topic, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    query = (
+        spark.readStream.format("triokafka")
+        .options(**given)
+        .load()
+        .writeStream.foreachBatch(function)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination(60)
+    finally:
+        query.stop()
+    return query
+
+
+def committed(bootstrap: str, group: str) -> dict[TopicPartition, int]:
+    async def ask() -> dict[TopicPartition, int]:
+        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+            found = await admin.list_group_offsets(group)
+            return {partition: each.offset for partition, each in found.items()}
+
+    return trio.run(ask)
+
+
+def test_a_function_knows_its_batch_and_does_its_work_once(
+    spark: Any, bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """`spark/5.8`"""
+    topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 2) for n in range(30)], partitions=2)
+    out = make_topic(bootstrap)
+    ledger, group = f"{topic}-ledger", f"{topic}-group"
+    seen: list[tuple[int, dict[TopicPartition, BatchRange]]] = []
+    due: list[tuple[int, str, bool]] = []
+    fail = True
+
+    @kafka_batch(bootstrap_servers=bootstrap, group_id=group, ledger=ledger)
+    def work(frame: Any, context: BatchContext) -> None:
+        seen.append((context.batch_id, context.ranges))
+        with context.once("copy") as first:
+            due.append((context.batch_id, "copy", first))
+            if first:
+                context.write_kafka(frame.select("value"), out)
+        with context.once("fail") as second:
+            due.append((context.batch_id, "fail", second))
+            if fail and context.batch_id == 1:
+                raise RuntimeError("the machine is on fire")
+        frame.count()
+        assert context.commit_offsets()
+
+    with pytest.raises(Exception, match="the machine is on fire"):
+        run(spark, bootstrap, topic, work, tmp_path)
+    fail = False
+    with caplog.at_level(logging.WARNING, logger="triokafka.spark.each_batch"):
+        run(spark, bootstrap, topic, work, tmp_path)
+    one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    assert seen == [
+        (number, {one: BatchRange(5 * number, 5 * number + 5), two: BatchRange(5 * number, 5 * number + 5)})
+        for number in (0, 1, 1, 2)
+    ]
+    assert due == [
+        (0, "copy", True), (0, "fail", True), (1, "copy", True), (1, "fail", True),
+        (1, "copy", False), (1, "fail", True), (2, "copy", True), (2, "fail", True),
+    ]  # fmt: skip
+    written = triokafka.read_topic(out, bootstrap_servers=bootstrap, columns=["value"]).read_all()["value"].to_pylist()
+    assert sorted(written, key=int) == [b"%d" % n for n in range(30)], "a repeated batch was not copied again"
+    assert committed(bootstrap, group) == {one: 15, two: 15}
+
+
+class Progress:
+    """A query that has made it."""
+
+    def __init__(self, rows: int, start: Any = '{"t": {"0": 5}}', end: str = '{"t": {"0": 15}}', sources: int = 1):
+        source = {"startOffset": start, "endOffset": end}
+        self.lastProgress = {"numInputRows": rows, "sources": [source] * sources}
+
+
+@pytest.mark.parametrize(
+    ("query", "is_twice"),
+    [
+        (Progress(10), False),
+        (Progress(20), True),
+        (Progress(11), True),
+        (Progress(7), False),
+        (Progress(20, start="null"), True),
+        (Progress(20, start=None), True),
+        (Progress(15, start=None), False),
+        (Progress(20, end="17"), False),
+        (Progress(20, sources=2), False),
+        (None, False),
+    ],
+)
+def test_a_batch_that_was_read_twice_is_seen_in_the_progress(query: Any, is_twice: bool):
+    assert _was_read_twice(query) is is_twice
+
+
+class Frame:
+    """One of a session of Spark Connect, which has no context."""
+
+    columns = ("value",)
+    sparkSession = None
+
+
+def test_what_cannot_be_known_or_was_not_named_is_a_sentence():
+    contexts: list[BatchContext] = []
+    kafka_batch(bootstrap_servers="localhost:1")(lambda frame, context: contexts.append(context))(Frame(), 3)
+    (context,) = contexts
+    assert (context.batch_id, context.query_id) == (3, "")
+    for ask, sentence in (
+        (lambda: context.ranges, "the frame has no column offset, partition, topic"),
+        (context.commit_offsets, "name a group"),
+        (context.once("x").__enter__, "name a topic for what was done"),
+    ):
+        with pytest.raises(ConfigurationError, match=sentence):
+            ask()  # type: ignore[operator]
+    kafka_batch(bootstrap_servers="localhost:1", ledger="l")(lambda frame, context: contexts.append(context))(
+        Frame(), 3
+    )
+    with pytest.raises(ConfigurationError, match="query's id is not known"):
+        contexts[1].once().__enter__()
+
+
+def test_passwords_are_in_no_repr():
+    contexts: list[BatchContext] = []
+    decorated = kafka_batch(bootstrap_servers="localhost:1", sasl_plain_password="secret")
+    decorated(lambda frame, context: contexts.append(context))(Frame(), 0)
+    assert "secret" not in repr(contexts)

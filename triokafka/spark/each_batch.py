@@ -1,0 +1,277 @@
+"""For ``foreachBatch``: what a function needs to know of its micro-batch, and to do its work once.
+
+Spark gives the function a frame and a number. `kafka_batch` adds the offsets that the batch covers, commits them to a
+group, keeps in a compacted topic what was done already, and tells when the function makes Spark read Kafka twice.
+Everything here runs on the driver.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import triokafka
+from triokafka.client.range_bounds import resolve_ranges
+from triokafka.errors import ConfigurationError, TopicAlreadyExistsError
+from triokafka.spark.listener import commit_to_group
+from triokafka.spark.offsets import Offsets, parse_offsets
+from triokafka.spark.portal import portal
+from triokafka.structs import TopicPartition
+
+_log: Final = logging.getLogger(__name__)
+_TIMEOUT_MS: Final = 30_000
+
+BatchFunction = Callable[[Any, "BatchContext"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRange:
+    """The offsets of one partition in a batch; ``end`` is the one after the last."""
+
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class BatchContext:
+    """One micro-batch.
+
+    Args:
+        batch_id: its number. A batch that is repeated after a crash has the same one, and the same offsets.
+        query_id: of the query, the same after a restart from its checkpoint; empty where Spark does not tell it.
+    """
+
+    batch_id: int
+    query_id: str
+    _frame: Any = field(repr=False)
+    _settings: _Settings = field(repr=False)
+    _query: Any = field(default=None, repr=False)
+    _ranges: dict[TopicPartition, BatchRange] | None = field(default=None, repr=False)
+
+    @property
+    def ranges(self) -> dict[TopicPartition, BatchRange]:
+        """The offsets that the batch covers, from the query's offset log; without partitions that have none.
+
+        Where a query starts is not in that log, nor can it be had from a session of Spark Connect: then one query over
+        the frame's columns ``topic``, ``partition`` and ``offset`` finds first and last records, which reads the batch.
+        """
+        if self._ranges is None:
+            ends, starts = _logged(self._query, self.batch_id), _logged(self._query, self.batch_id - 1)
+            if ends and starts:
+                found = {one: BatchRange(starts.get(one, 0), end) for one, end in ends.items()}
+                self._ranges = {one: each for one, each in found.items() if each.start < each.end}
+            else:
+                self._ranges = _seen(self._frame)
+        return self._ranges
+
+    def commit_offsets(self, group_id: str | None = None) -> bool:
+        """Commit the ends of `ranges` to a group, for the tools that show lag: best after the batch's work.
+
+        Args:
+            group_id: instead of the decorator's.
+
+        Returns:
+            Whether that worked; a failure is a warning in the log, and nothing else: Spark keeps its own offsets.
+
+        Raises:
+            ConfigurationError: no group was named.
+        """
+        group = group_id or self._settings.group_id
+        if not group:
+            raise ConfigurationError("name a group: kafka_batch(group_id=…) or ctx.commit_offsets('…')")
+        ends = {one: each.end for one, each in self.ranges.items()}
+        return not ends or commit_to_group(self._settings.options, group, ends, _TIMEOUT_MS)
+
+    @contextmanager
+    def once(self, key: str = "") -> Iterator[bool]:
+        """Do a piece of work of this batch at most once more than it failed: ``with ctx.once("mail") as due: …``.
+
+        ``due`` is False when the piece was done already in an earlier attempt of this batch. When the block ends
+        without an error, that is written to the ledger, acknowledged by all in-sync replicas. A crash between the
+        work and that makes it due again.
+
+        Args:
+            key: a name for the piece, when a batch has several.
+
+        Raises:
+            ConfigurationError: no ledger was named, or Spark does not tell the query's id.
+            KafkaError: the ledger cannot be read or written.
+        """
+        ledger = self._settings.ledger
+        if not ledger:
+            raise ConfigurationError("name a topic for what was done: kafka_batch(ledger='…')")
+        if not self.query_id:
+            raise ConfigurationError("the query's id is not known here, so that nothing can be kept for it")
+        name = f"{self.query_id}/{key}".encode()
+        due = _done(ledger, self._settings.options).get(name, -1) < self.batch_id
+        yield due
+        if due:
+            _note(ledger, self._settings.options, name, self.batch_id)
+
+    def write_kafka(self, frame: Any, topic: str | None = None, **options: str) -> None:
+        """`write_kafka` to the decorator's brokers."""
+        servers = self._settings.options["bootstrap_servers"]
+        write_kafka(frame, topic, **{"kafka.bootstrap.servers": str(servers), **options})
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    options: Mapping[str, Any] = field(repr=False)
+    group_id: str | None
+    ledger: str | None
+
+
+def kafka_batch(
+    *, bootstrap_servers: str, group_id: str | None = None, ledger: str | None = None, **options: Any
+) -> Callable[[BatchFunction], Callable[[Any, int], None]]:
+    """Make a function of (frame, `BatchContext`) what ``foreachBatch`` takes.
+
+    It warns in the log, once for each query, when a batch was read from Kafka more than once: every action on the frame
+    reads it again, and so does a plan that uses it twice. ``frame.persist()`` before, and ``unpersist()`` after, read
+    it once. Spark tells that with the batch after, so the last batch of a query is not looked at.
+
+    Args:
+        bootstrap_servers: brokers for the ledger, for commits, and for `BatchContext.write_kafka`.
+        group_id: the group of `BatchContext.commit_offsets`.
+        ledger: the compacted topic of `BatchContext.once`; it is made when it is not there.
+        options: further ones of the clients, which fit `AdminClient`, `Producer` and `RangeReader`: about security.
+    """
+    settings = _Settings({"bootstrap_servers": bootstrap_servers, **options}, group_id, ledger)
+
+    def decorate(function: BatchFunction) -> Callable[[Any, int], None]:
+        warned: set[str] = set()
+
+        @functools.wraps(function)
+        def call(frame: Any, batch_id: int) -> None:
+            query_id = _query_id(frame)
+            query = _query(query_id)
+            if query_id not in warned and _was_read_twice(query):
+                warned.add(query_id)
+                _log.warning(
+                    "query %s reads its batches from Kafka more than once: %s uses the frame several times; persist it",
+                    query_id,
+                    getattr(function, "__name__", function),
+                )
+            function(frame, BatchContext(batch_id, query_id, frame, settings, query))
+
+        return call
+
+    return decorate
+
+
+def write_kafka(frame: Any, topic: str | None = None, **options: str) -> None:
+    """Write a batch frame to Kafka: ``write.format("triokafka")`` with its options, and ``topic`` for all rows.
+
+    Returns when all rows are acknowledged; raises as the writer does.
+    """
+    writer = frame.write.format("triokafka").options(**options).mode("append")
+    (writer if topic is None else writer.option("topic", topic)).save()
+
+
+# -------------------------------------------------------------------- what Spark knows
+
+
+def _query_id(frame: Any) -> str:
+    try:
+        return frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+    except Exception:  # sessions of Spark Connect have no context
+        return ""
+
+
+def _query(query_id: str) -> Any:
+    """The running query; the frame's own session is a copy that does not know it."""
+    from pyspark.sql import SparkSession
+
+    session = getattr(SparkSession, "_instantiatedSession", None)
+    try:
+        return session.streams.get(query_id) if session is not None and query_id else None
+    except Exception:
+        return None
+
+
+def _logged(query: Any, batch_id: int) -> Offsets:
+    """The offsets of a batch's end in the query's log; empty when they cannot be had, or there is another source."""
+    if query is None or batch_id < 0:
+        return {}
+    try:
+        entry = query._jsq.streamingQuery().offsetLog().get(batch_id)
+        sources = entry.get().offsets() if entry.isDefined() else None
+        if sources is None or sources.size() != 1:
+            return {}
+        return parse_offsets(sources.apply(0).get().json())
+    except Exception:  # whatever another version of Spark makes of this
+        _log.debug("the offset log of a query cannot be read", exc_info=True)
+        return {}
+
+
+def _seen(frame: Any) -> dict[TopicPartition, BatchRange]:
+    missing = {"topic", "partition", "offset"} - set(frame.columns)
+    if missing:
+        raise ConfigurationError(
+            f"the offsets of this batch are only in its rows, and the frame has no column {', '.join(sorted(missing))}"
+        )
+    from pyspark.sql import functions
+
+    counted = frame.groupBy("topic", "partition").agg(functions.min("offset"), functions.max("offset"))
+    return {
+        TopicPartition(topic, partition): BatchRange(first, last + 1)
+        for topic, partition, first, last in counted.collect()
+    }
+
+
+def _was_read_twice(query: Any) -> bool:
+    """Whether the batch before was: its rows are counted as often as they were read."""
+    progress = query.lastProgress if query is not None else None
+    if not progress or len(progress["sources"]) != 1:
+        return False
+    source = progress["sources"][0]
+    try:
+        ends = parse_offsets(source["endOffset"])
+        # A query's first batch does not say where it starts: then some that are read twice are not seen.
+        starts = parse_offsets(source["startOffset"]) if source["startOffset"] not in (None, "null") else {}
+    except (ConfigurationError, ValueError, TypeError):
+        return False
+    records = sum(end - starts.get(one, 0) for one, end in ends.items())
+    return 0 < records < int(progress["numInputRows"])
+
+
+# -------------------------------------------------------------------- the ledger
+
+
+def _done(topic: str, options: Mapping[str, Any]) -> dict[bytes, int]:
+    """The last batch for which each piece of work is known to be done."""
+
+    async def read() -> dict[bytes, int]:
+        await _make(topic, options)
+        ranges = await resolve_ranges([topic], "earliest", "latest", **options)
+        found: dict[bytes, int] = {}
+        async with triokafka.RangeReader(ranges, **options) as reader:
+            while records := await reader.next_records():
+                for record in records:
+                    if record.key is not None and record.value is not None:
+                        found[bytes(record.key)] = int(json.loads(bytes(record.value))["batch"])
+        return found
+
+    return portal().call(read)
+
+
+async def _make(topic: str, options: Mapping[str, Any]) -> None:
+    async with triokafka.AdminClient(**options) as admin:
+        try:
+            # One partition: what is written last is read last.
+            await admin.create_topics([triokafka.NewTopic(topic, 1, configs={"cleanup.policy": "compact"})])
+        except TopicAlreadyExistsError:
+            pass
+
+
+def _note(topic: str, options: Mapping[str, Any], name: bytes, batch_id: int) -> None:
+    async def write() -> None:
+        async with triokafka.Producer(**options) as producer:
+            await (await producer.send(topic, json.dumps({"batch": batch_id}).encode(), key=name))
+
+    portal().call(write)
