@@ -27,7 +27,9 @@ TABLES: Final[dict[str, tuple[str, Bar] | None]] = {
     "broker": None,
     "groups": None,
     "assignors": None,
+    "rebalance": None,
     "spark": None,
+    "blocking": ("times kafka-python (processor time)", lambda row: (row.scenario, row.cpu_ratio)),
     "consume": ("CPU seconds a million records", lambda row: (row.client, row.cpu_seconds_per_million)),
 }
 """For each table, what its picture shows: the axis, and label and value of a row; None where the table's module has

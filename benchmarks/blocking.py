@@ -161,9 +161,7 @@ def run(*, rounds: int = 5, share: int = 1) -> list[Row]:
 def _row(name: str, ours: list[Measured], theirs: list[Measured]) -> Row:
     speed, cpu = (statistics.median(column) for column in zip(*ours, strict=True))
     their_speed, their_cpu = (statistics.median(column) for column in zip(*theirs, strict=True))
-    return Row(
-        name, speed, their_speed, cpu, their_cpu, speed / their_speed, their_cpu / cpu, SCENARIOS[name].aimed_at
-    )
+    return Row(name, speed, their_speed, cpu, their_cpu, speed / their_speed, their_cpu / cpu, SCENARIOS[name].aimed_at)
 
 
 def show(rows: list[Row]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from typing import TYPE_CHECKING
 
-from triokafka.blocking.future import Future, Outcome
+if TYPE_CHECKING:
+    from triokafka.blocking.producer.staging import Chunk, Listening
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +18,7 @@ class CallbackThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._waiting: queue.SimpleQueue[tuple[Future, Outcome] | threading.Event | None]
+        self._waiting: queue.SimpleQueue[tuple[Chunk, Listening] | threading.Event | None]
         self._waiting = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ending = False
@@ -26,15 +28,15 @@ class CallbackThread:
         """Whether the caller is a callback."""
         return self._thread is not None and threading.get_ident() == self._thread.ident
 
-    def settle(self, future: Future, outcome: Outcome) -> None:
-        """Settle a future: here if only threads wait for it, else in the thread. Called in the loop."""
-        if not future.has_callbacks:
-            future._settle(outcome)
+    def settle(self, chunk: Chunk, group: Listening) -> None:
+        """Settle futures: here if it is one that only threads wait for, else in the thread. Called in the loop."""
+        if len(group) == 1 and not group[0].has_callbacks:
+            chunk.settle(group)
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        self._waiting.put((future, outcome))
+        self._waiting.put((chunk, group))
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the callbacks of what was settled before have run; False when the time was over."""
@@ -58,8 +60,8 @@ class CallbackThread:
             if isinstance(next_one, threading.Event):
                 next_one.set()
                 continue
-            future, outcome = next_one
+            chunk, group = next_one
             try:
-                future._settle(outcome)
+                chunk.settle(group)
             except Exception:
                 logger.exception("a callback failed")

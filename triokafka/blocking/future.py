@@ -105,8 +105,12 @@ class Future:
         self._settle((None, error))
         return self
 
+    def _lock(self) -> threading.Lock:
+        """What guards the listeners."""
+        return _shared.lock
+
     def _settle(self, outcome: Outcome) -> None:
-        with _shared.lock:
+        with self._lock():
             self._outcome = outcome
             listeners, self._listeners = self._listeners, None
         for callback, errback in listeners or ():
@@ -125,16 +129,15 @@ class Future:
                 raise
 
     def _listen(self, callback: Callback | None, errback: Callback | None) -> Self:
-        with _shared.lock:
+        with self._lock():
             outcome = self._outcome
             if outcome is None:
-                first = self._listeners is None
-                self._listeners = self._listeners or []
+                if self._listeners is None:
+                    self._listeners = []
+                    self._attend()
                 self._listeners.append((callback, errback))
         if outcome is not None:
             self._tell(callback, errback, outcome)
-        elif first:
-            self._attend()
         return self
 
     @property
@@ -143,7 +146,7 @@ class Future:
         return bool(self._listeners)
 
     def _attend(self) -> None:
-        """Somebody listens now, and nobody did before."""
+        """Somebody listens now, and nobody did before. The lock is held."""
 
     def add_callback(self, f: Callback, *args: Any, **kwargs: Any) -> Self:
         """Call ``f`` with the arguments, then the value, if there will be one."""

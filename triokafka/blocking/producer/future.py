@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-from triokafka.blocking.future import Future, Outcome
+from triokafka.blocking.future import Callback, Future, Outcome
 from triokafka.errors import KafkaTimeoutError
 from triokafka.structs import TopicPartition
 
@@ -34,20 +35,40 @@ class FutureRecordMetadata(Future):
     one partition run in the order of its records. `get` and `KafkaProducer.flush` return after the callbacks.
     """
 
-    __slots__ = ("_chunk", "_index")
+    __slots__ = ("_chunk", "index")
 
     def __init__(self, chunk: Chunk, index: int) -> None:
         self._chunk = chunk
-        self._index = index
+        self.index = index
         self._outcome = None
         self._listeners = None
 
     def _look(self) -> Outcome | None:
         outcome = self._outcome
-        return self._chunk.outcome(self._index) if outcome is None else outcome
+        return self._chunk.outcome(self.index) if outcome is None else outcome
 
     def _attend(self) -> None:
-        self._chunk.attend(self, self._index)
+        self._chunk.attend(self)
+
+    def _lock(self) -> threading.Lock:
+        return self._chunk.lock
+
+    def add_callback(self, f: Callback, *args: Any, **kwargs: Any) -> Self:
+        """Call ``f`` with the arguments, then the `RecordMetadata`, if the record is delivered."""
+        if args or kwargs:
+            f = partial(f, *args, **kwargs)
+        chunk = self._chunk
+        # As `_listen` does, in one go: programs do this for every record.
+        with chunk.lock:
+            if self._outcome is None:
+                if self._listeners is None:
+                    self._listeners = [(f, None)]
+                    chunk.attend(self)
+                else:
+                    self._listeners.append((f, None))
+                return self
+        self._tell(f, None, self._outcome)
+        return self
 
     def rebind(self, new_produce_future: Any, new_batch_index: int) -> None:
         """Does nothing: a record knows its place also after its batch was split."""
@@ -73,7 +94,7 @@ class FutureRecordMetadata(Future):
             return settled
         if self._chunk.in_callback and self.has_callbacks:
             # They run after the callback that waits here: it waits for the record only.
-            return FutureRecordMetadata(self._chunk, self._index)._wait(timeout)
+            return FutureRecordMetadata(self._chunk, self.index)._wait(timeout)
         done = threading.Event()
         self._listen(_Waker(done), _Waker(done))
         self._chunk.hurry()

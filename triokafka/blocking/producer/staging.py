@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from triokafka.blocking.future import Outcome
 from triokafka.blocking.producer.future import FutureRecordMetadata, RecordMetadata
-from triokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
+from triokafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -27,9 +32,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Headers = list[tuple[str, bytes]]
+Listening = list[FutureRecordMetadata]
+"""Futures that somebody listens to."""
 
 RECORD_OVERHEAD: Final = 82
 """Bytes that a record alone in a batch takes beside key, value and headers."""
+_LARGEST_GROUP: Final = 64
 _GATHERING_SECONDS: Final = 0.001
 _OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
 
@@ -47,6 +55,7 @@ class Chunk:
         "headers",
         "keys",
         "listening",
+        "lock",
         "partitions",
         "size",
         "stage",
@@ -56,6 +65,7 @@ class Chunk:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
+        self.lock = stage.staging.lock
         self.values: list[Any] = []
         self.keys: list[Any] | None = None
         self.partitions: list[int | None] | None = None
@@ -63,7 +73,7 @@ class Chunk:
         self.headers: list[Headers] | None = None
         self.header_sizes: list[int] | None = None
         self.size = 0
-        self.listening: list[tuple[FutureRecordMetadata, int]] = []
+        self.listening: Listening = []
         self._pieces: list[Deliveries | Exception] = []
         self._each: list[Delivery | Exception] = []
 
@@ -108,16 +118,16 @@ class Chunk:
     def handed(self, piece: Deliveries | Exception) -> None:
         """The next records were accepted, or the next one was refused. In the loop."""
         self._pieces.append(piece)
-        with self.stage.staging.lock:
+        with self.lock:
             listening, self.listening = self.listening, []
-        for future, index in listening:
-            self._hear(future, index)
+        if listening:
+            self._hear(listening)
 
     def delivery(self, index: int) -> Delivery | Exception | None:
         """Of one record: its delivery, why it was refused, or None as long as it was not handed over."""
         each = self._each
         if index >= len(each) and self._pieces:
-            with self.stage.staging.lock:
+            with self.lock:
                 while self._pieces:
                     piece = self._pieces.pop(0)
                     if isinstance(piece, Exception):
@@ -129,29 +139,24 @@ class Chunk:
     def outcome(self, index: int) -> Outcome | None:
         """Of one record, None as long as it is not settled. In any thread."""
         delivery = self.delivery(index)
-        if delivery is None or isinstance(delivery, Exception):
-            return None if delivery is None else (None, delivery)
-        if not delivery.done:
+        if delivery is None:
             return None
+        if isinstance(delivery, Exception):
+            return None, delivery
         try:
-            found = delivery.result()
+            topic, partition, *rest = delivery.result()[:6]
+        except IllegalStateError:
+            return None
         except Exception as error:
             return None, error
+        offset, timestamp, key_size, value_size = rest
+        place = self.stage.places.get(partition)
+        if place is None:
+            place = self.stage.places[partition] = TopicPartition(topic, partition)
         sizes = self.header_sizes
-        return (
-            RecordMetadata(
-                found.topic,
-                found.partition,
-                TopicPartition(found.topic, found.partition),
-                found.offset,
-                found.timestamp,
-                None,
-                found.serialized_key_size,
-                found.serialized_value_size,
-                sizes[index] if sizes is not None and index < len(sizes) else -1,
-            ),
-            None,
-        )
+        header_size = sizes[index] if sizes is not None and index < len(sizes) else -1
+        found = RecordMetadata(topic, partition, place, offset, timestamp, None, key_size, value_size, header_size)
+        return found, None
 
     # ---------------------------------------------------------------- who wants to know
 
@@ -164,30 +169,51 @@ class Chunk:
         """Somebody waits for a record of this chunk."""
         self.stage.staging.loop.soon(self.stage.hurry)
 
-    def attend(self, future: FutureRecordMetadata, index: int) -> None:
-        """Tell the future when its record is settled."""
-        staging = self.stage.staging
-        with staging.lock:
-            waits = index >= len(self._each) and not self._pieces
-            if waits:
-                self.listening.append((future, index))
-        if not waits:
-            staging.loop.soon(self._hear, future, index)
-
-    def _hear(self, future: FutureRecordMetadata, index: int) -> None:
-        delivery = self.delivery(index)
-        if delivery is None:
-            with self.stage.staging.lock:
-                self.listening.append((future, index))
-        elif isinstance(delivery, Exception):
-            self._settle(future, index, None, delivery)
+    def attend(self, future: FutureRecordMetadata) -> None:
+        """Tell the future when its record is settled. The caller holds the lock."""
+        if future.index >= len(self._each) and not self._pieces:
+            self.listening.append(future)
         else:
-            delivery.add_callback(partial(self._settle, future, index))
+            self.stage.staging.loop.soon(self._hear, [future])
 
-    def _settle(self, future: FutureRecordMetadata, index: int, metadata: object, error: Exception | None) -> None:
-        outcome = self.outcome(index) if error is None else (None, error)
-        if outcome is not None:
-            self.stage.staging.callbacks.settle(future, outcome)
+    def _hear(self, listening: Listening) -> None:
+        """Have these futures settled when their records are: one call for several of a partition, which mostly went out
+        and come back together. In the loop."""
+        groups: dict[int, Listening] = {}
+        each, last = self._each, len(self._each)
+        for future in listening:
+            index = future.index
+            delivery = each[index] if index < last else self.delivery(index)
+            if delivery is None:
+                with self.lock:
+                    self.listening.append(future)
+            elif isinstance(delivery, Exception):
+                self.stage.staging.callbacks.settle(self, [future])
+            else:
+                partition = delivery.partition
+                group = groups.get(partition)
+                if group is None:
+                    group = groups[partition] = []
+                group.append(future)
+                if len(group) == _LARGEST_GROUP:
+                    self._settle_with_last(groups.pop(partition))
+        for group in groups.values():
+            self._settle_with_last(group)
+
+    def _settle_with_last(self, group: Listening) -> None:
+        delivery = self.delivery(group[-1].index)
+        assert delivery is not None
+        assert not isinstance(delivery, Exception)
+        delivery.add_callback(lambda metadata, error: self.stage.staging.callbacks.settle(self, group))
+
+    def settle(self, group: Listening) -> None:
+        """Settle these futures; those whose records went out later than the group's last are left for their time."""
+        for future in group:
+            outcome = self.outcome(future.index)
+            if outcome is None:
+                self.stage.staging.loop.soon(self._hear, [future])
+            else:
+                future._settle(outcome)
 
 
 def _put(column: list[Any] | None, index: int, value: Any, fill: Any) -> list[Any]:
@@ -213,6 +239,7 @@ class Stage:
         self.staging = staging
         self.topic = topic
         self.partitions = partitions
+        self.places: dict[int, TopicPartition] = {}
         self.open: Chunk | None = None
         self._begun = trio.Event()
         self._hurried = trio.Event()
