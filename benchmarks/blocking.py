@@ -1,9 +1,9 @@
 """`triokafka.blocking` side by side with kafka-python: the same program, with one import or the other.
 
 Every measurement is a process of its own; the two take turns, round after round, against one broker process, and the
-medians are compared. The sink takes and counts records and does nothing else; the source serves a prebuilt log. 100-byte
-values, one partition, checksums verified. Producing goes on until everything is acknowledged; once with kafka-python's
-defaults, once with batches of 128 KiB and 5 ms of linger, once with a callback for each record.
+medians are compared. The sink takes and counts records and does nothing else; the source serves a prebuilt log. Values
+of 100 bytes, one partition, checksums verified. Producing goes on until everything is acknowledged; once with
+kafka-python's defaults, once with batches of 128 KiB and 5 ms of linger, once with a callback for each record.
 
 ``python -m benchmarks.blocking --quick``
 """
