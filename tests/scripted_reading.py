@@ -52,8 +52,6 @@ class ReadableCluster(ScriptedCluster):
         self.batches: dict[TopicPartition, list[bytes]] = defaultdict(list)
         self.ends: dict[TopicPartition, int] = defaultdict(int)
         self.starts: dict[TopicPartition, int] = defaultdict(int)
-        self.stable: dict[TopicPartition, int] = {}
-        """Last stable offsets, where they are not the ends."""
         self.committed: dict[TopicPartition, int] = {}
         self.commits: list[dict[TopicPartition, int]] = []
         self.generation = 0
@@ -160,7 +158,7 @@ class ReadableBroker(ScriptedBroker):
                         partition_index=p.partition,
                         error_code=code,
                         high_watermark=cluster.ends[tp],
-                        last_stable_offset=cluster.stable.get(tp, cluster.ends[tp]),
+                        last_stable_offset=cluster.ends[tp],
                         log_start_offset=cluster.starts[tp],
                         records=records,
                     )

@@ -57,9 +57,7 @@ class RangeSession:
         self.troubles = Troubles()
         self.subscription = SubscriptionState(None)
         self._tasks = BackgroundTasks(self._fail)
-        self.fetcher = Fetcher(
-            self.options, self.network, self.subscription, self._tasks, self.troubles, self.notify, on_empty=self._empty
-        )
+        self.fetcher = Fetcher(self.options, self.network, self.subscription, self._tasks, self.troubles, self.notify)
         self.changed = trio.Event()
         self.is_open = False
         self._failure: Exception | None = None
@@ -133,14 +131,3 @@ class RangeSession:
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
         self.notify()
-
-    def _empty(self, partition: TopicPartition, offset: int) -> None:
-        """The log has nothing from ``offset`` on, as far as it may be read: what there was went with compaction."""
-        state = self.subscription.get(partition)
-        if state is None or state.position != offset or state.stop_at is None:
-            return
-        committed = self.options.isolation_level == "read_committed"
-        readable = state.last_stable_offset if committed else state.high_watermark
-        if readable >= state.stop_at:
-            self.subscription.hand_out(partition, state.stop_at)
-            self.notify()

@@ -61,12 +61,13 @@ class Kept:
     ) -> AsyncIterator[T]:
         entry = next((known for known in self._entries if known.key == key and suits(known)), None)
         if entry is None:
-            entry = _Entry(key, None)
+            # In use from the start: while this task is woken, another one could take it for idle.
+            entry = _Entry(key, None, users=1)
             await self._nursery.start(self._hold, entry, make)
         else:
+            entry.users += 1
             self._entries.remove(entry)
             self._entries.append(entry)
-        entry.users += 1
         try:
             yield entry.value
         except Exception:

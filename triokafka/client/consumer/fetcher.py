@@ -74,7 +74,6 @@ class Fetcher:
     """Keeps the buffer filled for every partition that has a position.
 
     ``on_data`` is called when the buffer gained something to hand out, ``on_reset`` when a position must be looked up.
-    ``on_empty`` is told of partition and offset when there was nothing from there on to send.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Fetcher:
         troubles: Troubles,
         on_data: Callable[[], None],
         on_reset: Callable[[], None] = lambda: None,
-        on_empty: Callable[[TopicPartition, int], None] = lambda partition, offset: None,
     ) -> None:
         self.buffer = FetchBuffer(subscription, self.wake)
         self.counters = FetchCounters()
@@ -98,7 +96,6 @@ class Fetcher:
         self._troubles = troubles
         self._on_data = on_data
         self._on_reset = on_reset
-        self._on_empty = on_empty
         self._isolation = ISOLATION_LEVELS[options.isolation_level]
         self._wake = trio.Event()
         self._served: dict[int, FetchSession] = {}
@@ -288,27 +285,17 @@ class Fetcher:
             return False
         names = {target.topic_id: partition.topic for partition, target in sent.targets.items()}
         gained = False
-        came = response.throttle_time_ms > 0
-        failed = set()
         for topic in response.responses:
             name = names.get(topic.topic_id) if version >= _FIRST_VERSION_WITH_IDS else topic.topic
             if name is None:
                 continue
             for answer in topic.partitions:
                 partition = TopicPartition(name, answer.partition_index)
-                came = came or bool(answer.records)
-                if answer.error_code:
-                    failed.add(partition)
                 target = sent.targets.get(partition)
                 if target is not None and self._take_in(partition, target, plan.versions, answer, now):
                     gained = True
         if gained:
             self._on_data()
-        if not came:
-            # A broker sends at least one batch when any partition has one, whatever the limits: there is none.
-            for partition, target in sent.targets.items():
-                if partition not in failed:
-                    self._on_empty(partition, target.fetch_offset)
         return True
 
     def _tell_hooks(self, node_id: int, response: FetchResponse, seconds: float) -> None:
