@@ -139,7 +139,7 @@ def run(plan: Plan = FULL) -> Findings:
                     instance.kill()
     finally:
         spark.stop()
-    return Findings(rows, _ratios(rows), idles, [jar.name for jar in jars], failures)
+    return Findings(rows, ratios(rows), idles, [jar.name for jar in jars], failures)
 
 
 class _Case:
@@ -254,7 +254,8 @@ def _idle(spark: Any, plan: Plan, broker: str, address: str, failures: list[str]
     return found
 
 
-def _ratios(rows: Sequence[Row]) -> list[Ratio]:
+def ratios(rows: Sequence[Row]) -> list[Ratio]:
+    """Ours over each other reader, case by case."""
     found = []
     cases: dict[tuple[str, int, str, str, str], dict[str, float]] = defaultdict(dict)
     for row in rows:
