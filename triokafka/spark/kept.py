@@ -63,7 +63,11 @@ class Kept:
         if entry is None:
             # In use from the start: while this task is woken, another one could take it for idle.
             entry = _Entry(key, None, users=1)
-            await self._nursery.start(self._hold, entry, make)
+            try:
+                await self._nursery.start(self._hold, entry, make)
+            except BaseException:
+                self._close(entry)
+                raise
         else:
             entry.users += 1
             self._entries.remove(entry)

@@ -67,11 +67,40 @@ async def test_a_client_whose_use_failed_is_closed_and_made_anew(nursery: trio.N
 async def test_a_cancelled_use_leaves_the_client_to_the_next(nursery: trio.Nursery):
     """LIMIT cancels reads in the middle, and the connections are as good as before."""
     kept, clients = Kept(nursery), Clients()
-    with trio.move_on_after(0):
+    with trio.CancelScope() as scope:
         async with kept.alone("a", clients.make):
+            scope.cancel()
             await trio.sleep_forever()
     async with kept.alone("a", clients.make) as client:
         assert client == 1
+
+
+async def test_a_use_that_is_cancelled_before_it_begins_holds_nothing(nursery: trio.Nursery):
+    kept, clients = Kept(nursery), Clients()
+    with trio.move_on_after(0):
+        async with kept.alone("a", clients.make):
+            raise AssertionError("cancelled before")
+    await trio.testing.wait_all_tasks_blocked()
+    assert clients.open == []
+
+
+async def test_a_client_that_was_just_opened_is_nobody_elses(nursery: trio.Nursery):
+    """While the one who had it opened is woken, another may ask."""
+    kept, clients = Kept(nursery), Clients()
+    seen = []
+
+    async def use() -> None:
+        async with kept.alone("a", clients.make) as client:
+            seen.append(client)
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as users:
+        for _ in range(5):
+            users.start_soon(use)
+            await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        users.cancel_scope.cancel()
+    assert sorted(seen) == [1, 2, 3, 4, 5]
 
 
 async def test_what_was_not_used_for_the_longest_time_is_closed_above_the_bound(nursery: trio.Nursery):
