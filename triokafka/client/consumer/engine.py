@@ -361,11 +361,7 @@ class Engine:
                 self.check_usable()
                 self._raise_errors()
                 if self.subscription.uses_group and not self._stepping:
-                    self._stepping = True  # a listener that asks for something must not start over from the beginning
-                    try:
-                        await self._assigner.step()
-                    finally:
-                        self._stepping = False
+                    await self._step(membership)
                 if self.troubles:
                     # Also when there are records: of what fails, none may ever come.
                     self.troubles.raise_after(patience, self.world.now())
@@ -385,6 +381,18 @@ class Engine:
         finally:
             if membership is not None:
                 membership.leave_call()
+
+    async def _step(self, membership: GroupMembership | None) -> None:
+        """Let the assigner do what can be done now. A listener is the user's code: its time is the user's time."""
+        self._stepping = True  # a listener that asks for something must not start over from the beginning
+        if membership is not None:
+            membership.leave_call()
+        try:
+            await self._assigner.step()
+        finally:
+            self._stepping = False
+            if membership is not None:
+                membership.enter_call()
 
     def _raise_errors(self) -> None:
         membership = self.membership

@@ -22,7 +22,8 @@ class ConsumerRebalanceListener:
 
     Methods may be plain or async; they run in the task that asked for records, inside that call, and may use the
     consumer. What they raise is logged. When such a method is cancelled it is called again by the next call for
-    records. Keep them short: the whole group may be waiting.
+    records. Keep them short: the whole group may be waiting, and a member whose listener takes longer than
+    ``max_poll_interval_ms`` leaves, so that the others can go on.
     """
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import triokafka
@@ -55,6 +55,7 @@ async def started(records: int = 20) -> tuple[GroupCluster, GroupBroker, dict[st
     return cluster, broker, options
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations(range(12)), st.integers(1, 9))
 def test_what_may_be_committed_is_below_everything_unfinished(order: list[int], step: int) -> None:
     prefix = FinishedPrefix()
@@ -226,7 +227,7 @@ async def test_what_was_not_begun_when_a_run_was_cancelled_while_partitions_went
     assert cluster.committed == {T0: 6, T1: 6}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seconds=st.lists(st.integers(0, 5), min_size=16, max_size=16),
     fails=st.integers(0, 15) | st.none(),
