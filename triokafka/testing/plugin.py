@@ -52,13 +52,17 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """No test finds the faults of the one before."""
+    """The test is over, and its faults with it: its clients end with a broker that is well."""
     for broker in _brokers:
-        if not broker.is_running:
-            broker.start()
-        broker.reset()
+        _heal(broker)
+
+
+def _heal(broker: BlockingBroker) -> None:
+    if not broker.is_running:
+        broker.start()
+    broker.reset()
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -107,12 +111,10 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_broker: BlockingBroker) ->
     yield name
     from triokafka.errors import UnknownTopicOrPartitionError
 
-    kafka_broker.reset()
-    if kafka_broker.is_running:
-        try:
-            kafka_broker.delete_topic(name)
-        except UnknownTopicOrPartitionError:
-            pass  # the test has deleted it
+    try:
+        kafka_broker.delete_topic(name)
+    except UnknownTopicOrPartitionError:
+        pass  # the test has deleted it
 
 
 @pytest.fixture
@@ -147,7 +149,6 @@ def _unique(name: str) -> str:
 def _kafka_blocking_producer(kafka_broker: BlockingBroker) -> Iterator[Any]:
     producer = import_module("triokafka.blocking").KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)
     yield producer
-    kafka_broker.reset()
     producer.close()
 
 
@@ -160,7 +161,6 @@ def _kafka_blocking_consumer(kafka_broker: BlockingBroker, kafka_topic: str) -> 
         auto_offset_reset="earliest",
     )
     yield consumer
-    kafka_broker.reset()
     consumer.close()
 
 
@@ -169,7 +169,7 @@ async def _trio_producer(kafka_broker: BlockingBroker) -> AsyncIterator[Producer
 
     async with Producer(bootstrap_servers=kafka_broker.bootstrap_servers) as producer:
         yield producer
-        kafka_broker.reset()
+        _heal(kafka_broker)  # pytest-trio ends its fixtures before it says that the test is over
 
 
 async def _trio_consumer(kafka_broker: BlockingBroker, kafka_topic: str) -> AsyncIterator[Consumer]:
@@ -182,7 +182,7 @@ async def _trio_consumer(kafka_broker: BlockingBroker, kafka_topic: str) -> Asyn
         auto_offset_reset="earliest",
     ) as consumer:
         yield consumer
-        kafka_broker.reset()
+        _heal(kafka_broker)
 
 
 try:

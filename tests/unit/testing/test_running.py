@@ -103,6 +103,30 @@ async def test_a_full_disk_refuses_records_until_there_is_room() -> None:
         assert await produce(servers, "t", b"3") == [1]
 
 
+async def test_a_full_disk_refuses_topics_and_positions_and_they_go_on_when_there_is_room() -> None:
+    async with running_broker() as broker:
+        servers = broker.bootstrap_servers
+        await produce(servers, "t", b"1")
+        partition = triokafka.TopicPartition("t", 0)
+        async with triokafka.Consumer(
+            bootstrap_servers=servers, group_id="g", enable_auto_commit=False, retry_backoff_ms=10
+        ) as consumer:
+            consumer.assign([partition])
+            await consumer.commit({partition: triokafka.OffsetAndMetadata(1)})
+            broker.fill_disk()
+            with pytest.raises(errors.KafkaStorageError):
+                await broker.create_topic("more")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(consumer.commit, {partition: triokafka.OffsetAndMetadata(2)})
+                await trio.testing.wait_all_tasks_blocked(0.02)
+                broker.free_disk()
+            committed = await consumer.committed(partition)
+            assert committed is not None and committed.offset == 2
+        await broker.create_topic("more")
+        await broker.restart()
+        assert sorted(broker.image.topics) == ["__consumer_offsets", "more", "t"]
+
+
 async def test_a_clock_put_forward_ends_sessions_and_requests_that_wait() -> None:
     async with running_broker() as broker:
         servers = broker.bootstrap_servers
@@ -112,7 +136,7 @@ async def test_a_clock_put_forward_ends_sessions_and_requests_that_wait() -> Non
         ) as consumer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(consumer.poll, timeout_ms=60_000))
-                while not broker.members("g"):
+                while not consumer.assignment():  # who is still joining is not held to its session
                     await trio.sleep(0.001)
                 (before,) = broker.members("g")
                 broker.advance_clock(46_000)
