@@ -3,7 +3,8 @@
 After every change the group must be stable again within the rebalance timeout (a death adds the session timeout, for
 nobody hears of it before): the members that the coordinator names are those that are alive, each says that it has what
 the coordinator says that it has, and every partition has one owner. Meanwhile records are produced. At the end each
-was handed out to somebody, the group has committed all of them, and no commit in its log moved an offset back.
+was handed out to somebody, and in the last generation to nobody twice; the group has committed all of them, and no
+commit in its log moved an offset back.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, Literal
 
 import trio
@@ -90,6 +92,7 @@ class Churn:
                 end = trio.current_time() + seconds
                 while trio.current_time() < end:
                     await self._change(nursery, self._random.choice(self._possible()))
+                await self._one_generation_reads_once()
                 enough.set()
                 await self._everything_committed()
                 await self._all_leave()
@@ -205,6 +208,21 @@ class Churn:
                 await trio.sleep(_LOOK_AGAIN)
         behind = {p: (self._observer.committed.get(p), end) for p, end in self._produced.items()}
         raise AssertionError(f"not everything was committed: {behind}")
+
+    async def _one_generation_reads_once(self) -> None:
+        """While nobody comes or goes, no record is handed out twice; until there was one of every partition."""
+        before = {member.name: len(member.reads) for member in self._members.values()}
+
+        def read_since() -> list[tuple[int, int, int]]:
+            members = self._members.values()
+            return sorted((r.partition, r.first, r.last) for m in members for r in m.reads[before[m.name] :])
+
+        began = trio.current_time()
+        with trio.fail_after(_CATCH_UP):
+            await self._until(lambda: {partition for partition, _, _ in read_since()} == set(self._produced))
+        self.history.append(("read on", round(trio.current_time() - began, 1)))
+        for one, other in pairwise(read_since()):
+            assert one[0] != other[0] or one[2] < other[1], f"partition {one[0]}: {one[1:]} and {other[1:]} were read"
 
     def _every_record_was_read(self) -> None:
         for partition, end in self._produced.items():

@@ -1,4 +1,5 @@
-"""Two minutes of groups whose members come, go, die, freeze and come back, Java's consumer among them.
+"""Minutes of groups whose members come, go, die, freeze and come back, Java's consumer among them: here and on Apache
+Kafka.
 
 See `tests.churning.churn` for what must hold. Each test prints its seed and what happened.
 """
@@ -6,6 +7,7 @@ See `tests.churning.churn` for what must hold. Each test prints its seed and wha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 
@@ -34,6 +36,13 @@ def java() -> str:
 @pytest.fixture(scope="module")
 def broker() -> Iterator[str]:
     with broker_process(settings=SETTINGS) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+    with jvm.apache_kafka(tmp_path_factory.mktemp("kafka"), port=None, **settings) as bootstrap:
         yield bootstrap
 
 
@@ -67,3 +76,23 @@ async def test_members_that_tell_each_other_what_they_had(broker: str, java: str
     """(KIP-54)"""
     plan = Plan(both("java", "kafka_python", "aiokafka", "ours"), PARTITIONS, "sticky", seed=24, at_least=5)
     await churn(broker, java, "sticky", plan, 30)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "clients"),
+    [
+        ("range", ALL),
+        ("roundrobin", ALL),
+        ("sticky", ("java", "kafka_python", "aiokafka", "ours")),
+        ("cooperative-sticky", ("java", "confluent", "kafka_python", "ours")),
+        ("consumer", ("java", "confluent", "ours")),
+    ],
+)
+async def test_our_members_among_others_in_apache_kafka(
+    apache: str, java: str, strategy: str, clients: tuple[str, ...]
+) -> None:
+    """Nothing is skipped, and nothing read twice within a generation, whoever leads (`client/ASG-11`)."""
+    protocol: Literal["classic", "consumer"] = "consumer" if strategy == "consumer" else "classic"
+    named = "uniform" if strategy == "consumer" else strategy
+    plan = Plan(both(*clients), PARTITIONS, named, seed=25, at_least=4, protocol=protocol)
+    await churn(apache, java, f"apache-{strategy}", plan, 30)

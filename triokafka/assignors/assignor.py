@@ -156,8 +156,14 @@ def _resolve(strategy: Strategy) -> PartitionAssignor:
         return built_in()
     from importlib.metadata import entry_points
 
-    for entry_point in entry_points(group=ENTRY_POINT_GROUP, name=strategy):
-        plugged: object = entry_point.load()
+    plugged_in = entry_points(group=ENTRY_POINT_GROUP)
+    for entry_point in plugged_in.select(name=strategy):
+        try:
+            plugged: object = entry_point.load()
+        except (ImportError, AttributeError) as error:
+            raise ConfigurationError(
+                f"entry point {strategy!r} in {ENTRY_POINT_GROUP} cannot be loaded from {entry_point.value!r}: {error}"
+            ) from error
         if isinstance(plugged, PartitionAssignor):
             return plugged
         if isinstance(plugged, type) and issubclass(plugged, PartitionAssignor):
@@ -165,6 +171,7 @@ def _resolve(strategy: Strategy) -> PartitionAssignor:
         raise ConfigurationError(f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is {plugged!r}, not an assignor")
     import difflib
 
-    near = difflib.get_close_matches(strategy, BUILT_IN, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(BUILT_IN)}"
+    known = list(dict.fromkeys((*BUILT_IN, *plugged_in.names)))
+    near = difflib.get_close_matches(strategy, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     raise ConfigurationError(f"partition_assignment_strategy: there is no assignor {strategy!r}; {hint}")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from triokafka.assignors import (
+    ENTRY_POINT_GROUP,
+    NO_RACKS,
     Assignment,
     MemberSubscription,
     PartitionAssignor,
@@ -127,7 +130,7 @@ def test_strategies_are_named_given_as_class_or_as_object() -> None:
     class Everything(PartitionAssignor):
         name = "everything"
 
-        def assign(self, members, partitions):  # type: ignore[no-untyped-def]
+        def assign(self, members, partitions, racks=NO_RACKS):  # type: ignore[no-untyped-def]
             return {member: Assignment() for member in members}
 
     mine = Everything()
@@ -144,3 +147,78 @@ def test_an_unknown_strategy_names_the_nearest_known_one() -> None:
         resolve_assignors([])
     with pytest.raises(ConfigurationError, match="same name"):
         resolve_assignors(["range", "range"])
+
+
+def test_a_strategy_is_an_entry_point_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class, or an object that is made by the package itself (`client/ASG-11`)."""
+    install(tmp_path, monkeypatch, "weighted = weighing:Weighted\nshared = weighing:ready\n")
+    by_class, by_object = resolve_assignors(["weighted", "shared"])
+    assert [by_class.name, by_object.name] == ["weighted", "ready-made"]
+    assert by_class.assign({"m": MemberSubscription(["t"])}, {"t": 1}) == {"m": Assignment([TopicPartition("t", 0)])}
+
+
+def test_an_entry_point_that_is_no_assignor_or_cannot_be_loaded_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, "weighted = weighing:Weighted\nnumber = weighing:NUMBER\nlost = nowhere:Assignor\n")
+    with pytest.raises(ConfigurationError, match=r"entry point 'number' in triokafka\.assignors is 7, not an assignor"):
+        resolve_assignors("number")
+    with pytest.raises(ConfigurationError, match=r"entry point 'lost' in triokafka\.assignors.*No module named"):
+        resolve_assignors("lost")
+    with pytest.raises(ConfigurationError, match=r"there is no assignor 'weihgted'; did you mean 'weighted'\?"):
+        resolve_assignors("weihgted")
+
+
+def install(directory: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str) -> None:
+    """A package with these entry points."""
+    (directory / "weighing.py").write_text(
+        "from triokafka.assignors import RangeAssignor\n"
+        "class Weighted(RangeAssignor):\n    name = 'weighted'\n"
+        "class Ready(RangeAssignor):\n    name = 'ready-made'\n"
+        "ready, NUMBER = Ready(), 7\n"
+    )
+    about = directory / "weighing-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: weighing\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[{ENTRY_POINT_GROUP}]\n{entry_points}")
+    monkeypatch.syspath_prepend(str(directory))
+
+
+def test_range_in_racks_gives_members_what_has_a_replica_there() -> None:
+    """(KIP-881) Counts stay even within one; a topic that is everywhere is dealt as ever."""
+    a, b = frozenset("a"), frozenset("b")
+    members = {"c0": MemberSubscription(["t"], rack_id="a"), "c1": MemberSubscription(["t"], rack_id="b")}
+    assert named(assign_range(members, {"t": 4}, {"t": [b, a, b, a]})) == {"c0": "tp1 tp3", "c1": "tp0 tp2"}
+    assert named(assign_range(members, {"t": 4}, {"t": [a | b] * 4})) == {"c0": "tp0 tp1", "c1": "tp2 tp3"}
+    assert named(assign_range(members, {"t": 3}, {"t": [b, b, a]})) == {"c0": "tp2", "c1": "tp0 tp1"}
+
+
+def test_range_in_racks_deals_topics_alike_that_go_together() -> None:
+    """Number i of both goes to one member, in a rack where both are if there is one."""
+    a, b = frozenset("a"), frozenset("b")
+    members = {"c0": MemberSubscription(["t", "u"], rack_id="a"), "c1": MemberSubscription(["t", "u"], rack_id="b")}
+    racks = {"t": [b, a | b], "u": [a | b, a]}
+    assert named(assign_range(members, {"t": 2, "u": 2}, racks)) == {"c0": "tp1 up1", "c1": "tp0 up0"}
+
+
+def test_sticky_prefers_even_counts_to_racks_and_racks_to_what_was_held() -> None:
+    """(KIP-881)"""
+    a, b = frozenset("a"), frozenset("b")
+    members = {"c0": MemberSubscription(["t"], rack_id="a"), "c1": MemberSubscription(["t"], rack_id="b")}
+    owners = held(c0="tp0 tp1", c1="tp2 tp3")
+    assert named(assign_sticky(members, {"t": 4}, owners, {"t": [b, a, b, a]})) == {"c0": "tp1 tp3", "c1": "tp0 tp2"}
+    assert named(assign_sticky(members, {"t": 4}, owners, {"t": [a, a, a, b]})) == {"c0": "tp0 tp1", "c1": "tp2 tp3"}
+    assert named(assign_sticky(members, {"t": 4}, owners, {"t": [a | b] * 4})) == {"c0": "tp0 tp1", "c1": "tp2 tp3"}
+
+
+def test_a_deal_that_would_take_too_long_to_perfect_is_complete_and_as_even_as_can_be_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader must not miss its group's deadlines; here it has no time at all."""
+    monkeypatch.setattr("triokafka.assignors.exchange._PATIENCE", 0)
+    members = group(c0="t u", c1="u v", c2="t v w")
+    assigned = assign_sticky(members, {"t": 4, "u": 4, "v": 4, "w": 4}, held(c0="tp0", c1="up1 vp2"))
+    assert sorted(p for got in assigned.values() for p in got) == [
+        TopicPartition(topic, number) for topic in "tuvw" for number in range(4)
+    ]
+    assert max(map(len, assigned.values())) <= 7
