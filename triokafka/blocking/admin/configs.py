@@ -12,6 +12,7 @@ from triokafka.blocking.admin.types import (
     ConfigResource,
     ConfigResourceType,
     ConfigSourceType,
+    ConfigType,
 )
 from triokafka.client.admin import AlterConfig, ConfigEntry, ConfigOperation
 from triokafka.client.admin import ConfigResource as SdkResource
@@ -177,6 +178,7 @@ def _described(entry: ConfigEntry, include_synonyms: bool) -> dict[str, Any]:
         "read_only": entry.is_read_only,
         "config_source": _source(entry).name,
         "is_sensitive": entry.is_sensitive,
+        "config_type": ConfigType.build_from(entry.config_type).name,
         "documentation": entry.documentation,
         "synonyms": [],
     }

@@ -252,7 +252,7 @@ def _member(member: MemberDescription) -> dict[str, Any]:
         "group_instance_id": member.group_instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
-        "member_metadata": member.member_metadata,
+        "member_metadata": {"topics": list(member.subscription or ())},
         "member_assignment": {
             "assigned_partitions": [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
         },

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from triokafka.blocking.admin.session import AdminPart, class_of, code_of, each, message_of, raise_first
 from triokafka.blocking.admin.types import PartitionProducerState, ProducerState
@@ -24,6 +23,29 @@ _SPECS: Final = {
     OffsetSpec.EARLIEST: "earliest",
     OffsetSpec.MAX_TIMESTAMP: "max_timestamp",
 }
+
+
+class PartitionResult(NamedTuple):
+    """What an election came to in one partition."""
+
+    partition_id: int
+    error_code: int
+    error_message: str | None
+
+
+class ReplicaElectionResult(NamedTuple):
+    """What elections came to in one topic."""
+
+    topic: str
+    partition_result: list[PartitionResult]
+
+
+class ElectLeadersResponse(NamedTuple):
+    """What elections came to."""
+
+    throttle_time_ms: int
+    error_code: int
+    replica_election_results: list[ReplicaElectionResult]
 
 
 class PartitionPart(AdminPart):
@@ -105,14 +127,12 @@ class PartitionPart(AdminPart):
         outcomes = self._run(elect)
         if raise_errors:
             raise_first(outcomes.values())
-        topics: dict[str, list[SimpleNamespace]] = {}
+        topics: dict[str, list[PartitionResult]] = {}
         for (topic, partition), outcome in outcomes.items():
             not_needed = not isinstance(outcome, KafkaError) and not outcome
             code = 84 if not_needed else code_of(outcome)
-            answer = SimpleNamespace(partition_id=partition, error_code=code, error_message=message_of(outcome))
-            topics.setdefault(topic, []).append(answer)
-        results = [SimpleNamespace(topic=topic, partition_result=found) for topic, found in topics.items()]
-        return SimpleNamespace(throttle_time_ms=0, error_code=0, replica_election_results=results)
+            topics.setdefault(topic, []).append(PartitionResult(partition, code, message_of(outcome)))
+        return ElectLeadersResponse(0, 0, [ReplicaElectionResult(topic, found) for topic, found in topics.items()])
 
     def _topic_partitions(self, given: Any) -> list[TopicPartition]:
         if isinstance(given, Mapping):

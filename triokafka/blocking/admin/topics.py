@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import triokafka
 from triokafka.blocking.admin.session import AdminPart, code_of, each, message_of, raise_first
@@ -19,6 +18,21 @@ if TYPE_CHECKING:
 
 _NO_ID: Final = uuid.UUID(int=0)
 _SECONDS_BETWEEN_LOOKS: Final = 0.1
+
+
+class CreatePartitionsResult(NamedTuple):
+    """What became of one topic."""
+
+    name: str
+    error_code: int
+    error_message: str | None
+
+
+class CreatePartitionsResponse(NamedTuple):
+    """What became of all."""
+
+    throttle_time_ms: int
+    results: list[CreatePartitionsResult]
 
 
 class TopicPart(AdminPart):
@@ -130,8 +144,8 @@ class TopicPart(AdminPart):
         timeout_ms: float | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
-    ) -> Any:
-        """Give topics more partitions; returns an object whose ``results`` have the protocol's field names."""
+    ) -> CreatePartitionsResponse:
+        """Give topics more partitions; the answer has the protocol's field names."""
         wanted = {topic: _new_partitions(count) for topic, count in topic_partitions.items()}
         patience = self._validate_timeout(timeout_ms)
 
@@ -146,10 +160,9 @@ class TopicPart(AdminPart):
         if raise_errors:
             raise_first(outcomes.values())
         results = [
-            SimpleNamespace(name=topic, error_code=code_of(outcome), error_message=message_of(outcome))
-            for topic, outcome in outcomes.items()
+            CreatePartitionsResult(topic, code_of(outcome), message_of(outcome)) for topic, outcome in outcomes.items()
         ]
-        return SimpleNamespace(throttle_time_ms=0, results=results)
+        return CreatePartitionsResponse(0, results)
 
     def describe_topic_partitions(
         self,

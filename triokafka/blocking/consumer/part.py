@@ -24,21 +24,27 @@ class ConsumerPart:
     _forks: int
 
     def _ask(self, work: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """Have the consumer's task do something, after what it was asked for before."""
+        self._check_usable()
+        return self._session.conversation.ask(work, *arguments)
+
+    def _check_usable(self) -> None:
         if self._forks != fork_count():
             raise IllegalStateError(
                 "this KafkaConsumer belongs to the process from which this one was forked: make a new one here"
             )
         if self._closed:
             raise IllegalStateError("KafkaConsumer is closed")
-        return self._session.conversation.ask(work, *arguments)
 
     def _do(self, do: Callable[..., T], *arguments: Any) -> T:
-        """As `_ask` for what does not wait."""
+        """Have the loop call what does not wait. Other threads may do that while one polls."""
 
         async def work() -> T:
             return do(*arguments)
 
-        return self._ask(work)
+        self._check_usable()
+        result: T = self._session.loop.call(work)
+        return result
 
     def _run_commit_callbacks(self) -> None:
         committed = self._session.committed

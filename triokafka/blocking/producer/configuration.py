@@ -52,12 +52,10 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
         raise ValueError(f"Not supported codec: {config['compression_type']}")
     if config["acks"] == "all":
         config["acks"] = -1
-    if config["transactional_id"]:
-        if not config["enable_idempotence"]:
-            raise ConfigurationError("Cannot set transactional_id without enable_idempotence.")
-        raise UnsupportedVersionError(
-            f"transactional_id={config['transactional_id']!r}: triokafka's producer and broker have no transactions yet"
-        )
+    strict = bool(config["transactional_id"] or given.get("enable_idempotence"))
+    if config["transactional_id"] and not config["enable_idempotence"]:
+        raise ConfigurationError("Cannot set transactional_id without enable_idempotence.")
+    old = config["api_version"] is not None and config["api_version"] < (0, 11)
     conflicts = [
         f"{name}={config[name]!r}"
         for name, wrong in (
@@ -67,13 +65,18 @@ def sdk_options(config: dict[str, Any], given: Mapping[str, Any]) -> dict[str, A
         )
         if wrong and name in given
     ]
+    conflicts += [f"api_version={config['api_version']}"] if old else []
     if config["enable_idempotence"] and conflicts:
-        if given.get("enable_idempotence"):
+        if strict:
             raise ConfigurationError(
                 f"enable_idempotence=True is incompatible with user-provided {', '.join(conflicts)}"
             )
         log.warning("Idempotence will be disabled because of user-provided %s", ", ".join(conflicts))
         config["enable_idempotence"] = False
+    if config["transactional_id"]:
+        raise UnsupportedVersionError(
+            f"transactional_id={config['transactional_id']!r}: triokafka's producer and broker have no transactions yet"
+        )
     memory = config["buffer_memory"]
     if "max_request_size" not in given:
         config["max_request_size"] = min(config["max_request_size"], memory)

@@ -234,6 +234,7 @@ def _entry(described: DescribeConfigsResourceResult) -> ConfigEntry:
         described.is_sensitive,
         tuple(ConfigSynonym(s.name, s.value, ConfigSource(s.source)) for s in described.synonyms),
         described.documentation,
+        described.config_type,
     )
 
 

@@ -33,8 +33,8 @@ class MemberDescription:
 
     The bytes are those of the classic protocol. What comes after them is None where only groups of the new protocol
     have it (KIP-848): the member's epoch, what it is to own, and with ``upgraded`` whether the member itself speaks the
-    new protocol (brokers from 4.0 on). ``subscription`` has the topics that it names, ``subscribed_pattern`` its
-    regular expression.
+    new protocol (brokers from 4.0 on), and ``subscribed_pattern``, its regular expression. ``subscription`` has the
+    topics that it names, under both protocols; None when the bytes are not a consumer's.
     """
 
     member_id: str

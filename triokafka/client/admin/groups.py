@@ -19,7 +19,7 @@ from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from triokafka.protocol.api.list_groups import ListGroupsRequest
-from triokafka.protocol.embedded import ConsumerProtocolAssignment
+from triokafka.protocol.embedded import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from triokafka.structs import Node, TopicPartition
 
 _FIRST_WITH_STATES = 4
@@ -240,7 +240,17 @@ def _member(group: DescribedGroup, member: DescribedGroupMember) -> MemberDescri
         assignment,
         member.member_metadata,
         member.member_assignment,
+        subscription=_subscription(group, member),
     )
+
+
+def _subscription(group: DescribedGroup, member: DescribedGroupMember) -> tuple[str, ...] | None:
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or not member.member_metadata:
+        return None
+    try:
+        return tuple(ConsumerProtocolSubscription.decode_versioned(member.member_metadata).topics)
+    except ProtocolError:
+        return None  # as with the assignment
 
 
 def _described_new(group: consumer_group_describe.DescribedGroup, coordinator: Node) -> GroupDescription:

@@ -173,8 +173,8 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration value. ``value`` is None when unset or when the broker keeps it to itself
-    (``is_sensitive``)."""
+    """One configuration value. ``value`` is None when unset or when the broker keeps it to itself (``is_sensitive``);
+    ``config_type`` is Kafka's number for what kind of value it is, 0 when the broker does not say (before 2.6)."""
 
     name: str
     value: str | None
@@ -183,6 +183,7 @@ class ConfigEntry:
     is_sensitive: bool = False
     synonyms: tuple[ConfigSynonym, ...] = ()
     documentation: str | None = None
+    config_type: int = 0
 
     @property
     def is_default(self) -> bool:
