@@ -7,6 +7,8 @@ can do about it (``advice``). Nothing here imports anything else of the package.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 
@@ -1042,7 +1044,13 @@ class NoOffsetForPartitionError(KafkaError):
 
 
 class LogTruncationError(KafkaError):
-    """The log was truncated below the consumer's position."""
+    """The log was truncated below the consumer's position, and ``auto_offset_reset`` is ``"none"``.
+
+    Raised by every call for records until the partitions are sought. ``divergent_offsets`` has, by partition, the
+    offset up to which the log is still what was read, None when nobody knows.
+    """
+
+    divergent_offsets: Mapping[tuple[str, int], int | None] = MappingProxyType({})
 
 
 class CommitFailedError(KafkaError):

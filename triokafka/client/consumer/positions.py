@@ -168,7 +168,8 @@ class PositionFinder:
             for partition, version, _ in suspects:
                 self._subscription.validated(partition, version, current[partition])
             return
-        truncated: list[str] = []
+        truncated: dict[tuple[str, int], int | None] = {}
+        places: list[str] = []
         for partition, version, _ in suspects:
             state = self._subscription.get(partition)
             if state is None or state.version != version or state.position is None:
@@ -177,8 +178,10 @@ class PositionFinder:
             if 0 <= end.end_offset < state.position or end.end_offset < 0:
                 reset = self._subscription.default_reset
                 if reset is None:
-                    truncated.append(f"{partition} (position {state.position}, the log now ends at {end.end_offset})")
-                    self._subscription.validated(partition, version, current[partition])
+                    # It stays unvalidated, and is not read: what is there now may be something else.
+                    truncated[partition] = end.end_offset if end.end_offset >= 0 else None
+                    known = f"up to offset {end.end_offset}" if end.end_offset >= 0 else "up to an unknown offset"
+                    places.append(f"{partition} at position {state.position}, where the log is what was read {known}")
                 elif end.end_offset >= 0:
                     logger.warning("%s was truncated below the position %d", partition, state.position)
                     self._subscription.seek(partition, end.end_offset, end.epoch)
@@ -187,4 +190,8 @@ class PositionFinder:
             else:
                 self._subscription.validated(partition, version, current[partition])
         if truncated:
-            raise LogTruncationError("the log was truncated below the position: " + "; ".join(truncated))
+            error = LogTruncationError(
+                f"the log was truncated below the position: {'; '.join(places)}; seek, or set auto_offset_reset"
+            )
+            error.divergent_offsets = truncated
+            raise error

@@ -20,6 +20,7 @@ from triokafka.errors import (
     CorruptRecordError,
     IllegalStateError,
     KafkaTimeoutError,
+    LogTruncationError,
     MaxPollIntervalExceededError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -395,6 +396,30 @@ async def test_a_truncated_log_sends_the_position_back_to_where_it_still_agrees(
         cluster.ends[T0] = 3
         cluster.write("t", 0, [b"other"])
         assert [(r.offset, r.value) for r in [await anext(consumer)]] == [(3, b"other")]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@simulated
+async def test_without_a_policy_a_truncated_log_is_an_error_until_one_seeks(known: bool) -> None:
+    """Nothing is read of what has taken the place of what was read (`client/MOD-15`)."""
+    cluster, _, options = await started(nodes=2)
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.write("t", 0, numbers(3, 5))
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        await take(consumer, 5)
+        cluster.move("t", 0, 2)
+        cluster.epoch_ends[T0, 0] = (0, 3) if known else (-1, -1)
+        cluster.batches[T0].pop()
+        cluster.ends[T0] = 3
+        cluster.write("t", 0, [b"another 3", b"another 4", b"5"])
+        for _ in range(3):
+            with pytest.raises(LogTruncationError, match="t-0 at position 5") as caught:
+                await consumer.poll(timeout_ms=5_000)
+        assert caught.value.divergent_offsets == {T0: 3 if known else None}
+        consumer.seek(T0, 3)
+        assert await take(consumer, 3) == [b"another 3", b"another 4", b"5"]
 
 
 # ---------------------------------------------------------------- errors
