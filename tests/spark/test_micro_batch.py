@@ -222,6 +222,27 @@ def test_trigger_available_now_with_deleted_topic_partitions(query: Start, boots
         asked.process_all()
 
 
+def test_trigger_available_now_reads_a_planned_batch_again_though_partitions_came(query: Start, bootstrap: str):
+    """Trigger.AvailableNow: the batch knows fewer partitions than the run that reads it again"""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(6))
+    asked = query(topic, startingOffsets="earliest")
+
+    def fail(number: int) -> None:
+        raise RuntimeError("the sink is full")
+
+    asked.in_batch = fail  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="the sink is full"):
+        asked.start("available now")
+        asked.process_all()
+    topic.grow(3)
+    topic.add_to(2, [6])
+    asked.in_batch = lambda number: None  # type: ignore[attr-defined]
+    asked.start("available now")
+    asked.process_all()
+    assert values(asked) == list(range(7))
+
+
 def test_trigger_once_ignores_limits(query: Start, bootstrap: str):
     """maxOffsetsPerTrigger with Trigger.Once"""
     topic = Topic(bootstrap, 3)
