@@ -1,0 +1,125 @@
+"""Asking brokers from the driver: tries, deadlines, and what is no longer there (`spark/3.1`, `spark/5.4`)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+
+import triokafka
+from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from triokafka.spark import brokers
+from triokafka.spark.brokers import Brokers, NoSuchTopicError, ask_brokers
+from triokafka.spark.options import ReadOptions
+from triokafka.structs import TopicPartition
+
+
+def options(**more: str) -> ReadOptions:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "fetchOffset.retryIntervalMs": "1", **more}
+    if not {"assign", "subscribePattern"} & set(more):
+        given.setdefault("subscribe", "orders")
+    return ReadOptions.parse(given)
+
+
+# ---------------------------------------------------------------- tries
+
+
+class Failing:
+    """Work that raises these errors, one for each try, and then returns how often it was tried."""
+
+    def __init__(self, *errors: KafkaError) -> None:
+        self.errors = list(errors)
+        self.tries = 0
+
+    async def __call__(self, asked: Brokers) -> int:
+        self.tries += 1
+        await trio.lowlevel.checkpoint()
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.tries
+
+
+def test_what_changed_in_the_middle_is_asked_for_again():
+    """A topic that is deleted between two questions, for instance."""
+    gone = UnknownTopicOrPartitionError("gone")
+    assert ask_brokers(options(), Failing(gone, gone)) == 3
+    work = Failing(gone, gone)
+    with pytest.raises(UnknownTopicOrPartitionError, match="gone"):
+        ask_brokers(options(**{"fetchOffset.numRetries": "2"}), work)
+    assert work.tries == 2
+
+
+@pytest.mark.parametrize(
+    "error", [NoSuchTopicError("no"), KafkaTimeoutError("late"), KafkaConnectionError("down"), KafkaError("defect")]
+)
+def test_what_another_try_would_not_change_is_raised_at_once(error: KafkaError):
+    """The client itself has retried until its time was over."""
+    work = Failing(error)
+    with pytest.raises(type(error)) as raised:
+        ask_brokers(options(), work)
+    assert work.tries == 1
+    assert not [entry for entry in raised.traceback if "site-packages" in str(entry.path)]
+
+
+def test_a_question_that_hangs_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    async def hang(asked: Brokers) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(brokers, "_GRACE", 0.0)
+    with pytest.raises(KafkaTimeoutError, match=r"127\.0\.0\.1:1 gave no offsets of Subscribe\[orders\] within 0 s"):
+        ask_brokers(options(**{"kafka.default.api.timeout.ms": "50"}), hang)
+
+
+# ---------------------------------------------------------------- partitions
+
+
+class Topics:
+    """Stands for the admin client: topics with their numbers of partitions, or the error of describing one."""
+
+    def __init__(self, **topics: int | Exception) -> None:
+        self._topics = topics
+
+    async def list_topics(self) -> list[Any]:
+        return [SimpleNamespace(name=name) for name in self._topics]
+
+    async def describe_topics(self, names: tuple[str, ...]) -> Any:
+        from triokafka.client.admin.types import PartitionDescription, Results, TopicDescription
+
+        found: dict[str, Any] = {}
+        errors: dict[str, Exception] = {}
+        for name in names:
+            count = self._topics.get(name, UnknownTopicOrPartitionError(name))
+            if isinstance(count, Exception):
+                errors[name] = count
+            else:
+                parts = tuple(PartitionDescription(number, None, -1, (), (), ()) for number in range(count))
+                found[name] = TopicDescription(name, cast("Any", None), False, parts)
+        return Results(found, errors)
+
+
+def asked(given: ReadOptions, **topics: int | Exception) -> Brokers:
+    return Brokers(given, cast("triokafka.AdminClient", Topics(**topics)))
+
+
+async def test_named_topics_and_partitions_must_be_there_unless_they_may_be_missing():
+    subscribed = asked(options(subscribe="orders,gone"), orders=2)
+    with pytest.raises(NoSuchTopicError, match=r"no topic 'gone' at 127\.0\.0\.1:1: .* option 'subscribe'"):
+        await subscribed.partitions()
+    orders = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+    assert await subscribed.partitions(missing_ok=True) == orders
+    assigned = asked(options(assign='{"orders": [1, 7]}'), orders=2)
+    with pytest.raises(NoSuchTopicError, match="names orders-7, and orders has 2 partitions"):
+        await assigned.partitions()
+    assert await assigned.partitions(missing_ok=True) == orders[1:]
+
+
+async def test_a_matching_topic_that_was_just_deleted_is_left_out():
+    matching = asked(options(subscribePattern="o.*"), orders=1, other=UnknownTopicOrPartitionError("other"), x=1)
+    assert await matching.partitions() == [TopicPartition("orders", 0)]
+
+
+async def test_another_error_of_a_topic_is_raised():
+    with pytest.raises(KafkaError, match="not allowed"):
+        await asked(options(subscribePattern="o.*"), orders=KafkaError("not allowed")).partitions()
