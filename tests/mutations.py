@@ -124,7 +124,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/ACC-6",
         _QUEUE,
-        "            self.open.close()\n",
+        "            batch.close()\n",
         "",
         _T_ACCUMULATOR + "test_closed_batch_and_a_second_batch_make_the_partition_ready",
     ),
@@ -342,7 +342,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "client/PRD-15: one among others",
         _INTAKE,
-        "            self._wake_by(now + accumulator.settings.linger)",
+        "            self._wake_by(now + accumulator.settings.linger, now)",
         "            pass",
         _UNIT + "test_send_path.py::test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer",
     ),

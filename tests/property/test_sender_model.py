@@ -39,6 +39,8 @@ from triokafka.protocol.api.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from triokafka.protocol.frames import decode_request
+from triokafka.protocol.templates import FilledRequest
 from triokafka.records import decode_records, iter_batches
 from triokafka.structs import Node, TopicPartition
 
@@ -85,7 +87,8 @@ class FakeClient:
     """A network client with one connection, whose requests wait until the test answers them."""
 
     def __init__(self, in_flight: int) -> None:
-        self.config = SimpleNamespace(request_timeout_ms=1000)
+        self.config = SimpleNamespace(request_timeout_ms=1000, client_id="test")
+        self.api_versions: dict[int, Any] = {}
         self.metadata = SimpleNamespace(update_leader=lambda *_: False, use_topic=lambda *_: False)
         partitions = {p: PartitionMetadata(p, 1) for p in range(PARTITIONS)}
         self.cluster = Cluster({1: Node(1, "h", 1)}, {"t": TopicMetadata("t", partitions=partitions)})
@@ -94,6 +97,9 @@ class FakeClient:
 
     def ready_channel(self, node: int, now: float) -> FakeClient | None:
         return self if len(self.wire) < self.max_in_flight else None
+
+    def is_ready(self, now: float) -> bool:
+        return len(self.wire) < self.max_in_flight
 
     def ready_delay(self, node: int) -> float:
         return float("inf")
@@ -107,7 +113,11 @@ class FakeClient:
     def request_metadata_update(self) -> None:
         pass
 
-    def submit(self, request: ProduceRequest, version: int, on_done: Any, **_: Any) -> None:
+    def submit(self, request: ProduceRequest | FilledRequest, version: int, on_done: Any, **_: Any) -> None:
+        if isinstance(request, FilledRequest):
+            _, read = decode_request(b"".join(request.template.frame(1, request.records))[4:])
+            assert isinstance(read, ProduceRequest)
+            request = read
         # What was written to the wire does not change any more, whatever becomes of the batch.
         for topic in request.topic_data:
             for partition in topic.partition_data:

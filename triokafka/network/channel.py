@@ -23,6 +23,7 @@ from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.transport import discard, open_stream
 from triokafka.network.versions import choose_version
 from triokafka.protocol.message import Request
+from triokafka.protocol.templates import FilledRequest
 from triokafka.structs import Node
 from triokafka.world import Stream, World
 
@@ -203,17 +204,18 @@ class BrokerChannel:
 
     def submit(
         self,
-        request: Request[Any],
+        request: Request[Any] | FilledRequest,
         version: int,
         on_done: Completion,
         *,
         timeout: float | None = None,
         expect_response: bool = True,
+        now: float | None = None,
     ) -> None:
         """As `Connection.submit`. Raises `NodeNotReadyError` when there is no connection; nothing was sent."""
         if self.connection is None:
             raise NodeNotReadyError(f"{self.name} is not ready for a request")
-        self.connection.submit(request, version, on_done, timeout=timeout, expect_response=expect_response)
+        self.connection.submit(request, version, on_done, timeout=timeout, expect_response=expect_response, now=now)
 
     def _doubt_versions(self) -> None:
         """The broker refused a version that it had announced: it is not what it was (`client/MOD-9`)."""

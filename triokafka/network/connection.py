@@ -22,7 +22,8 @@ from triokafka.network.in_flight import Completion, InFlightRequest, ResponseWai
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.frames import decode_response, encode_request
-from triokafka.protocol.message import Request
+from triokafka.protocol.message import Request, Response
+from triokafka.protocol.templates import AnswerTemplate, FilledRequest
 from triokafka.structs import Buffer, Node
 from triokafka.world import Stream, World
 
@@ -81,7 +82,7 @@ class Connection:
         self._request_timeout = request_timeout
         self._max_idle = max_idle
         self._max_in_flight = max_in_flight
-        self._hooks = hooks
+        self._hooks = hooks or None  # asked with every request whether anybody listens
         self._on_room = on_room
         self._on_version_refused = on_version_refused
         self._next_correlation_id = 0
@@ -109,7 +110,12 @@ class Connection:
 
         The requests before it must be written: a peer that does not read gets no more of them (`client/NET-14`).
         """
-        return not self._slot_waiters and self._has_room
+        return (
+            self.in_flight < self._max_in_flight
+            and not self._outgoing
+            and self.error is None
+            and not self._slot_waiters
+        )
 
     @property
     def _has_room(self) -> bool:
@@ -153,18 +159,19 @@ class Connection:
 
     def submit(
         self,
-        request: Request[Any],
+        request: Request[Any] | FilledRequest,
         version: int,
         on_done: Completion,
         *,
         timeout: float | None = None,
         expect_response: bool = True,
+        now: float | None = None,
     ) -> None:
         """Hand over a request; as much as the socket takes is written now, the rest as soon as it can be.
 
         ``on_done`` is called once, never from within this call: with the response, or with the error when the
         connection ends first. Without ``expect_response`` it is called with None and None when the bytes are written.
-        The limit of requests in flight is the caller's to keep (`can_send`).
+        The limit of requests in flight is the caller's to keep (`can_send`). ``now`` is the time, for who knows it.
 
         Raises:
             KafkaConnectionError: the connection has ended.
@@ -173,11 +180,22 @@ class Connection:
         if self.error is not None:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
         correlation_id = self._next_correlation_id
-        parts = encode_request(request, version=version, correlation_id=correlation_id, client_id=self._client_id)
+        kind: type[Request[Any]]
+        answer: AnswerTemplate | None = None
+        if type(request) is FilledRequest:
+            template = request.template
+            parts = template.frame(correlation_id, request.records)
+            kind, answer = template.request_type, template.answer
+        else:
+            assert isinstance(request, Request)
+            parts = encode_request(request, version=version, correlation_id=correlation_id, client_id=self._client_id)
+            kind = type(request)
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        now = self.last_used_at = self._world.now()
+        if now is None:
+            now = self._world.now()
+        self.last_used_at = now
         deadline = now + (self._request_timeout if timeout is None else timeout)
-        entry = InFlightRequest(type(request), version, correlation_id, now, deadline, on_done)
+        entry = InFlightRequest(kind, version, correlation_id, now, deadline, on_done, answer)
         self.in_flight += 1
         if expect_response:
             self._in_flight.append(entry)
@@ -197,7 +215,7 @@ class Connection:
             except (OSError, trio.ClosedResourceError):
                 sent = 0  # the writer meets the same, and ends the connection
             self.bytes_sent += sent
-            parts = _without(parts, sent)
+            parts = _without(parts, sent) if sent != sum(map(len, parts)) else []
         if parts:
             self._outgoing.append((parts, unanswered))
         elif unanswered is not None:
@@ -340,19 +358,35 @@ class Connection:
             raise ProtocolError(
                 f"{self.name} answered with correlation id {correlation_id}, {entry.correlation_id} was due"
             )
+        numbers = entry.answer.read(frame) if entry.answer is not None else None
+        response = self._decode(entry, frame) if numbers is None else None
+        self._in_flight.popleft()
+        self.in_flight -= 1
+        now = self.last_used_at = self._world.now()
+        if self._hooks:
+            self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
+        if numbers is not None:
+            entry.complete(numbers, None)  # such an answer says nothing else
+        else:
+            self._note_answer(entry, response, now)
+            entry.complete(response, None)
+        self._tell_of_room()
+        return self.error is None
+
+    def _decode(self, entry: InFlightRequest, frame: Buffer) -> Response:
         version = _body_version(entry, frame)
         try:
+            response: Response
             _, response = decode_response(entry.request_type.response_type, frame, version=version)
         except ProtocolError as error:
             kind = entry.request_type.response_type.__name__
             raise ProtocolError(
                 f"{self.name} sent a {kind} that cannot be read as version {version}: {error}"
             ) from error
-        self._in_flight.popleft()
-        self.in_flight -= 1
-        now = self.last_used_at = self._world.now()
-        if self._hooks:
-            self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
+        return response
+
+    def _note_answer(self, entry: InFlightRequest, response: object, now: float) -> None:
+        """What an answer says to the connection itself."""
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0 and client_throttles(entry.request_type.api_key, entry.version):
             self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
@@ -363,9 +397,6 @@ class Connection:
             and entry.request_type.api_key != _API_VERSIONS_KEY
         ):
             self._on_version_refused()
-        entry.complete(response, None)
-        self._tell_of_room()
-        return self.error is None
 
 
 def _without(parts: list[Buffer], sent: int) -> list[Buffer]:

@@ -118,9 +118,13 @@ class BatchBuilder(RecordAppender):
         """
         if self._built is not None:
             return self._built
-        if not self.count:
+        count = self.count
+        if not count:
             raise IllegalStateError("a batch needs at least one record")
-        self.compress()
+        if self.codec:
+            self.compress()
+        else:
+            self.close()
         out, size = self._packed if self._packed is not None else (self.buffer, self.size)
         attributes = (
             self.codec
@@ -137,13 +141,13 @@ class BatchBuilder(RecordAppender):
             2,
             0,
             attributes,
-            self.count - 1,
+            count - 1,
             self.base_timestamp,
             self.max_timestamp,
             producer_id,
             producer_epoch,
             base_sequence,
-            self.count,
+            count,
         )
         built = memoryview(out)[:size]
         out[17:21] = crc32c(built[batch.CRC_COVERS_FROM :]).to_bytes(4, "big")

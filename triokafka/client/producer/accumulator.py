@@ -21,6 +21,8 @@ from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition
 
 _NEVER: Final = float("inf")
+_FEW_BATCHES: Final = 2
+"""When so few are left of a partition, whoever waits for the network to catch up goes on, so that it never runs dry."""
 
 
 class Ready(NamedTuple):
@@ -135,7 +137,7 @@ class Accumulator(BatchLedger):
         """The nodes that have something sendable, decided by the head of each queue alone (`client/ACC-9` to
         `ACC-20`)."""
         settings = self.settings
-        hurry = self.in_hurry
+        in_hurry = self.in_hurry
         nodes: dict[int, None] = {}
         held: dict[int, None] = {}
         next_check = _NEVER
@@ -152,7 +154,7 @@ class Accumulator(BatchLedger):
             if leader in nodes or head.in_thread:
                 continue
             wait = self._back_off(head, cluster, now) if head.retry_at > now else 0.0
-            if wait <= 0 and not head.attempts and not (hurry or len(queue.batches) > 1 or head.full):
+            if wait <= 0 and not (in_hurry or len(queue.batches) > 1 or head.attempts or head.full):
                 wait = head.created_at + settings.linger - now
             if wait > 0:
                 next_check = min(next_check, wait)
@@ -199,8 +201,7 @@ class Accumulator(BatchLedger):
                 if compresses and not self._is_compressed(queue, head):
                     continue
                 head.leader_epoch = cluster.leader_epoch_for(queue.topic_partition)
-                self._take(queue, head, identity)
-                size += head.size
+                size += self._take(queue, head, identity)
                 batches.append(head)
             if batches:
                 drained[node] = batches
@@ -256,21 +257,26 @@ class Accumulator(BatchLedger):
             return False
         return True
 
-    def _take(self, queue: PartitionQueue, head: ProducerBatch, identity: ProducerIdentity) -> None:
-        queue.batches.popleft()
+    def _take(self, queue: PartitionQueue, head: ProducerBatch, identity: ProducerIdentity) -> int:
+        """Take the head off its queue, ready to be sent; returns its size."""
+        left = queue.batches
+        left.popleft()
+        if queue.shortened is not None and len(left) <= _FEW_BATCHES:
+            queue.note_shortened()
         if queue.open is head:
             queue.close_open()
         head.close()
-        if not queue.batches:
+        if not left:
             del self.active[queue.topic_partition]
         if self.settings.idempotent:
             queue.sequences.assign(head, identity)
-        head.build()
-        if self.settings.compression_type != "none" and not head.in_retry and head.builder is not None:
+        built = head.build()
+        if self.settings.compression_type != "none" and not head.attempts and head.builder is not None:
             queue.ratio.observe(head.builder.compression_ratio)
         head.on_wire = True
         head.attempts += 1
         queue.on_wire += 1
+        return len(built)
 
     def note_refusals(self, nodes: Sequence[int], now: float) -> None:
         """These are the nodes, of those that something is ready for, that take no request now."""

@@ -73,7 +73,7 @@ class AnswerHandler:
         self._acks = acks
         self._retries = retries
         self._counters = counters
-        self._hooks = hooks
+        self._hooks = hooks or None
         self._on_identity_lost = on_identity_lost
         self._on_fatal = on_fatal
         self._fatal: Exception | None = None
@@ -95,6 +95,11 @@ class AnswerHandler:
             else:
                 self._written(batch, answer.base_offset, answer.log_append_time, now)
         self._tell_fatal()
+
+    def acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
+        """The broker answered a request with a single batch, and has it."""
+        self._accumulator.off_wire(batch)
+        self._written(batch, base_offset, log_append_time, now)
 
     def written(self, batches: Sequence[ProducerBatch], now: float) -> None:
         """The request was written, and no answer is due: ``acks=0`` (`client/SND-9`)."""

@@ -68,22 +68,24 @@ class BatchLedger:
 
     # ---------------------------------------------------------------- what came of it
 
-    def off_wire(self, batch: ProducerBatch) -> PartitionQueue:
+    def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
+        """The queue that a batch comes from, while it holds memory."""
+        return self.unreleased[batch]
+
+    def off_wire(self, batch: ProducerBatch) -> None:
         """The request that carried the batch has ended, one way or the other."""
-        queue = self.unreleased[batch]
         batch.on_wire = False
-        queue.on_wire -= 1
-        return queue
+        self.unreleased[batch].on_wire -= 1
 
     def acknowledge(
         self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float | None = None
     ) -> None:
         """The broker has the batch: settle it and give back its memory."""
         queue = self.unreleased[batch]
-        batch.settle(base_offset, log_append_time, now=now)
+        batch.settle(base_offset, log_append_time, None, None, now)
         if self.settings.idempotent:
             queue.sequences.acknowledged(batch)
-        self._settled(batch)
+        self.unsettled.pop(batch, None)
         self._release(batch)
         if batch.escaped is not None:
             self._let_escape(batch)

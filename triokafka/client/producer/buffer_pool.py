@@ -131,7 +131,8 @@ class BufferPool:
             self._free.append(buffer)
         else:
             self.available += size
-        self._serve()
+        if self._waiters:
+            self._serve()
 
     def _free_up(self, size: int) -> None:
         while self.available < size and self._free:

@@ -40,6 +40,10 @@ _SECONDS_BETWEEN_YIELDS: Final = 0.001
 """How much memory new batches take, or how long it takes to fill them, before a sender yields to other tasks. A turn of
 the event loop costs about as much as sending a batch; fewer ones would keep the others waiting. Nor are more batches
 filled meanwhile than may be in flight at a time: the rest would only pile up."""
+_LONGEST_PAUSE_SECONDS: Final = 0.005
+"""How long a sender waits, when it is time to yield and more batches of the partition are ready than may be in flight,
+for the network to catch up. What is sent soon after it was filled is still in the processor's caches; with a broker
+that is slow, the rest of the memory is filled nevertheless."""
 
 
 class Intake:
@@ -57,7 +61,7 @@ class Intake:
         world: World,
         check_usable: Callable[[], None],
         wake: Callable[[], None],
-        wake_by: Callable[[float], None],
+        wake_by: Callable[[float, float], None],
     ) -> None:
         self.topics: dict[str, TopicState] = {}
         self.key_hash = KeyHash()
@@ -201,20 +205,22 @@ class Intake:
             )
         return size
 
-    async def open_batch(self, queue: PartitionQueue, record_bytes: int, give_up_at: float) -> None:
+    async def open_batch(self, queue: PartitionQueue, record_bytes: int, give_up_at: float | None = None) -> None:
         """Make sure that the queue has an open batch with room for a record of so many bytes (`client/ACC-2` to
         `ACC-4`), after yielding to other tasks if it is time for that.
 
         Waits while there is no memory. Nothing is held meanwhile, so another task may open one first: if the record
         fits into that, the memory goes back. If not, it is closed and the new one opened behind it: who has waited for
-        memory does not wait again, however many small records come in between.
+        memory does not wait again, however many small records come in between. Without ``give_up_at`` it may take
+        ``max_block_ms``.
         """
         if queue.batches:
             self._note_filled()  # the last one was just closed
-        if self._should_yield(self._world.now()):
-            await trio.lowlevel.checkpoint()
-            self._yielded_at = self._world.now()
-            self._begun_bytes = self._filled = 0
+        now = self._world.now()
+        if give_up_at is None:
+            give_up_at = now + self._options.max_block_ms / 1000
+        if self._should_yield(now):
+            now = await self._yield(queue)
         self._check_usable()
         if queue.open is not None and queue.open.room >= record_bytes:
             return
@@ -222,7 +228,7 @@ class Intake:
         buffer = self._pool.try_allocate(size)
         if buffer is None:
             self._wake()  # by the time the sender runs, somebody waits for memory, and every batch is sendable
-            waiting_since = self._world.now()
+            waiting_since = now
             try:
                 buffer = await self._pool.allocate(size, max(0.0, give_up_at - waiting_since))
             finally:
@@ -235,7 +241,8 @@ class Intake:
             if queue.open is not None and queue.open.room >= record_bytes:
                 self._pool.release(buffer, size)
                 return
-        self._begin(queue, buffer, self._world.now())
+            now = self._world.now()
+        self._begin(queue, buffer, now)
 
     def open_batch_nowait(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
         """As `open_batch`, but raises `BufferFullError` instead of waiting, and does not yield."""
@@ -276,6 +283,20 @@ class Intake:
         self._begin(queue, buffer, now)
         return queue
 
+    async def _yield(self, queue: PartitionQueue) -> float:
+        """Let other tasks have their turn, and the network catch up with what is ready for the partition.
+
+        Returns the time, which has passed meanwhile.
+        """
+        if len(queue.batches) > self._options.max_in_flight_requests_per_connection:
+            with trio.move_on_after(_LONGEST_PAUSE_SECONDS):
+                await queue.wait_until_short()
+        else:
+            await trio.lowlevel.checkpoint()
+        self._yielded_at = now = self._world.now()
+        self._begun_bytes = self._filled = 0
+        return now
+
     def _should_yield(self, now: float) -> bool:
         """Whether other tasks must get their turn before another batch is begun."""
         return (
@@ -301,7 +322,8 @@ class Intake:
         if is_only_one or accumulator.in_hurry:
             self._wake()
         else:
-            self._wake_by(now + accumulator.settings.linger)  # one among many partitions needs no look at all of them
+            # One among many partitions needs no look at all of them.
+            self._wake_by(now + accumulator.settings.linger, now)
         return batch
 
 

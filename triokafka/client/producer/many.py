@@ -199,14 +199,6 @@ class _Sending:
 
     async def _next_queue(self, full: PartitionQueue, known: TopicState | None) -> PartitionQueue:
         """The queue for the next record, for which that batch has no room: as `Intake.next_queue`, but waits."""
-        columns, position = self._columns, self.position
-        if columns.headers is None:
-            key = None if columns.keys is None else columns.keys[position]
-            value = columns.values[position]
-            if type(key) in _UNCHANGING and type(value) in _UNCHANGING:
-                queue = self._intake.next_queue(full, known, key, value, columns.same_headers)
-                if queue is not None:
-                    return queue
         full.close_open()
         queue = full if known is None else known.queues[known.switch_if_due()]
         if queue.open is None:
@@ -215,11 +207,15 @@ class _Sending:
 
     async def _open_batch(self, queue: PartitionQueue) -> None:
         """Begin a batch for the next record."""
-        intake = self._intake
-        record = intake.prepared(self._columns.record(self._topic, self.position))
-        _, key, value = intake.serialize(record)
-        size = intake.record_bytes(queue, key, value, record.headers)
-        await intake.open_batch(queue, size, intake.give_up_at())
+        intake, columns, position = self._intake, self._columns, self.position
+        key = None if columns.keys is None else columns.keys[position]
+        value = columns.values[position]
+        headers: Any = columns.same_headers
+        if columns.headers is not None or type(key) not in _UNCHANGING or type(value) not in _UNCHANGING:
+            record = intake.prepared(columns.record(self._topic, position))
+            _, key, value = intake.serialize(record)
+            headers = record.headers
+        await intake.open_batch(queue, intake.record_bytes(queue, key, value, headers))
 
     async def _send_alone(self, given: int = -1) -> int:
         """Send the next record, on which the kernel failed, as `Producer.send` does, or say as that does what is wrong.
@@ -256,7 +252,8 @@ class _Sending:
         return self._wall_ms() if self._columns.timestamp is None else self._columns.timestamp
 
     def _note(self, batch: ProducerBatch, first: int, added: int, timestamp: int) -> None:
-        self.deliveries.add(batch, first, added, timestamp, self._now() - batch.created_at)
+        # What begins a batch came to it when it was made.
+        self.deliveries.add(batch, first, added, timestamp, self._now() - batch.created_at if first else 0.0)
         self.position += added
 
 

@@ -6,9 +6,12 @@ import weakref
 from collections import deque
 from typing import Final
 
+import trio
+
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.kernel import QueueEnd
+from triokafka.client.producer.requests import Route
 from triokafka.client.producer.sequences import PartitionSequences
 from triokafka.structs import TopicPartition
 
@@ -46,6 +49,7 @@ class PartitionQueue(QueueEnd):
 
     ``on_wire`` counts batches in unanswered requests; ``filled`` the bytes of all batches that were closed. ``ratio``
     is shared by the partitions of the topic. Closed batches join the line of the ``compressor``, if there is one.
+    ``route`` is how the sender sends single batches of it. ``shortened`` is set when few batches are left to be sent.
     """
 
     __slots__ = (
@@ -56,7 +60,9 @@ class PartitionQueue(QueueEnd):
         "filled",
         "on_wire",
         "ratio",
+        "route",
         "sequences",
+        "shortened",
         "topic_partition",
     )
 
@@ -71,6 +77,8 @@ class PartitionQueue(QueueEnd):
         self.on_wire = 0
         self.filled = 0
         self.sequences = PartitionSequences()
+        self.route: Route | None = None
+        self.shortened: trio.Event | None = None
         self._next_number = 0
 
     def take_number(self) -> tuple[int, ...]:
@@ -80,12 +88,25 @@ class PartitionQueue(QueueEnd):
 
     def close_open(self) -> None:
         """Close the batch that is being filled; later records cannot slip into it (`client/ACC-6`)."""
-        if self.open is not None:
-            self.filled += self.open.size
-            self.open.close()
+        batch = self.open
+        if batch is not None:
+            self.filled += batch.size
+            batch.close()
             if self.compressor is not None:
-                self.compressor.enqueue(self.open)
+                self.compressor.enqueue(batch)
             self.open = None
+
+    async def wait_until_short(self) -> None:
+        """Wait until few batches are left that were not sent."""
+        if self.shortened is None:
+            self.shortened = trio.Event()
+        await self.shortened.wait()
+
+    def note_shortened(self) -> None:
+        """Wake who waits for it."""
+        if self.shortened is not None:
+            self.shortened.set()
+            self.shortened = None
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Insert a batch where it was: before all that were made later (`client/ACC-25`)."""

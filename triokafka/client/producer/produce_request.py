@@ -1,6 +1,9 @@
 """Produce (API key 0) as the producer uses it: batches to a request, and a response to one answer per partition.
 
-v3: the first with record batches. v10: new leaders in error replies (KIP-951). v13: topics by id instead of name.
+Most requests carry one batch of one partition, and most answers only say where it is: for those there are templates.
+
+v3: the first with record batches. v5: log start offset in the answer. v10: new leaders in error replies (KIP-951).
+v13: topics by id instead of name.
 """
 
 from __future__ import annotations
@@ -12,13 +15,17 @@ from typing import Final, NamedTuple
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.protocol.api.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+    TopicProduceResponse,
 )
-from triokafka.structs import Node, TopicPartition
+from triokafka.protocol.templates import AnswerTemplate, RequestTemplate
+from triokafka.structs import Buffer, Node, TopicPartition
 
 FIRST_VERSION_WITH_IDS: Final = 13
+_FIRST_VERSION_WITH_START: Final = 5
 _ZERO_ID: Final = uuid.UUID(int=0)
 
 
@@ -49,6 +56,37 @@ def build_request(
             topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
         topic.partition_data.append(PartitionProduceData(index=partition, records=batch.build()))
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+
+def template_for(
+    topic_partition: TopicPartition,
+    topic_id: uuid.UUID,
+    version: int,
+    *,
+    acks: int,
+    timeout_ms: int,
+    client_id: str | None,
+) -> RequestTemplate:
+    """A template of requests with one batch of a partition; what its answers tell are base offset and append time."""
+    name, number = topic_partition
+
+    def request(records: Buffer) -> ProduceRequest:
+        partition = PartitionProduceData(index=number, records=records)
+        topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=[partition])
+        return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+
+    def answer(base_offset: int, log_append_time: int, log_start_offset: int = -1) -> ProduceResponse:
+        partition = PartitionProduceResponse(
+            index=number,
+            base_offset=base_offset,
+            log_append_time_ms=log_append_time,
+            log_start_offset=log_start_offset,
+        )
+        topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[partition])
+        return ProduceResponse(responses=[topic])
+
+    numbers = 3 if version >= _FIRST_VERSION_WITH_START else 2
+    return RequestTemplate(request, version, client_id, AnswerTemplate(answer, version, numbers))
 
 
 def read_response(response: ProduceResponse, ids: Mapping[str, uuid.UUID]) -> dict[TopicPartition, ProduceAnswer]:

@@ -7,8 +7,7 @@ runs `Sender.step`, which is all there is to it; between wake-ups it sleeps unti
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -17,22 +16,19 @@ from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.answers import AnswerHandler
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.counters import new_counters
-from triokafka.client.producer.produce_request import FIRST_VERSION_WITH_IDS, build_request, read_response
+from triokafka.client.producer.requests import Requests
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError, for_code
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.channel import BrokerChannel
 from triokafka.network.cluster import NetworkClient
-from triokafka.network.snapshot import Cluster
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
-from triokafka.protocol.api.produce import ProduceRequest, ProduceResponse
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
 _NEVER: Final = float("inf")
 _TRANSACTION_TIMEOUT_MS: Final = 60_000  # of no consequence without a transactional id, but must be within bounds
-_FIRST_ZSTD_VERSION: Final = 7
 
 
 class Sender:
@@ -68,13 +64,22 @@ class Sender:
             on_identity_lost=self._forget_identity,
             on_fatal=on_fatal,
         )
-        self._hooks = hooks
+        self._counts_refusals = accumulator.settings.availability_timeout > 0
+        self._requests = Requests(
+            accumulator,
+            client,
+            self._answers,
+            world=world,
+            acks=acks,
+            counters=self.counters,
+            hooks=hooks,
+            wake=self.wake,
+            go_on=self._go_on,
+            on_bug=on_fatal,
+        )
         self._accumulator = accumulator
         self._client = client
         self._world = world
-        self._acks = acks
-        self._min_version = _FIRST_ZSTD_VERSION if accumulator.settings.compression_type == "zstd" else None
-        self._request_timeout_ms = int(client.config.request_timeout_ms)
         self._idempotence_required = idempotence_required
         self._start_identity_task = start_identity_task
         self._on_fatal = on_fatal
@@ -93,12 +98,19 @@ class Sender:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)
 
-    def wake_by(self, at: float) -> None:
+    def wake_by(self, at: float, now: float) -> None:
         """Have `step` run at that time, in seconds on the world's clock, if nothing wakes it before."""
-        if at <= self._world.now():
+        if at <= now:
             self.wake()
         else:
             self._set_alarm(at)
+
+    def _go_on(self, now: float) -> None:
+        """Do at once what `wake` would have the task do a turn of the event loop later."""
+        if self._task is None:
+            self._woken = True  # it is not asleep, and will look again
+        else:
+            self._set_alarm(now + self.step(now))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -110,11 +122,12 @@ class Sender:
         while True:
             self._woken = False
             self._client.check_usable()  # its failure is the producer's, also while there is nothing to send
-            wait = self.step(self._world.now())
+            now = self._world.now()
+            wait = self.step(now)
             if self._woken:
                 await trio.lowlevel.checkpoint()
                 continue
-            self._set_alarm(self._world.now() + wait)
+            self._set_alarm(now + wait)
             await self._sleep()
 
     def _set_alarm(self, at: float) -> None:
@@ -157,16 +170,19 @@ class Sender:
         if accumulator.settings.idempotent and not self.identity.known:
             self._want_identity()
             return expiry
+        cluster = client.cluster
+        channels: dict[int, BrokerChannel] = {}
         while True:
-            cluster = client.cluster
             ready = accumulator.ready(cluster, now)
             wait = min(ready.next_check, expiry)
             if ready.leaderless:
                 self._ask_for_leaders(now)
-            channels: dict[int, BrokerChannel] = {}
+            known, channels = channels, {}
             refusing = ready.held
             for node in ready.nodes:
-                channel = client.ready_channel(node, now)
+                channel: BrokerChannel | None = known.get(node)
+                if channel is None or not channel.is_ready(now):
+                    channel = client.ready_channel(node, now)
                 if channel is not None:
                     channels[node] = channel
                 else:
@@ -179,9 +195,11 @@ class Sender:
             if not drained:
                 return wait
             for node, batches in drained.items():
-                self._send(channels[node], cluster, batches, now)
+                self._requests.send(channels[node], cluster, batches, now)
             if not accumulator.queued:
                 return expiry
+            if not self._counts_refusals and not any(channels[node].is_ready(now) for node in drained):
+                return wait  # it is told when there is room again
 
     def why_unacknowledged(self, batch: ProducerBatch) -> str:
         """The end of the sentence about a batch that ran out of time: what went wrong last."""
@@ -217,78 +235,6 @@ class Sender:
         for topic in self._accumulator.waiting_topics():
             self._client.metadata.use_topic(topic, now)  # must not expire while records wait
         self._client.request_metadata_update()
-
-    # ---------------------------------------------------------------- requests
-
-    def _send(self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float) -> None:
-        counters = self.counters
-        # An answer names topics as its request did, whatever metadata says by then.
-        ids, all_have_ids = cluster.ids_of(batch.topic_partition.topic for batch in batches)
-
-        def done(response: ProduceResponse | None, error: Exception | None) -> None:
-            ended_at = self._world.now()
-            counters["requests_in_flight"] -= 1
-            self._note_time("request_seconds", ended_at - now)
-            try:
-                self._request_ended(batches, response, error, ids, ended_at)
-            except Exception as bug:
-                # The connection would only log it, and the records would hang until they expire.
-                self._on_fatal(bug)
-            if self._accumulator.has_work:
-                self.wake()
-
-        try:
-            version = channel.version_for(
-                ProduceRequest, self._min_version, None if all_have_ids else FIRST_VERSION_WITH_IDS - 1
-            )
-            request = build_request(batches, version, acks=self._acks, timeout_ms=self._request_timeout_ms, ids=ids)
-            channel.submit(request, version, done, expect_response=self._acks != 0)
-        except (UnsupportedVersionError, ProtocolError) as error:
-            self._answers.impossible(batches, error)
-        except KafkaError as error:
-            self._answers.unsent(batches, error, now)
-        else:
-            counters["request_total"] += 1
-            counters["requests_in_flight"] += 1
-            for batch in batches:
-                self._note_sent(batch, now)
-
-    def _request_ended(
-        self,
-        batches: list[ProducerBatch],
-        response: ProduceResponse | None,
-        error: Exception | None,
-        ids: Mapping[str, uuid.UUID],
-        now: float,
-    ) -> None:
-        if response is not None:
-            if response.throttle_time_ms:
-                self._note_time("throttle_seconds", response.throttle_time_ms / 1000)
-            self._answers.answered(batches, read_response(response, ids), now)
-        elif error is not None:
-            self.counters["request_error_total"] += 1
-            self._answers.unanswered(batches, error, now)
-        else:
-            self._answers.written(batches, now)
-
-    def _note_sent(self, batch: ProducerBatch, now: float) -> None:
-        counters = self.counters
-        size = batch.size
-        counters["byte_total"] += size
-        if batch.attempts > 1 or batch.builder is None:
-            return
-        counters["batch_total"] += 1
-        counters["record_byte_total"] += batch.builder.size
-        counters["compressed_byte_total"] += size
-        self._note_time("queue_seconds", now - batch.created_at)
-        if self._hooks:
-            self._hooks.on_batch_sealed(batch.topic_partition, batch.count, batch.builder.size, size)
-
-    def _note_time(self, name: str, seconds: float) -> None:
-        counters = self.counters
-        counters[name + "_total"] += seconds
-        if seconds > counters[name + "_max"]:
-            counters[name + "_max"] = seconds
 
     # ---------------------------------------------------------------- idempotence
 

@@ -36,7 +36,7 @@ class Setup:
             world=SimpleNamespace(now=trio.current_time),  # type: ignore[arg-type]
             check_usable=self.check_usable,
             wake=self.wake,
-            wake_by=self.alarms.append,
+            wake_by=lambda at, now: self.alarms.append(at),
         )
         self.queue = self.bench.accumulator.queue(TopicPartition("t", 0))
 
@@ -277,3 +277,44 @@ async def test_topic_without_partitions_is_one_that_is_not_there_yet() -> None:
         assert (await (await producer.send("bills", b"1"))).offset == 0
         s.cluster.topics["orders"] = 2
         assert (await (await producer.send("orders", b"1"))).offset == 0
+
+
+async def test_sender_far_ahead_of_the_network_waits_for_it_to_catch_up_but_not_for_long(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """What is filled long before it is sent has left the processor's caches; the memory is used when it must be."""
+    setup = Setup(memory=20_000)
+    await setup.open_batch()
+    for ahead in range(2, 12):
+        began = trio.current_time()
+        if setup.next_queue() is None:
+            await setup.open_batch()
+        waited = trio.current_time() - began
+        assert len(setup.queue.batches) == ahead
+        if waited:
+            assert ahead > 6
+            assert waited == pytest.approx(0.005)
+    assert trio.current_time() > 0
+
+
+async def test_sender_far_ahead_goes_on_when_few_batches_are_left(autojump_clock: trio.testing.MockClock) -> None:
+    setup = Setup(memory=20_000, idempotent=False)
+    queue = setup.queue
+    for _ in range(6):
+        setup.intake.open_batch_nowait(queue, RECORD)
+        assert queue.open is not None
+        queue.open.append(0, None, b"v")
+    queue.close_open()
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(setup.open_batch)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(queue.batches) == 6
+        for left in (5, 4, 3):
+            assert setup.bench.drain(began)
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(queue.batches) == left
+            assert queue.open is None
+        assert setup.bench.drain(began)
+    assert len(queue.batches) == 3, "two, and the new one"
+    assert trio.current_time() == began

@@ -243,15 +243,19 @@ class _Node:
     """A network client with one broker that takes requests, or not."""
 
     def __init__(self, cluster: Any) -> None:
-        self.config = SimpleNamespace(request_timeout_ms=1000)
+        self.config = SimpleNamespace(request_timeout_ms=1000, client_id="test")
+        self.api_versions: dict[int, Any] = {}
         self.metadata = SimpleNamespace(use_topic=lambda *args: self.calls.append("use topic"))
         self.cluster = cluster
-        self.is_ready = True
+        self.takes_requests = True
         self.calls: list[Any] = []
 
     def ready_channel(self, node: int, now: float) -> _Node | None:
         self.calls.append("ready?")
-        return self if self.is_ready else None
+        return self if self.takes_requests else None
+
+    def is_ready(self, now: float) -> bool:
+        return self.takes_requests
 
     def ready_delay(self, node: int) -> float:
         return 0.7
@@ -290,11 +294,11 @@ def test_batch_stays_queued_while_its_node_takes_nothing_and_the_sender_looks_ag
     batch = bench.batch()
     bench.close()
     sender, node = _sender_over(bench)
-    node.is_ready = False
+    node.takes_requests = False
     assert sender.step(0.0) == 0.7
     assert node.calls == ["ready?"]
     assert not batch.on_wire
-    node.is_ready = True
+    node.takes_requests = True
     assert sender.step(0.7) > 1
     assert batch.on_wire
     assert node.calls[:3] == ["ready?", "ready?", "submit"]
