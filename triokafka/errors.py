@@ -1061,6 +1061,10 @@ class MaxPollIntervalExceededError(KafkaError):
     """No records were asked for within ``max_poll_interval_ms``: the member left its group; the next call rejoins."""
 
 
+class WakeupError(KafkaError):
+    """`Consumer.wakeup` was called. Nothing is wrong; the next call goes on."""
+
+
 class SerializationError(KafkaError, TypeError):
     """A key or value is nothing that can be sent: its serializer failed on it, or there is none and it is not bytes."""
 

@@ -235,6 +235,14 @@ class Consumer:
             raise ValueError(f"max_records={max_records}: ask for at least one record")
         return limit
 
+    def wakeup(self) -> None:
+        """End a wait for records, or for a position, from another task: it raises `WakeupError`, and loses no record.
+
+        When there is none, the next one ends so. Listeners, commits and closing are not disturbed. From another thread
+        call it through ``trio.from_thread.run_sync``. A cancel scope around the call does as well.
+        """
+        self._engine.interrupt()
+
     # ---------------------------------------------------------------- positions
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:

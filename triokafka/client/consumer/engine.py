@@ -21,7 +21,7 @@ from triokafka.client.consumer.membership.group import LEAVE_TIMEOUT, GroupMembe
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
-from triokafka.errors import ClosedError, IllegalStateError, KafkaError, for_code
+from triokafka.errors import ClosedError, IllegalStateError, KafkaError, WakeupError, for_code
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
@@ -97,6 +97,7 @@ class Engine:
         self._user_depth = 0
         self._doing = ""
         self._stepping = False
+        self._interrupted = False
         self._missing_topics: tuple[str, ...] = ()
         self._topic_error: KafkaError | None = None
 
@@ -270,6 +271,11 @@ class Engine:
         """Wake the caller who waits for records: there is something to look at."""
         self._changed.set()
 
+    def interrupt(self) -> None:
+        """Have the wait for records or a position raise `WakeupError`: the one under way, or else the next."""
+        self._interrupted = True
+        self.notify()
+
     def wake(self) -> None:
         """Positions, pauses or the assignment changed: everybody looks again."""
         self._positions.wake()
@@ -395,6 +401,9 @@ class Engine:
                 membership.enter_call()
 
     def _raise_errors(self) -> None:
+        if self._interrupted and not self._stepping and self._state == "open":
+            self._interrupted = False
+            raise WakeupError("wakeup() was called")
         membership = self.membership
         error = membership.take_error() if membership is not None else None
         error = error or self._positions.take_error() or self._topic_error

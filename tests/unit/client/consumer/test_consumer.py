@@ -26,6 +26,7 @@ from triokafka.errors import (
     OffsetOutOfRangeError,
     RecordDeserializationError,
     TopicAuthorizationFailedError,
+    WakeupError,
 )
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
@@ -935,6 +936,56 @@ async def test_a_refused_member_hears_it() -> None:
 
 
 # ---------------------------------------------------------------- cancellation
+
+
+@simulated
+async def test_another_task_can_end_a_wait_and_no_record_is_lost() -> None:
+    """(`client/CON-9`, `client/CNC-11`, `client/CNC-12`, `client/TRI-6`)"""
+    cluster, _, options = await started()
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+
+        async def later() -> None:
+            await trio.sleep(3)
+            consumer.wakeup()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(later)
+            before = trio.current_time()
+            with pytest.raises(WakeupError):
+                await anext(consumer)
+            assert trio.current_time() - before == 3
+        cluster.write("t", 0, numbers(0, 5))
+        await trio.sleep(1)
+        consumer.wakeup()
+        consumer.wakeup()  # once is as good
+        with pytest.raises(WakeupError):
+            await consumer.poll(timeout_ms=1_000)
+        assert await take(consumer, 5) == numbers(0, 5)
+
+
+@simulated
+async def test_a_listener_is_not_ended_by_a_wakeup() -> None:
+    """(`client/CNC-13`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    told: list[int] = []
+
+    class Listener(triokafka.ConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            consumer.wakeup()
+            told.append(await consumer.position(T0))
+            await trio.sleep(1)
+            told.append(-1)
+
+    async with triokafka.Consumer(**options, group_id="g") as consumer:
+        consumer.subscribe("t", listener=Listener())
+        got: list[Any] = []
+        with pytest.raises(WakeupError):
+            while True:
+                got += [r.value for r in (await consumer.poll(timeout_ms=30_000)).get(T0, [])]
+        assert told == [0, -1]
+        assert got + await take(consumer, 5 - len(got)) == numbers(0, 5)
 
 
 @simulated
