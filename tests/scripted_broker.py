@@ -66,6 +66,7 @@ class ScriptedCluster:
         self.sequences: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
         self.next_producer_id = 7000
         self.controller_id = 1
+        self.racks: dict[int, str] = {}
 
     def move(self, topic: str, partition: int, leader: int) -> None:
         """Make another broker the leader of a partition."""
@@ -301,7 +302,8 @@ class ScriptedBroker:
         brokers = []
         for broker in cluster.brokers.values():
             host, port = broker._listener.address
-            brokers.append(MetadataResponseBroker(node_id=broker.node_id, host=host, port=port))
+            rack = cluster.racks.get(broker.node_id)
+            brokers.append(MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=rack))
         return MetadataResponse(
             brokers=brokers, cluster_id="scripted", controller_id=cluster.controller_id, topics=topics
         )

@@ -1,0 +1,60 @@
+"""The racks of members and of replicas, as the leader of a group meets them (KIP-881)."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import triokafka
+from tests.scripted_reading import ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.assignors import Assignment, MemberSubscription, PartitionAssignor
+from triokafka.assignors.assignor import NO_RACKS, Members, PartitionRacks
+from triokafka.protocol.api.join_group import JoinGroupRequest
+
+
+class Told(PartitionAssignor):
+    """Gives everything to everybody, and keeps what it was told."""
+
+    name = "told"
+
+    def __init__(self) -> None:
+        self.deals: list[tuple[list[MemberSubscription], PartitionRacks]] = []
+
+    def assign(self, members: Members, partitions: dict[str, int], racks: PartitionRacks = NO_RACKS):  # type: ignore[no-untyped-def, override]
+        self.deals.append((list(members.values()), racks))
+        return {member: Assignment([triokafka.TopicPartition("t", 0)]) for member in members}
+
+
+@pytest.mark.parametrize("rack", ["here", ""])
+@simulated
+async def test_the_leader_deals_again_when_replicas_are_in_other_racks(rack: str) -> None:
+    """Which it learns with the metadata; in a group without racks nothing comes of it."""
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=1)
+    cluster.racks = {1: "here"}
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    assignor = Told()
+    async with triokafka.Consumer(
+        "t",
+        bootstrap_servers=address,
+        world=simulation.host("client").world,
+        group_id="g",
+        client_rack=rack,
+        metadata_max_age_ms=10_000,
+        partition_assignment_strategy=[assignor],
+    ) as consumer:
+        with trio.move_on_after(15):
+            while True:
+                await consumer.poll(timeout_ms=1_000)
+        cluster.racks = {1: "there"}
+        with trio.move_on_after(30):
+            while True:
+                await consumer.poll(timeout_ms=1_000)
+    said = [(members[0].rack_id, racks) for members, racks in assignor.deals]
+    reasons = [request.reason for request in cluster.brokers[1].seen(JoinGroupRequest)]
+    if rack:
+        assert said == [("here", {"t": (frozenset({place}),)}) for place in ("here", "there")]
+        assert reasons[-1] == "topics or partitions were added or removed, or moved to other racks"
+    else:
+        assert said == [(None, NO_RACKS)]
