@@ -300,26 +300,26 @@ def _session(jars: Sequence[Path]) -> Any:
     return spark
 
 
+_ticks_seen: Final[dict[int, int]] = {}
+
+
 def spark_cpu() -> float:
-    """CPU seconds so far of this process's JVM and of the Python workers below it."""
+    """CPU seconds so far of this process's JVM and of the Python processes below it, also of those that have ended."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
-    names: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                head, _, tail = (entry / "stat").read_text().rpartition(")")
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            fields = tail.split()
             pid = int(entry.name)
-            parents[pid], names[pid] = int(fields[1]), head.partition("(")[2]
-            # With that of children that have ended.
-            ticks[pid] = sum(map(int, fields[11:15]))
+            parents[pid], ticks[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
     below = {pid for pid in parents if parents[pid] == os.getpid() and _is_spark(pid)}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
         below |= more
-    return sum(ticks[pid] for pid in below) / os.sysconf("SC_CLK_TCK")
+    _ticks_seen.update((pid, ticks[pid]) for pid in below)
+    return sum(_ticks_seen.values()) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_spark(pid: int) -> bool:
