@@ -150,6 +150,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             KafkaTimeoutError: no broker answered in time.
         """
         first, until = parse_offsets(start), parse_offsets(end)
+        if not self._has_admitted and first == self._initial:
+            # An earlier run planned the first batch, and this one has just looked where it began. Partitions that came
+            # in between are new, and not lost.
+            first = {one: offset for one, offset in first.items() if one in until}
         new = until.keys() - first.keys()
 
         async def look(brokers: Brokers) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
