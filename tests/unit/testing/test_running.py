@@ -15,6 +15,7 @@ import trio
 import triokafka
 from triokafka import errors
 from triokafka.broker_stub.fault_names import UnknownNameError
+from triokafka.broker_stub.log.log_directory import CLEAN_SHUTDOWN_FILE
 from triokafka.testing import RunningBroker, run_simulation, running_broker, running_cluster
 from triokafka.testing import blocking as blocking_twins
 from triokafka.testing.simulated import Simulation
@@ -45,7 +46,9 @@ async def test_a_broker_comes_back_on_its_port_with_its_records(clean: bool) -> 
     async with running_broker() as broker:
         servers = broker.bootstrap_servers
         await produce(servers, "t", b"1", b"2")
-        await broker.restart(clean=clean)
+        await broker.stop(clean=clean)
+        assert broker.world.storage.exists(f"/data/{CLEAN_SHUTDOWN_FILE}") is clean
+        await broker.start()
         assert broker.bootstrap_servers == servers
         assert await produce(servers, "t", b"3") == [2]
         assert await read(servers, "t", 3) == [b"1", b"2", b"3"]
