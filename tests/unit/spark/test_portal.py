@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
@@ -137,3 +137,79 @@ def test_a_caller_does_not_wait_for_a_loop_that_has_ended():
             pass
     own._thread.join(10)
     assert not own.alive
+
+
+def test_work_gets_what_the_thread_iterates_over_and_gives_back_a_result():
+    async def total(numbers: trio.MemoryReceiveChannel[int]) -> int:
+        return sum([number async for number in numbers])
+
+    assert portal().feed(range(100), total) == 4950
+    assert portal().feed([], total) == 0
+
+
+def test_few_items_wait_for_work_that_is_slow():
+    taken = threading.Event()
+    made: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(10):
+            made.append(number)
+            if number == 2:
+                # The third was asked for while one was worked on and one waited: now the work may go on.
+                assert not taken.is_set()
+                portal().call(let_go)
+            yield number
+
+    async def let_go() -> None:
+        taken.set()
+        go_on.set()
+
+    go_on = trio.Event()
+
+    async def slowly(given: trio.MemoryReceiveChannel[int]) -> int:
+        count = 0
+        async for _ in given:
+            await go_on.wait()
+            count += 1
+        return count
+
+    assert portal().feed(numbers(), slowly) == 10
+    assert made == list(range(10))
+
+
+def test_what_the_work_raises_ends_the_iteration_and_is_raised():
+    asked: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(1_000_000):
+            asked.append(number)
+            yield number
+
+    async def fail(given: trio.MemoryReceiveChannel[int]) -> None:
+        async for number in given:
+            if number == 3:
+                raise ValueError("three")
+
+    with pytest.raises(ValueError, match="three"):
+        portal().feed(numbers(), fail)
+    assert len(asked) < 10
+
+
+def test_an_iteration_that_fails_cancels_the_work_and_waits_for_its_end():
+    ended: list[str] = []
+
+    def numbers() -> Iterator[int]:
+        yield 1
+        raise OSError("no more")
+
+    async def wait(given: trio.MemoryReceiveChannel[int]) -> None:
+        try:
+            async for _ in given:
+                pass
+            ended.append("without knowing")
+        finally:
+            ended.append("cleaned up")
+
+    with pytest.raises(OSError, match="no more"):
+        portal().feed(numbers(), wait)
+    assert ended == ["cleaned up"]
