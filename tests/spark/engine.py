@@ -79,7 +79,6 @@ class StandInQuery:
         self._reader = source.streamReader(source.schema())
         self._pickled = pickle.dumps(self._reader)
         self._trigger = trigger
-        self._committed_by_source: str | None = None
         if trigger == "available now":
             self._reader.prepareForTriggerAvailableNow()
         limit = datasource.ReadAllAvailable() if trigger == "once" else self._reader.getDefaultReadLimit()
@@ -104,14 +103,14 @@ class StandInQuery:
                 if self._tells_start
                 else self._reader.latestOffset()
             )
-            if logged and number > 0:
-                self._commit(number - 1)
             # The first batch always runs, an empty one too.
             if logged and end == self._offset(number):
                 return False
             number += 1
             # Spark writes the offset as Python gave it, with spaces.
             self._write("offsets", number, '{"batchWatermarkMs":0}', end)
+            if number:
+                self._reader.commit(json.loads(self._offset(number - 1)))
         start = self._offset(number - 1) if number else json.dumps(self._reader.initialOffset())
         self._run(number, start, self._offset(number))
         self._write("commits", number, '{"nextBatchWatermarkMs":0}')
@@ -128,12 +127,6 @@ class StandInQuery:
         self.in_batch(number)
         self.batches[number] = found
         self.tasks[number] = len(partitions)
-
-    def _commit(self, number: int) -> None:
-        end = self._offset(number)
-        if end != self._committed_by_source:
-            self._committed_by_source = end
-            self._reader.commit(json.loads(end))
 
     def _log(self, kind: str) -> set[int]:
         directory = self.checkpoint / kind

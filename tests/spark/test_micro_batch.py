@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 import pyspark_triokafka
-from tests.spark.changing_topics import Topic
+from tests.spark.changing_topics import Topic, committed
 from tests.spark.engine import Query, SparkQuery, StandInQuery, offsets, rows, sizes, values
 from tests.spark.frames import frame
 from tests.spark.topics import Record
 from triokafka.errors import KafkaError
+from triokafka.spark.listener import commit_to_group
+from triokafka.structs import TopicPartition
 
 Start = Callable[..., Query]
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
@@ -620,6 +622,36 @@ def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, boo
     asked.process_all()
     assert values(asked) == [1, 2, 3]
     assert kept.read_bytes() == b'\0v1\n{"%s":{"0":1,"1":1}}' % topic.name.encode()
+    asked.stop()
+
+
+def test_ends_of_batches_are_committed_to_a_group_one_batch_late(query: Start, bootstrap: str):
+    """Ours: commitGroupId (`spark/0`, fact 8)"""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(5))
+    asked = query(topic, startingOffsets="earliest", commitGroupId=f"late-{topic.name}")
+    asked.start()
+    asked.process_all()
+    assert committed(bootstrap, f"late-{topic.name}") == {}
+    topic.add(range(5, 7))
+    asked.process_all()
+    assert committed(bootstrap, f"late-{topic.name}") == {
+        TopicPartition(topic.name, 0): 3,
+        TopicPartition(topic.name, 1): 2,
+    }
+    asked.stop()
+
+
+def test_a_new_query_starts_where_a_group_stands(query: Start, bootstrap: str):
+    """Ours: startingOffsets=group (SPARK-17937)"""
+    topic = Topic(bootstrap, 1)
+    topic.add(range(5))
+    group = f"stands-{topic.name}"
+    commit_to_group({"bootstrap_servers": bootstrap}, group, {TopicPartition(topic.name, 0): 3}, 10_000)
+    asked = query(topic, startingOffsets="group", commitGroupId=group)
+    asked.start()
+    asked.process_all()
+    assert values(asked) == [3, 4]
     asked.stop()
 
 

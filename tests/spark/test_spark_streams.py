@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+import pytest
 
 from tests.spark.changing_topics import Topic, committed
 from tests.spark.engine import SparkQuery, offsets, sizes, values
@@ -171,3 +172,26 @@ def test_a_query_goes_on_from_where_it_was_stopped(spark: Any, bootstrap: str, t
     asked.stop()
     assert values(asked) == list(range(25))
     assert sizes(asked) == [5, 20]
+
+
+@pytest.mark.long
+def test_two_sources_of_which_one_is_exhausted(spark: Any, bootstrap: str, tmp_path: Path):
+    """SPARK-22956: currentPartitionOffsets should be set when no new data comes in"""
+    slow, fast = Topic(bootstrap, 2), Topic(bootstrap, 2)
+    slow.add(range(4))
+    fast.add(range(100, 120))
+    found: dict[int, list[int]] = {}
+
+    def keep(frame: Any, number: int) -> None:
+        found[number] = sorted(row["value"] for row in frame.collect())
+
+    both = stream(spark, slow).union(stream(spark, fast, maxOffsetsPerTrigger="8"))
+    numbers = both.selectExpr("int(string(value)) AS value")
+    query = numbers.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path)).start()
+    query.processAllAvailable()
+    slow.add([4, 5])
+    query.processAllAvailable()
+    fast.add([120])
+    query.processAllAvailable()
+    query.stop()
+    assert sorted(value for batch in found.values() for value in batch) == [*range(6), *range(100, 121)]
