@@ -1,4 +1,5 @@
 """Groups dealt by our assignors and by Java's: range and round-robin to the partition, the sticky ones by what counts.
+Those with which the coordinator deals under KIP-848 are among them.
 
 A thousand made-up groups for each strategy go through one Java program in one file; see ``java/Assignors.java``.
 """
@@ -15,6 +16,7 @@ import pytest
 
 from tests.interop import jvm
 from triokafka.assignors import BUILT_IN, Assignment, MemberSubscription, settle_claims
+from triokafka.coordinator.consumer_group.assign import STRATEGIES
 from triokafka.structs import TopicPartition
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -71,7 +73,7 @@ def made_up(random: Random, strategy: str) -> Group:
         instance = f"{random.choice(LETTERS)}{number}" if random.random() < 0.2 else None
         members[name] = MemberSubscription(wanted, None, (), instance, generation, rack)
     owned: dict[str, list[TopicPartition]] = {name: [] for name in members}
-    if strategy in ("sticky", "cooperative-sticky") and random.random() < 0.8:
+    if strategy in ("sticky", "cooperative-sticky", "server range", "server uniform") and random.random() < 0.8:
         favourites = random.choices(sorted(members), k=random.randint(1, 4))
         for topic, count in partitions.items():
             for number in range(count):
@@ -88,6 +90,8 @@ def user_data(strategy: str, group: Group, member_id: str) -> bytes | None:
 
 
 def said_by(strategy: str, member: MemberSubscription, held: Sequence[TopicPartition], generation: int) -> bytes | None:
+    if strategy not in BUILT_IN:
+        return None
     assignor = BUILT_IN[strategy]()
     assignor.on_assignment(Assignment(held), generation)
     return assignor.user_data(member.topics)
@@ -124,11 +128,17 @@ def dealt_by_java(strategy: str, directory: Path) -> list[Group]:
         member_id, said, *got = fields
         group.java[member_id] = [TopicPartition(t, int(n)) for t, n in (one.rsplit(":", 1) for one in got)]
         group.java_user_data[member_id] = None if said == "-" else bytes.fromhex(said)
+    if strategy == "server uniform":
+        # It names no members that get nothing.
+        for group in groups:
+            group.java = {member_id: group.java.get(member_id, []) for member_id in group.members}
     assert all(group.java.keys() == group.members.keys() for group in groups)
     return groups
 
 
-def dealt_by_us(strategy: str, group: Group) -> dict[str, Sequence[TopicPartition]]:
+def dealt_by_us(strategy: str, group: Group) -> Mapping[str, Sequence[TopicPartition]]:
+    if strategy.startswith("server "):
+        return STRATEGIES[strategy.removeprefix("server ")](group.members, group.partitions, group.owners)
     tells = strategy == "cooperative-sticky"
     members = {
         member_id: member._replace(
@@ -151,7 +161,7 @@ def dealt_by_us(strategy: str, group: Group) -> dict[str, Sequence[TopicPartitio
     return {member_id: assignment.partitions for member_id, assignment in assigned.items()}
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "server range"])
 def test_assignment_is_javas_to_the_partition(strategy: str, tmp_path: Path) -> None:
     """Racks included (KIP-881); so it does not matter which client leads (`client/ASG-7`, `client/ASG-8`)."""
     in_racks = 0
@@ -190,7 +200,7 @@ def racks_matter(group: Group) -> bool:
     return any(member.rack_id in everywhere for member in group.members.values()) and set(places) != {everywhere}
 
 
-@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "server uniform"])
 def test_assignment_is_no_worse_than_javas(strategy: str, tmp_path: Path) -> None:
     """As even as Java's or more even; if no more even, with as many partitions in their member's rack or more; and if
     no more of them, with no more moves (KIP-54, KIP-429, KIP-881).
@@ -203,7 +213,7 @@ def test_assignment_is_no_worse_than_javas(strategy: str, tmp_path: Path) -> Non
         assigned = dealt_by_us(strategy, group)
         assert sum(map(len, assigned.values())) == sum(map(len, group.java.values())), group
         ours, java = worth(group, assigned), worth(group, group.java)
-        if not racks_matter(group):
+        if strategy == "server uniform" or not racks_matter(group):
             ours.in_other_racks = java.in_other_racks = 0
         assert ours <= java, (ours, java, group)
         kinds["more even" if ours.unevenness < java.unevenness else "as even"] += 1

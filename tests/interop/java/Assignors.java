@@ -24,10 +24,17 @@ import org.apache.kafka.common.Cluster;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
+import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
+import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
+import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
+import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
+import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
 
 /**
- * Lets Java's assignors deal the groups described in a file, one field after a tab:
- * "group NAME", "topic NAME RACKS...", with a rack list a,b for each partition and - for none,
+ * Lets Java's assignors, those of the client and those of the broker, deal the groups described in a file, one field
+ * after a tab: "group NAME", "topic NAME RACKS...", with a rack list a,b for each partition and - for none,
  * "member ID INSTANCE RACK GENERATION TOPICS OWNED USERDATA", "deal".
  * Under cooperative-sticky it deals again and again, as the group does: each round may take partitions away first.
  * Prints "member ID USERDATA PARTITIONS..." for each member, USERDATA as Java writes it for what the member owns.
@@ -38,6 +45,7 @@ public final class Assignors {
 
     private final Map<String, List<Set<String>>> topics = new TreeMap<>();
     private final Map<String, Subscription> members = new TreeMap<>();
+    private final Map<String, List<TopicPartition>> owned = new HashMap<>();
     private final Map<String, String> userData = new HashMap<>();
     private final String name;
 
@@ -91,6 +99,7 @@ public final class Assignors {
             new Subscription(list(fields[5]), data, tells ? owned : List.of(), generation, rack);
         subscription.setGroupInstanceId(fields[2].isEmpty() ? Optional.empty() : Optional.of(fields[2]));
         members.put(fields[1], subscription);
+        this.owned.put(fields[1], owned);
         ConsumerPartitionAssignor itself = assignor();
         itself.onAssignment(new Assignment(owned), new ConsumerGroupMetadata("g", generation, fields[1], Optional.empty()));
         ByteBuffer said = itself.subscriptionUserData(new HashSet<>(list(fields[5])));
@@ -121,7 +130,59 @@ public final class Assignors {
         return field.isEmpty() ? List.of() : List.of(field.split(","));
     }
 
+    /** As the coordinator of a group under KIP-848 deals: "server range" and "server uniform". */
+    private void dealAtTheServer(StringBuilder out) {
+        Map<String, Uuid> ids = new HashMap<>();
+        Map<Uuid, String> names = new HashMap<>();
+        for (String topic : topics.keySet()) {
+            Uuid id = new Uuid(1, ids.size() + 1);
+            ids.put(topic, id);
+            names.put(id, topic);
+        }
+        Map<String, MemberSubscriptionAndAssignmentImpl> asking = new HashMap<>();
+        Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
+        Set<Set<Uuid>> wishes = new HashSet<>();
+        members.forEach((member, subscription) -> {
+            Set<Uuid> wanted = new HashSet<>();
+            subscription.topics().stream().filter(ids::containsKey).map(ids::get).forEach(wanted::add);
+            Map<Uuid, Set<Integer>> held = new HashMap<>();
+            for (TopicPartition one : owned.get(member)) {
+                held.computeIfAbsent(ids.get(one.topic()), t -> new HashSet<>()).add(one.partition());
+                owners.computeIfAbsent(ids.get(one.topic()), t -> new HashMap<>()).put(one.partition(), member);
+            }
+            wishes.add(wanted);
+            asking.put(member, new MemberSubscriptionAndAssignmentImpl(
+                subscription.rackId(), subscription.groupInstanceId(), wanted,
+                new org.apache.kafka.coordinator.group.modern.Assignment(held)));
+        });
+        SubscriptionType type = wishes.size() == 1 ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
+        SubscribedTopicDescriber describer = new SubscribedTopicDescriber() {
+            @Override
+            public int numPartitions(Uuid topic) {
+                return topics.get(names.get(topic)).size();
+            }
+
+            @Override
+            public Set<String> racksForPartition(Uuid topic, int partition) {
+                return topics.get(names.get(topic)).get(partition);
+            }
+        };
+        ConsumerGroupPartitionAssignor assignor = name.equals("server range")
+            ? new org.apache.kafka.coordinator.group.assignor.RangeAssignor() : new UniformAssignor();
+        assignor.assign(new GroupSpecImpl(asking, type, owners), describer).members().forEach((id, assignment) -> {
+            out.append("member\t").append(id).append("\t-");
+            assignment.partitions().forEach((topic, numbers) -> numbers.forEach(number ->
+                out.append('\t').append(names.get(topic)).append(':').append(number)));
+            out.append('\n');
+        });
+        out.append("end\n");
+    }
+
     private void deal(StringBuilder out) {
+        if (name.startsWith("server ")) {
+            dealAtTheServer(out);
+            return;
+        }
         Map<String, Node> nodes = new TreeMap<>();
         List<PartitionInfo> partitions = new ArrayList<>();
         topics.forEach((topic, racks) -> {

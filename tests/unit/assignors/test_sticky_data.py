@@ -16,6 +16,13 @@ def test_sticky_user_data_is_javas_schema_version_one() -> None:
     assert assignor.user_data(["t"]) == (b"\0\0\0\2\0\1t\0\0\0\2\0\0\0\0\0\0\0\1\0\1u\0\0\0\1\0\0\0\0\0\0\0\7")
 
 
+def test_sticky_tells_that_it_held_nothing_once_it_was_given_nothing() -> None:
+    """As Java does: its generation counts, for the claims of others."""
+    assignor = StickyAssignor()
+    assignor.on_assignment(Assignment(), 3)
+    assert assignor.user_data(["t"]) == b"\0\0\0\0\0\0\0\3"
+
+
 def test_sticky_reads_both_versions_and_ignores_garbage() -> None:
     version_0 = b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\0"
     members = {
