@@ -222,7 +222,7 @@ class RangeReader:
                 return True
         return False
 
-    def _current(self, count: Callable[[FetchedData, int], int]) -> Iterator[tuple[FetchedData, int]]:
+    def _current(self, count: Callable[[FetchedData, int], tuple[int, bool]]) -> Iterator[tuple[FetchedData, int]]:
         """Data to take from, with the number of records that lie inside the range, as ``count`` finds it."""
         for data, _ in self._fetcher.buffer.current():
             if data.error is not None:
@@ -232,7 +232,10 @@ class RangeReader:
                 yield data, _ALL
                 continue
             # The range ends inside this data, which happens once per partition.
-            inside = count(data, stop)
+            inside, is_beyond = count(data, stop)
+            if data.end is None and not is_beyond:
+                yield data, _ALL  # where it ends was not known before it was decoded: not behind the range
+                continue
             if not inside:
                 self._advance(data, reached=True)
                 continue
@@ -268,18 +271,18 @@ class RangeReader:
                 self._subscription.revoke([partition])
 
 
-def _records_below(data: FetchedData, stop: int) -> int:
-    """How many records have offsets below ``stop``; they are decoded one by one."""
+def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:
+    """How many records have offsets below ``stop``, and whether others follow; they are decoded one by one."""
     inside = 0
     decoder = data.decoder()
     while chunk := decoder.take(1_000):
         inside += sum(record.offset < stop for record in chunk)
         if chunk[-1].offset >= stop:
-            break
-    return inside
+            return inside, True
+    return inside, False
 
 
-def _rows_below(data: FetchedData, stop: int) -> int:
+def _rows_below(data: FetchedData, stop: int) -> tuple[int, bool]:
     """The same by columns: only offsets are decoded, into an array, and it is searched."""
     from triokafka.records.arrow import ArrowBuilder
 
@@ -292,7 +295,7 @@ def _rows_below(data: FetchedData, stop: int) -> int:
         below = bisect_left(offsets, stop)
         inside += below
         if below < rows or not rows:
-            return inside
+            return inside, below < rows
 
 
 def read_topic(

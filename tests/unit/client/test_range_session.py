@@ -12,6 +12,7 @@ from tests.simulated import current_simulation, simulated
 from triokafka.client.range_session import RangeLostError, RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.errors import ClosedError, IllegalStateError, KafkaTimeoutError
+from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
 from triokafka.structs import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -108,6 +109,25 @@ async def test_empty_answers_end_nothing_however_far_the_log_goes() -> None:
         cluster.ends[T0] = 5
         cluster.write("t", 0, numbers(5, 8))
     assert found == list(range(8))
+
+
+@simulated
+async def test_an_answer_that_ends_within_a_batch_ends_no_range() -> None:
+    """Its records are asked for again."""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+
+    async def torn(request: FetchRequest) -> FetchResponse:
+        response, _ = broker.fetch_now(request)
+        answer = response.responses[0].partitions[0]
+        answer.records = (answer.records or b"")[:40]
+        return response
+
+    broker.script(FetchRequest, torn)
+    assert await offsets(RangeReader({T0: (0, 3)}, **options)) == [0, 1, 2]
+    broker.script(FetchRequest, torn)
+    async with RangeReader({T0: (1, 3)}, **options) as reader:
+        assert [record.offset for record in await reader.next_records()] == [1, 2]
 
 
 @simulated
