@@ -117,7 +117,8 @@ class Rebalancer:
         if self._subscription.topics or member.generation != NO_GENERATION:
             member.subscription_changed(self._subscription.topics)
         dealt = membership.dealt
-        if dealt is not None and not membership.joining and dealt != membership.layout():
+        settled = not (membership.joining or membership.brings_assignment)  # else `_receive` sees it (GRP-20)
+        if dealt is not None and settled and dealt != membership.layout():
             membership.dealt = None
             member.request_rejoin("topics or partitions were added or removed, or moved to other racks")
 

@@ -99,6 +99,11 @@ class ClassicMembership(GroupMembership):
         generation, member_id = self.member.identity
         return GroupIdentity(generation, member_id, self.member.config.group_instance_id)
 
+    @property
+    def brings_assignment(self) -> bool:
+        """Whether `take_assignment` has something to give."""
+        return self._assignment is not None
+
     def take_assignment(self) -> Assignment | None:
         """What the last join brought, once."""
         assignment, self._assignment = self._assignment, None
@@ -254,12 +259,12 @@ class ClassicMembership(GroupMembership):
                 response = await self._network.send(node.node_id, member.heartbeat(), purpose=COORDINATOR)
             self.clock.answered(self._world.now())
             self._troubles.succeeded(self._beating)
-            answer = for_code(response.error_code)("the answer to a heartbeat") if response.error_code else None
-            self._note_heartbeat(self.clock.last_sent, answer)
             before = member.needs_rejoin
             if not member.heartbeat_answered(response.error_code, sent_as):
                 self._network.forget_coordinator(self.group_id)
                 self.clock.failed(self._world.now(), self._backoff.initial)
+            answer = for_code(response.error_code)("the answer to a heartbeat") if response.error_code else None
+            self._note_heartbeat(self.clock.last_sent, answer)
             if member.needs_rejoin is not None and before is None:
                 logger.info("group %r: %s", self.group_id, member.needs_rejoin)
                 self._on_change()
