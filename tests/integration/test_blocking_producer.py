@@ -12,11 +12,13 @@ from triokafka.blocking import JsonSerializer, KafkaConsumer, KafkaProducer, Top
 from triokafka.blocking.errors import (
     IllegalStateError,
     KafkaConfigurationError,
+    KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     UnsupportedVersionError,
 )
 from triokafka.blocking.partitioner import Partitioner
+from triokafka.testing.blocking import running_broker
 
 
 def read_all(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any]:
@@ -161,6 +163,8 @@ def test_wrong_arguments_of_send_are_refused_at_once(bootstrap: str, topic: str)
             (TypeError, {"value": b"", "headers": [("a", "text")]}),
             (ValueError, {"value": b"", "partition": 99}),
             (ValueError, {"value": b"", "partition": -1}),
+            (ValueError, {"value": b"", "timestamp_ms": -1}),
+            (TypeError, {"value": b"", "timestamp_ms": 1.5}),
             (MessageSizeTooLargeError, {"value": b"x" * 1_048_577}),
         ]:
             with pytest.raises(error):  # type: ignore[arg-type]
@@ -222,3 +226,35 @@ def test_transactions_are_refused_as_without_transactional_id(bootstrap: str) ->
         for call in (producer.init_transactions, producer.begin_transaction, producer.commit_transaction):
             with pytest.raises(IllegalStateError):
                 call()
+
+
+def test_a_record_that_is_refused_in_the_middle_of_many_fails_alone(bootstrap: str, topic: str) -> None:
+    """Those before and behind it are delivered, in order; its future has the reason."""
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"first").get(timeout=20)
+        futures = [producer.send(topic, b"%d" % number) for number in range(50)]
+        # The SDK counts three bytes for each character of a header's name.
+        wrong = producer.send(topic, b"x" * 800_000, headers=[("h" * 100_000, b"")])
+        futures += [producer.send(topic, b"%d" % number) for number in range(50, 100)]
+        producer.flush()
+        assert isinstance(wrong.exception, MessageSizeTooLargeError)
+        assert [future.value.offset for future in futures] == list(range(1, 101))
+
+
+def test_closing_without_patience_settles_every_future(topic: str) -> None:
+    """Also of records that the loop was taking over when memory was full."""
+    with running_broker() as broker:
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, max_block_ms=100, batch_size=65_536
+        )
+        producer.send(topic, b"").get(timeout=20)
+        with broker.frozen():
+            futures = []
+            with pytest.raises(KafkaTimeoutError, match="max_block_ms"):
+                while True:
+                    futures.append(producer.send(topic, b"x" * 10_000))
+            assert 50 < len(futures) < 300
+            producer.close(timeout=0.1)
+        for future in futures:
+            with pytest.raises(KafkaError):
+                future.get(timeout=20)

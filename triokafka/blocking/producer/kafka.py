@@ -22,7 +22,7 @@ from triokafka.blocking.options import API_VERSION, take
 from triokafka.blocking.partitioner import DefaultPartitioner, StickyPartitioner
 from triokafka.blocking.producer.configuration import PRODUCER_DEFAULTS, sdk_options, staged_bytes
 from triokafka.blocking.producer.future import FutureRecordMetadata
-from triokafka.blocking.producer.records import TopicView, checked_headers, serialized
+from triokafka.blocking.producer.records import TopicView, check_timestamp, checked_headers, serialized
 from triokafka.blocking.producer.session import ProducerSession
 from triokafka.blocking.producer.staging import RECORD_OVERHEAD, Chunk, Headers, Stage
 from triokafka.blocking.serializer import Serializer, SerializeWrapper
@@ -145,6 +145,9 @@ class KafkaProducer:
             self._session.loop.call(self._session.close, timeout)
         except IllegalStateError:
             log.debug("%s: the loop has ended before", self)
+        except BaseException:
+            self._session.abandon()
+            raise
         self._session.callbacks.wait(timeout)
         self._session.callbacks.end()
         for name in ("key_serializer", "value_serializer"):
@@ -212,6 +215,8 @@ class KafkaProducer:
         if size > self._max_request_size:
             self._refuse_size(size)
         staging = self._staging
+        if staging.staged > self._limit:
+            staging.wait_for_room(self.config["max_block_ms"] / 1000)
         with self._lock:
             chunk = stage.open or stage.begin()
             values = chunk.values
@@ -220,11 +225,9 @@ class KafkaProducer:
             if key is not None:
                 chunk.put_key(index, key)
             chunk.size += size
-            staging.staged = staged = staging.staged + size
+            staging.staged += size
         if not index:
             staging.loop.soon(stage.wake)
-        if staged > self._limit:
-            staging.wait_for_room(self.config["max_block_ms"] / 1000)
         return FutureRecordMetadata(chunk, index)
 
     def _send_any(
@@ -241,6 +244,7 @@ class KafkaProducer:
         if value is None and key is None:
             raise ValueError("Need at least one: key or value")
         headers = checked_headers(headers)
+        check_timestamp(timestamp_ms)
         config = self.config
         serialized_key = serialized(config["key_serializer"], topic, headers, key, "key")
         serialized_value = serialized(config["value_serializer"], topic, headers, value, "value")
@@ -273,6 +277,8 @@ class KafkaProducer:
         size: int,
     ) -> FutureRecordMetadata:
         staging = self._staging
+        if staging.staged > self._limit:
+            staging.wait_for_room(self.config["max_block_ms"] / 1000)
         with self._lock:
             if self._closed:
                 raise IllegalStateError("KafkaProducer already closed!")
@@ -283,11 +289,9 @@ class KafkaProducer:
                 chunk.put_key(index, key)
             chunk.extras(index, partition, timestamp_ms, headers)
             chunk.size += size
-            staging.staged = staged = staging.staged + size
+            staging.staged += size
         if not index:
             staging.loop.soon(stage.wake)
-        if staged > self._limit:
-            staging.wait_for_room(self.config["max_block_ms"] / 1000)
         return FutureRecordMetadata(chunk, index)
 
     def _refuse_size(self, size: int) -> NoReturn:

@@ -22,6 +22,16 @@ def checked_headers(headers: Headers | None) -> Headers:
     return headers
 
 
+def check_timestamp(timestamp_ms: int | None) -> None:
+    """Refuse what is no time in milliseconds. Raises `TypeError` or `ValueError`."""
+    if timestamp_ms is None:
+        return
+    if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
+        raise TypeError(f"timestamp_ms must be an int, not {timestamp_ms!r}")
+    if not 0 <= timestamp_ms < 2**63:
+        raise ValueError(f"timestamp_ms={timestamp_ms} is not a number of milliseconds since the epoch")
+
+
 def serialized(serializer: Any, topic: str, headers: Headers, given: Any, what: str) -> Any:
     """A key or value as bytes, or None. Raises `TypeError`, or what the serializer does."""
     data = given if serializer is None else serializer.serialize(topic, headers, given)

@@ -16,6 +16,7 @@ import trio
 from triokafka.blocking.future import Outcome
 from triokafka.blocking.producer.future import FutureRecordMetadata, RecordMetadata
 from triokafka.errors import (
+    ClosedError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -60,6 +61,7 @@ class Chunk:
         "size",
         "stage",
         "timestamps",
+        "told",
         "values",
     )
 
@@ -74,6 +76,8 @@ class Chunk:
         self.header_sizes: list[int] | None = None
         self.size = 0
         self.listening: Listening = []
+        self.told = 0
+        """Records of which it is known whether they were accepted: the first ones."""
         self._pieces: list[Deliveries | Exception] = []
         self._each: list[Delivery | Exception] = []
 
@@ -118,6 +122,7 @@ class Chunk:
     def handed(self, piece: Deliveries | Exception) -> None:
         """The next records were accepted, or the next one was refused. In the loop."""
         self._pieces.append(piece)
+        self.told += 1 if isinstance(piece, Exception) else len(piece)
         with self.lock:
             listening, self.listening = self.listening, []
         if listening:
@@ -287,26 +292,30 @@ class Stage:
 
     async def _hand_over(self, producer: Producer, chunk: Chunk) -> None:
         count, columns = chunk.take()
-        begin = 0
-        while begin < count:
-            if begin:
-                columns = {name: column[begin - count :] for name, column in columns.items()}
-            try:
-                chunk.handed(await producer.send_many(self.topic, **columns))
-                return
-            except Exception as error:
-                accepted: Deliveries | None = getattr(error, "accepted", None)
-                if accepted is not None and len(accepted):
-                    chunk.handed(accepted)
-                    begin += len(accepted)
-                if isinstance(error, _OF_ONE_RECORD):
+        try:
+            while (begin := chunk.told) < count:
+                await self._send(producer, chunk, {name: column[begin:] for name, column in columns.items()})
+        finally:
+            # When cancelled: nobody may wait for these for ever.
+            while chunk.told < count:
+                chunk.handed(
+                    ClosedError("the producer was closed while it took the record over; it may have been sent")
+                )
+
+    async def _send(self, producer: Producer, chunk: Chunk, columns: dict[str, Any]) -> None:
+        """Have the SDK accept all of these records, or those before the first that it refuses, and note that one."""
+        try:
+            chunk.handed(await producer.send_many(self.topic, **columns))
+        except Exception as error:
+            accepted: Deliveries | None = getattr(error, "accepted", None)
+            if accepted is not None and len(accepted):
+                chunk.handed(accepted)
+            chunk.handed(error)
+            if accepted is None or not isinstance(error, _OF_ONE_RECORD):
+                left = len(columns["values"]) - len(accepted or ()) - 1
+                logger.warning("%d records for topic %s could not be sent: %s", left + 1, self.topic, error)
+                for _ in range(left):
                     chunk.handed(error)
-                    begin += 1
-                else:
-                    logger.warning("%d records for topic %s could not be sent: %s", count - begin, self.topic, error)
-                    while begin < count:
-                        chunk.handed(error)
-                        begin += 1
 
 
 class Staging:
@@ -332,7 +341,7 @@ class Staging:
                 self._room.notify_all()
 
     def wait_for_room(self, timeout: float) -> None:
-        """Wait until half of ``limit`` is free, at most ``timeout`` seconds.
+        """Wait until half of ``limit`` is free, at most ``timeout`` seconds. Called before a record is staged.
 
         Raises:
             KafkaTimeoutError: it was not.
