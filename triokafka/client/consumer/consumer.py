@@ -23,6 +23,7 @@ from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
 from triokafka.client.consumer.listener import Records
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionPattern
+from triokafka.client.consumer.topics import list_topics
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer
@@ -418,12 +419,12 @@ class Consumer:
     async def partitions_for_topic(self, topic: str, *, timeout_ms: float | None = None) -> list[int] | None:
         """The numbers of a topic's partitions, None if there is no such topic. Never creates it."""
         self._engine.check_usable()
-        return (await self._engine.list_topics([topic], timeout_ms)).get(topic)
+        return (await list_topics(self._engine.network, [topic], self._seconds(timeout_ms) * 1000)).get(topic)
 
     async def topics(self, *, timeout_ms: float | None = None) -> dict[str, list[int]]:
         """All topics that this client may see, with the numbers of their partitions."""
         self._engine.check_usable()
-        return await self._engine.list_topics(None, timeout_ms)
+        return await list_topics(self._engine.network, None, self._seconds(timeout_ms) * 1000)
 
     def _seconds(self, timeout_ms: float | None) -> float:
         return (self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000

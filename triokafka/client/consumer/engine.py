@@ -20,12 +20,12 @@ from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.group import LEAVE_TIMEOUT, GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
+from triokafka.client.consumer.topics import TopicWatch
 from triokafka.client.consumer.trouble import Troubles
-from triokafka.errors import ClosedError, IllegalStateError, KafkaError, WakeupError, for_code
+from triokafka.errors import ClosedError, IllegalStateError, KafkaError, WakeupError
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
-from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NEVER: Final = float("inf")
-_FIRST_WITHOUT_CREATION: Final = 4
 
 
 class Engine:
@@ -89,6 +88,7 @@ class Engine:
         )
         if options.group_protocol == "consumer":
             self.group_offsets.asks_as = self._positions.group_offsets.asks_as = self._member
+        self._topics = TopicWatch(self.network, self.subscription, self.troubles)
         self.network.metadata.add_listener(self._metadata_changed)
         self._state = "new"
         self._failure: Exception | None = None
@@ -98,8 +98,6 @@ class Engine:
         self._doing = ""
         self._stepping = False
         self._interrupted = False
-        self._missing_topics: tuple[str, ...] = ()
-        self._topic_error: KafkaError | None = None
 
     # ---------------------------------------------------------------- life
 
@@ -293,31 +291,9 @@ class Engine:
 
     def _metadata_changed(self, cluster: Cluster) -> None:
         self.subscription.check_epochs(cluster.leader_epoch_for)
-        self._note_missing_topics(cluster)
+        self._topics.look_at(cluster)
         if self._state == "open":
             self.wake()
-
-    def _note_missing_topics(self, cluster: Cluster) -> None:
-        """Topics subscribed to by name that the cluster refuses, or does not have (`client/CO-4`)."""
-        for what in self._missing_topics:
-            if what not in self.subscription.topics or what in cluster.topics:
-                self.troubles.succeeded(f"finding topic {what!r}")
-        self._missing_topics = ()
-        if self.subscription.mode is not Mode.TOPICS:
-            return
-        topics = self.subscription.topics
-        others = any(topic in cluster.topics for topic in topics)
-        for topic in topics:
-            error = self.network.metadata.error_for(topic) if topic not in cluster.topics else None
-            if error is None:
-                continue
-            if not error.retriable:
-                self._topic_error = type(error)(f"topic {topic!r}. {error.advice}".rstrip())
-                continue
-            self._missing_topics += (topic,)
-            # With other topics to read, a missing one may well be created later.
-            why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
-            self.troubles.failed(f"finding topic {topic!r}", why, self.world.now(), quietly=others)
 
     # ---------------------------------------------------------------- waiting
 
@@ -406,8 +382,7 @@ class Engine:
             raise WakeupError("wakeup() was called")
         membership = self.membership
         error = membership.take_error() if membership is not None else None
-        error = error or self._positions.take_error() or self._topic_error
-        self._topic_error = None
+        error = error or self._positions.take_error() or self._topics.take_error()
         if error is not None:
             raise error
 
@@ -417,26 +392,6 @@ class Engine:
         return f": {failing[0].what} fails: {failing[0].error}" if failing else ""
 
     # ---------------------------------------------------------------- questions
-
-    async def list_topics(self, topics: Sequence[str] | None, timeout_ms: float | None) -> dict[str, list[int]]:
-        """Partition numbers of topics, all if None, straight from a broker (`client/FET-30`)."""
-
-        def build(version: int) -> MetadataRequest:
-            named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
-            if version == 0 and named is None:
-                named = []
-            return MetadataRequest(topics=named, allow_auto_topic_creation=version < _FIRST_WITHOUT_CREATION)
-
-        limit = self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        response = await self.network.send_to_least_loaded(build, api=MetadataRequest, timeout_ms=limit)
-        found: dict[str, list[int]] = {}
-        for topic in response.topics:
-            error = for_code(topic.error_code) if topic.error_code else None
-            if error is not None and not error.retriable:
-                raise error(f"topic {topic.name!r}. {error.advice}".rstrip())
-            if topic.name is not None and error is None:
-                found[topic.name] = sorted(partition.partition_index for partition in topic.partitions)
-        return found
 
     @property
     def state(self) -> str:

@@ -1,0 +1,73 @@
+"""What the cluster says about topics: those that a consumer subscribes to and cannot read, and lists for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from triokafka.client.consumer.subscription import Mode, SubscriptionState
+from triokafka.client.consumer.trouble import Troubles
+from triokafka.errors import KafkaError, for_code
+from triokafka.network.cluster import NetworkClient
+from triokafka.network.snapshot import Cluster
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+
+_FIRST_WITHOUT_CREATION: Final = 4
+
+
+class TopicWatch:
+    """Notices topics subscribed to by name that the cluster refuses, or does not have (`client/CO-4`)."""
+
+    def __init__(self, network: NetworkClient, subscription: SubscriptionState, troubles: Troubles) -> None:
+        self._network = network
+        self._subscription = subscription
+        self._troubles = troubles
+        self._missing: tuple[str, ...] = ()
+        self._error: KafkaError | None = None
+
+    def take_error(self) -> KafkaError | None:
+        """Which topic may not be read, once for each time that the metadata says so."""
+        error, self._error = self._error, None
+        return error
+
+    def look_at(self, cluster: Cluster) -> None:
+        """The metadata is new."""
+        for what in self._missing:
+            if what not in self._subscription.topics or what in cluster.topics:
+                self._troubles.succeeded(f"finding topic {what!r}")
+        self._missing = ()
+        if self._subscription.mode is not Mode.TOPICS:
+            return
+        topics = self._subscription.topics
+        others = any(topic in cluster.topics for topic in topics)
+        for topic in topics:
+            error = self._network.metadata.error_for(topic) if topic not in cluster.topics else None
+            if error is None:
+                continue
+            if not error.retriable:
+                self._error = type(error)(f"topic {topic!r}. {error.advice}".rstrip())
+                continue
+            self._missing += (topic,)
+            # With other topics to read, a missing one may well be created later.
+            why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
+            self._troubles.failed(f"finding topic {topic!r}", why, self._network.world.now(), quietly=others)
+
+
+async def list_topics(network: NetworkClient, topics: Sequence[str] | None, timeout_ms: float) -> dict[str, list[int]]:
+    """Partition numbers of topics, all if None, straight from a broker; makes none (`client/FET-30`)."""
+
+    def build(version: int) -> MetadataRequest:
+        named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+        if version == 0 and named is None:
+            named = []
+        return MetadataRequest(topics=named, allow_auto_topic_creation=version < _FIRST_WITHOUT_CREATION)
+
+    response = await network.send_to_least_loaded(build, api=MetadataRequest, timeout_ms=timeout_ms)
+    found: dict[str, list[int]] = {}
+    for topic in response.topics:
+        error = for_code(topic.error_code) if topic.error_code else None
+        if error is not None and not error.retriable:
+            raise error(f"topic {topic.name!r}. {error.advice}".rstrip())
+        if topic.name is not None and error is None:
+            found[topic.name] = sorted(partition.partition_index for partition in topic.partitions)
+    return found
