@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from triokafka.errors import ConfigurationError
-from triokafka.formats import AvroFormat, Decoding, Format, JsonFormat, ProtobufFormat, SchemaRegistry
 from triokafka.spark.topics import Subscribe, Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructField
+
+    from triokafka.formats import Format, SchemaRegistry
 
 NAMES: Final = (
     "valueFormat", "keyFormat", "valueSchema", "keySchema", "valueSubject", "keySubject", "valueMessage", "keyMessage",
@@ -59,6 +60,8 @@ class DecodingOptions:
         url = given.get("schemaregistry", "").strip()
         registry = None
         if url:
+            from triokafka.formats import SchemaRegistry
+
             registry = SchemaRegistry(
                 url,
                 user=given.get("schemaregistry.user"),
@@ -98,6 +101,8 @@ class DecodingOptions:
         """A batch with `read_columns`, decoded, and with ``columns`` (and those for errors) alone."""
         if not self.sides:
             return batch
+        from triokafka.formats import Decoding
+
         decoding = Decoding(**self.formats(), on_error=self.on_error)
         return decoding.apply(batch).select([*columns, *self.error_columns()])
 
@@ -142,6 +147,8 @@ def _side(name: str, given: Mapping[str, str], topics: Topics, has_registry: boo
 
 
 def _format(name: str, side: _Side, registry: SchemaRegistry | None) -> Format:
+    from triokafka.formats import AvroFormat, JsonFormat, ProtobufFormat
+
     if side.form == "avro":
         return AvroFormat(side.schema, registry=registry, subject=side.subject)
     if side.form == "protobuf":
