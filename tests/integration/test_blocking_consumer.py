@@ -36,7 +36,7 @@ def filled(bootstrap: str, topic: str) -> TopicPartition:
 @pytest.fixture
 def consumer(bootstrap: str, filled: TopicPartition) -> Iterator[KafkaConsumer]:
     """A consumer at the beginning of ``filled``."""
-    with KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=500) as made:
+    with KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=1_000, fetch_max_wait_ms=50) as made:
         made.assign([filled])
         made.seek(filled, 0)
         yield made
@@ -310,3 +310,42 @@ def test_without_reset_an_unknown_position_is_an_error(bootstrap: str, filled: T
 def test_configurations_are_checked_as_kafka_python_does(bootstrap: str, options: dict[str, Any]) -> None:
     with pytest.raises(KafkaConfigurationError):
         KafkaConsumer(bootstrap_servers=bootstrap, **options)
+
+
+def test_a_rebalance_takes_part_of_what_was_taken_over_and_nothing_is_read_twice(
+    bootstrap: str, topic: str, group: str
+) -> None:
+    """A consumer in the middle of thousands of records gives partitions away, with positions of what it handed out."""
+    from triokafka.blocking import KafkaAdminClient
+    from triokafka.blocking.admin import NewTopic
+
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 2, 1)], wait_for_metadata=True)
+    with KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5) as producer:
+        for number in range(2_000):
+            producer.send(topic, b"%d" % number, partition=number % 2)
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "heartbeat_interval_ms": 50,
+    }
+    read: list[tuple[int, int]] = []
+
+    def take(polled: dict[TopicPartition, list[Any]]) -> int:
+        records = [record for records in polled.values() for record in records]
+        read.extend((record.partition, record.offset) for record in records)
+        return len(records)
+
+    with KafkaConsumer(topic, **options) as first, KafkaConsumer(topic, **options) as second:
+        while len(read) < 10:
+            take(first.poll(100, max_records=1))
+        while not second.assignment():
+            # Both in the middle of what they have: only polls of few records at a time.
+            take(first.poll(20, max_records=1))
+            take(second.poll(20, max_records=1))
+        assert len(read) < 1_500
+        while len(set(read)) < 2_000:
+            assert take(first.poll(20)) + take(second.poll(20)) + take(first.poll(500)) >= 0
+        assert len(first.assignment()) == len(second.assignment()) == 1
+    assert sorted(read) == [(partition, offset) for partition in (0, 1) for offset in range(1_000)]

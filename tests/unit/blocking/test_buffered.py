@@ -1,0 +1,98 @@
+"""Records between the loop and the thread that polls: order, positions, what is dropped."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from triokafka import ConsumerRecord, TopicPartition
+from triokafka.blocking.consumer.buffered import Buffered
+
+A, B = TopicPartition("topic", 0), TopicPartition("topic", 1)
+
+
+def records(partition: TopicPartition, first: int, count: int) -> list[ConsumerRecord]:
+    """So many records from an offset on."""
+    return [ConsumerRecord(*partition, offset) for offset in range(first, first + count)]
+
+
+def filled(*, a: int = 0, b: int = 0) -> Buffered:
+    """So many records of each partition."""
+    made = Buffered(None, None)
+    made.add({partition: records(partition, 0, count) for partition, count in ((A, a), (B, b)) if count})
+    return made
+
+
+def offsets(taken: dict[TopicPartition, list[ConsumerRecord]]) -> dict[int, list[int]]:
+    """By partition number."""
+    return {partition.partition: [record.offset for record in found] for partition, found in taken.items()}
+
+
+def test_partitions_take_turns() -> None:
+    buffered = filled(a=3, b=3)
+    assert offsets(buffered.take(2)) == {0: [0, 1]}
+    assert offsets(buffered.take(2)) == {1: [0, 1]}
+    assert offsets(buffered.take(9)) == {0: [2], 1: [2]}
+    assert not buffered
+
+
+def test_paused_partitions_are_passed_over_and_keep_their_records() -> None:
+    buffered = filled(a=2, b=2)
+    buffered.paused.add(A)
+    assert offsets(buffered.take(9)) == {1: [0, 1]}
+    assert not buffered
+    buffered.paused.clear()
+    assert offsets(buffered.take(9)) == {0: [0, 1]}
+
+
+def test_what_the_iteration_has_not_given_out_goes_back_to_the_front() -> None:
+    buffered = filled(a=5)
+    assert buffered.next_run(4)
+    assert [next(buffered.iterator).offset for _ in range(2)] == [0, 1]
+    assert buffered.position(A) == 2
+    buffered.add({A: records(A, 5, 1)})
+    assert offsets(buffered.take(9)) == {0: [2, 3, 4, 5]}
+    assert buffered.position(A) is None
+
+
+def test_dropping_a_partition_drops_what_is_being_iterated_over() -> None:
+    buffered = filled(a=5, b=1)
+    buffered.next_run(4)
+    next(buffered.iterator)
+    buffered.drop(A)
+    assert list(buffered.iterator) == []
+    assert offsets(buffered.take(9)) == {1: [0]}
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(1, 5)),
+            st.tuples(st.just("take"), st.integers(1, 5)),
+            st.tuples(st.just("run"), st.integers(1, 5)),
+            st.tuples(st.just("next"), st.integers(1, 5)),
+        ),
+        max_size=40,
+    )
+)
+def test_every_record_is_given_out_once_in_order_and_positions_say_what_comes(steps: list[tuple[str, int]]) -> None:
+    buffered = Buffered(None, None)
+    added = given_out = 0
+    for what, number in steps:
+        if what == "add":
+            buffered.add({A: records(A, added, number)})
+            added += number
+        elif what == "take":
+            taken = [record.offset for found in buffered.take(number).values() for record in found]
+            assert taken == list(range(given_out, min(added, given_out + number)))
+            given_out += len(taken)
+        elif what == "run":
+            buffered.put_back()
+            buffered.next_run(number)
+        else:
+            for _ in range(number):
+                for record in buffered.iterator:
+                    assert record.offset == given_out
+                    given_out += 1
+                    break
+        assert buffered.position(A) == (given_out if given_out < added else None)
