@@ -69,6 +69,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         _T_INTAKE + "test_memory_that_came_too_late_goes_back",
     ),
     Mutation(
+        "a pause is only as long as the network needs",
+        _ACCUMULATOR,
+        "len(left) <= _FEW_BATCHES",
+        "not left",
+        _T_INTAKE + "test_sender_far_ahead_goes_on_when_few_batches_are_left",
+    ),
+    Mutation(
+        "a template reads only the usual answer",
+        "triokafka/protocol/templates.py",
+        "            and frame[self._end :] == self._behind\n",
+        "",
+        "tests/unit/protocol/test_templates.py::test_any_other_answer_is_left_to_the_codec",
+    ),
+    Mutation(
+        "a template is checked against the codec",
+        "triokafka/protocol/templates.py",
+        'if b"".join(self.frame(number, records)) != b"".join(expected):',
+        "if not expected:",
+        "tests/unit/protocol/test_templates.py::test_template_that_would_not_make_the_same_is_refused",
+    ),
+    Mutation(
         "client/ACC-3",
         _PRODUCER + "producer.py",
         'outside of the producer\'s block.\n        """\n        delivery = self._append(',

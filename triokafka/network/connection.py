@@ -18,7 +18,13 @@ import trio
 from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.frame_reader import FrameReader
-from triokafka.network.in_flight import Completion, InFlightRequest, ResponseWaiter
+from triokafka.network.in_flight import (
+    API_VERSIONS_KEY,
+    UNSUPPORTED_VERSION,
+    Completion,
+    InFlightRequest,
+    ResponseWaiter,
+)
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.versions import client_throttles
 from triokafka.protocol.frames import decode_response, encode_request
@@ -28,10 +34,7 @@ from triokafka.structs import Buffer, Node
 from triokafka.world import Stream, World
 
 _NEVER: Final = float("inf")
-_API_VERSIONS_KEY: Final = 18
-_UNSUPPORTED_VERSION: Final = 35
 _SIZE: Final = struct.Struct(">i")
-_CODE: Final = struct.Struct(">h")
 
 
 class _SlotWaiter:
@@ -374,7 +377,7 @@ class Connection:
         return self.error is None
 
     def _decode(self, entry: InFlightRequest, frame: Buffer) -> Response:
-        version = _body_version(entry, frame)
+        version = entry.version_of(frame)
         try:
             response: Response
             _, response = decode_response(entry.request_type.response_type, frame, version=version)
@@ -392,10 +395,7 @@ class Connection:
             self.throttled_until = max(self.throttled_until, now + throttle_ms / 1000)
             if self._hooks:
                 self._hooks.on_throttle(self._node, throttle_ms / 1000)
-        if (
-            getattr(response, "error_code", 0) == _UNSUPPORTED_VERSION
-            and entry.request_type.api_key != _API_VERSIONS_KEY
-        ):
+        if getattr(response, "error_code", 0) == UNSUPPORTED_VERSION and entry.request_type.api_key != API_VERSIONS_KEY:
             self._on_version_refused()
 
 
@@ -406,12 +406,3 @@ def _without(parts: list[Buffer], sent: int) -> list[Buffer]:
             return [memoryview(part)[sent:], *parts[position + 1 :]] if sent else parts[position:]
         sent -= len(part)
     return []
-
-
-def _body_version(entry: InFlightRequest, frame: Buffer) -> int:
-    if entry.request_type.api_key == _API_VERSIONS_KEY and len(frame) >= 6:
-        # A broker that does not know this version of ApiVersions says so in version 0 (KIP-511).
-        (code,) = _CODE.unpack_from(frame, 4)
-        if code == _UNSUPPORTED_VERSION:
-            return 0
-    return entry.version

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import outcome
 import trio
 
 from triokafka.protocol.message import Request
 from triokafka.protocol.templates import AnswerTemplate
+from triokafka.structs import Buffer
 
 logger = logging.getLogger(__name__)
+
+API_VERSIONS_KEY: Final = 18
+UNSUPPORTED_VERSION: Final = 35
+_CODE: Final = struct.Struct(">h")
 
 Completion = Callable[[Any, Exception | None], None]
 """Called once with the response and None, or None and the error. The response to a `FilledRequest` may be the numbers
@@ -49,6 +55,15 @@ class InFlightRequest:
     def api(self) -> str:
         """The name of the API, as in ``Produce``."""
         return self.request_type.__name__.removesuffix("Request")
+
+    def version_of(self, frame: Buffer) -> int:
+        """The version of the answer: a broker that does not know this version of ApiVersions says so in version 0
+        (KIP-511)."""
+        if self.request_type.api_key == API_VERSIONS_KEY and len(frame) >= 6:
+            (code,) = _CODE.unpack_from(frame, 4)
+            if code == UNSUPPORTED_VERSION:
+                return 0
+        return self.version
 
     def complete(self, response: object, error: Exception | None) -> None:
         """Tell the caller; what it raises is logged and stops nobody else (`client/NET-20`)."""

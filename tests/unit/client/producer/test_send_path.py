@@ -95,6 +95,7 @@ async def test_only_background_tasks_talk_to_brokers_and_call_back() -> None:
         await producer.flush()
         assert len(tasks) == 20
         assert trio.lowlevel.current_task().name not in tasks
+        assert len(set(tasks)) == 2, "the sender, and the connection, where an answer is followed by the next request"
         assert len(told) == 20
         assert trio.lowlevel.current_task().name not in told
 
