@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 Callback = Callable[[Any], object]
 Outcome = tuple[Any, BaseException | None]
 """A value and None, or None and an error."""
+Listeners = Callback | list[tuple[Callback | None, Callback | None]] | None
+"""Pairs of callback and errback; a single callback as it is: the garbage collector looks at every list and tuple."""
 
 
 class _Lock:
@@ -47,7 +49,7 @@ class Future:
     error_on_callbacks: ClassVar[bool] = False
 
     _outcome: Outcome | None
-    _listeners: list[tuple[Callback | None, Callback | None]] | None
+    _listeners: Listeners
 
     def __init__(self) -> None:
         self._outcome = None
@@ -111,10 +113,22 @@ class Future:
 
     def _settle(self, outcome: Outcome) -> None:
         with self._lock():
-            self._outcome = outcome
-            listeners, self._listeners = self._listeners, None
-        for callback, errback in listeners or ():
-            self._tell(callback, errback, outcome)
+            listeners = self.conclude(outcome)
+        self.tell(listeners, outcome)
+
+    def conclude(self, outcome: Outcome) -> Listeners:
+        """Note what it came to; returns who is to be told. The lock is held."""
+        self._outcome = outcome
+        listeners, self._listeners = self._listeners, None
+        return listeners
+
+    def tell(self, listeners: Listeners, outcome: Outcome) -> None:
+        """Call those that `conclude` gave. The lock is not held."""
+        if isinstance(listeners, list):
+            for callback, errback in listeners:
+                self._tell(callback, errback, outcome)
+        elif listeners is not None:
+            self._tell(listeners, None, outcome)
 
     def _tell(self, callback: Callback | None, errback: Callback | None, outcome: Outcome) -> None:
         value, error = outcome
@@ -132,13 +146,21 @@ class Future:
         with self._lock():
             outcome = self._outcome
             if outcome is None:
-                if self._listeners is None:
-                    self._listeners = []
-                    self._attend()
-                self._listeners.append((callback, errback))
+                self._add(callback, errback)
         if outcome is not None:
             self._tell(callback, errback, outcome)
         return self
+
+    def _add(self, callback: Callback | None, errback: Callback | None) -> None:
+        """Have them told. The lock is held."""
+        known = self._listeners
+        if known is None:
+            self._listeners = callback if errback is None else [(callback, errback)]
+            self._attend()
+        elif isinstance(known, list):
+            known.append((callback, errback))
+        else:
+            self._listeners = [(known, None), (callback, errback)]
 
     @property
     def has_callbacks(self) -> bool:

@@ -62,10 +62,10 @@ class FutureRecordMetadata(Future):
         with chunk.lock:
             if self._outcome is None:
                 if self._listeners is None:
-                    self._listeners = [(f, None)]
+                    self._listeners = f
                     chunk.attend(self)
                 else:
-                    self._listeners.append((f, None))
+                    self._add(f, None)
                 return self
         self._tell(f, None, self._outcome)
         return self
@@ -107,11 +107,10 @@ class FutureRecordMetadata(Future):
     @property
     def has_callbacks(self) -> bool:
         """Whether somebody's functions are to be called, and not only waiting threads to be woken."""
-        return any(
-            function is not None and not isinstance(function, _Waker)
-            for pair in self._listeners or ()
-            for function in pair
-        )
+        listeners = self._listeners
+        if not isinstance(listeners, list):
+            return listeners is not None
+        return any(function is not None and not isinstance(function, _Waker) for pair in listeners for function in pair)
 
 
 class _Waker:

@@ -213,12 +213,18 @@ class Chunk:
 
     def settle(self, group: Listening) -> None:
         """Settle these futures; those whose records went out later than the group's last are left for their time."""
+        settled: list[tuple[FutureRecordMetadata, Outcome]] = []
         for future in group:
             outcome = self.outcome(future.index)
             if outcome is None:
                 self.stage.staging.loop.soon(self._hear, [future])
             else:
-                future._settle(outcome)
+                settled.append((future, outcome))
+        # Once for all of them: the threads that send want this lock for every record.
+        with self.lock:
+            listeners = [future.conclude(outcome) for future, outcome in settled]
+        for (future, outcome), told in zip(settled, listeners, strict=True):
+            future.tell(told, outcome)
 
 
 def _put(column: list[Any] | None, index: int, value: Any, fill: Any) -> list[Any]:
