@@ -100,8 +100,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, dict[str, int]]:
         """Where the next batch ends; ``start`` itself when there is nothing to read, or not enough yet.
 
-        Spark before 4.2 gives no arguments; the batch then starts where the last one ended. What a restarted query
-        has reached is not known there until its first batch, which is not limited.
+        Spark before 4.2 gives no arguments; the batch then starts where the last one ended. It asks once for all of a
+        run of ``Trigger.AvailableNow`` or ``Once``, and does not say that it is one: so the first answer of a query that
+        was started there is not limited.
         """
         begin = parse_offsets(start) if start is not None else self._reached
         self._latest = (
@@ -109,7 +110,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             if self._target is None
             else dict(self._target.offsets)
         )
-        if begin is None or type(limit).__name__ == "ReadAllAvailable":
+        first_untold = start is None and not self._has_admitted
+        if begin is None or first_untold or type(limit).__name__ == "ReadAllAvailable":
             end = self._latest
         else:
             end = self._admit(begin)

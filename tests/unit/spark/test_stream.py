@@ -98,20 +98,14 @@ def test_a_limit_of_everything_goes_before_the_options(brokers: GivenBrokers):
     assert asked.latestOffset(at(a=0), None) == at(a=10)
 
 
-def test_without_a_start_batches_follow_each_other(brokers: GivenBrokers):
-    """Spark 4.0 and 4.1 do not tell where a batch starts."""
+def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_other(brokers: GivenBrokers):
+    """Spark 4.0 and 4.1 tell neither the start nor the trigger, and ask once for all of a run of AvailableNow."""
     brokers.ends = [{A: 25}]
     asked = reader(maxOffsetsPerTrigger="10", startingOffsets="earliest")
     asked.initialOffset()
-    assert [asked.latestOffset() for _ in range(4)] == [at(a=10), at(a=20), at(a=25), at(a=25)]
-
-
-def test_a_restarted_query_that_is_not_told_its_start_takes_everything_first(brokers: GivenBrokers):
-    brokers.ends = [{A: 25}]
-    asked = reader(maxOffsetsPerTrigger="10")
     assert asked.latestOffset() == at(a=25)
     brokers.ends = [{A: 50}]
-    assert asked.latestOffset() == at(a=35)
+    assert [asked.latestOffset() for _ in range(4)] == [at(a=35), at(a=45), at(a=50), at(a=50)]
 
 
 def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(brokers: GivenBrokers):
