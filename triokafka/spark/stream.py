@@ -101,8 +101,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """Where the next batch ends; ``start`` itself when there is nothing to read, or not enough yet.
 
         Spark before 4.2 gives no arguments; the batch then starts where the last one ended. It asks once for all of a
-        run of ``Trigger.AvailableNow`` or ``Once``, and does not say that it is one: so the first answer of a query that
-        was started there is not limited.
+        run of ``Trigger.AvailableNow`` or ``Once``, and does not say that it is one: so the first answer of a query
+        that was started there is not limited.
         """
         begin = parse_offsets(start) if start is not None else self._reached
         self._latest = (
