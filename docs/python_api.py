@@ -45,6 +45,7 @@ MODULES: Final[dict[str, str]] = {
     "Blocking": "triokafka.blocking",
     "Spark": "triokafka.spark",
     "Testing": "triokafka.testing",
+    "Testing without Trio": "triokafka.testing.blocking",
 }
 """Pages of everything that a module names in its ``__all__``."""
 

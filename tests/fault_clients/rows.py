@@ -56,6 +56,15 @@ def _tell_to_join(cluster: BlockingCluster, topic: str, group: str) -> None:
         time.sleep(0.005)  # until a heartbeat has had it
 
 
+def _say_out_of_range(cluster: BlockingCluster, topic: str, group: str) -> None:
+    cluster.fail_next("Fetch", "OFFSET_OUT_OF_RANGE", topic=topic)
+    # Clients that fetch by themselves get it while they have read everything; the others when they ask for more.
+    for _ in range(50):
+        if not cluster.faults.armed:
+            break
+        time.sleep(0.01)
+
+
 PRODUCING: Final = {
     "refused": Row(
         '`fail_next("Produce", "NOT_LEADER_OR_FOLLOWER")`',
@@ -90,7 +99,7 @@ CONSUMING: Final = {
     ),
     "out of range": Row(
         '`fail_next("Fetch", "OFFSET_OUT_OF_RANGE")`',
-        lambda c, topic, _: c.fail_next("Fetch", "OFFSET_OUT_OF_RANGE", topic=topic),
+        _say_out_of_range,
     ),
     "told to join again": Row(
         '`fail_next("Heartbeat", "REBALANCE_IN_PROGRESS")`',
