@@ -1,6 +1,7 @@
-"""Each subtle rule of the producer, the log and the coordinator is guarded: broken on purpose, a named test fails.
+"""Each subtle rule of the producer, the log, the coordinator and the assignors is guarded: broken on purpose, a named
+test fails.
 
-The rules are in `tests.mutations`, `tests.log_mutations` and `tests.coordinator_mutations`.
+The rules are in `tests.mutations`, `tests.log_mutations`, `tests.coordinator_mutations` and `tests.assignor_mutations`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.assignor_mutations import ASSIGNOR_MUTATIONS
 from tests.coordinator_mutations import COORDINATOR_MUTATIONS
 from tests.log_mutations import LOG_MUTATIONS
 from tests.mutations import MUTATIONS, Mutation
 
-ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS + COORDINATOR_MUTATIONS
+ALL_MUTATIONS = MUTATIONS + LOG_MUTATIONS + COORDINATOR_MUTATIONS + ASSIGNOR_MUTATIONS
 ROOT = Path(__file__).parents[1]
 _MOST_SECONDS = 200.0
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc", "data")

@@ -84,6 +84,12 @@ def test_static_members_come_first_in_the_order_of_their_instance_ids() -> None:
     assert in_member_order(members) == ["c", "b", "a"]
 
 
+def test_members_are_in_javas_order() -> None:
+    """By UTF-16 code unit, so that leaders in both languages agree (`client/ASG-10`)."""
+    members = {name: MemberSubscription(["t"]) for name in ("\uff5e", "\U0001f600", "b", "B")}
+    assert in_member_order(members) == ["B", "b", "\U0001f600", "\uff5e"]
+
+
 def test_sticky_without_history_deals_like_round_robin() -> None:
     assigned = assign_sticky(
         group(c0="t0 t1 t2 t3", c1="t0 t1 t2 t3", c2="t0 t1 t2 t3"), dict.fromkeys(["t0", "t1", "t2", "t3"], 2), {}

@@ -1,0 +1,101 @@
+"""The rules by which partitions are dealt, each with a way to break it and the test that must notice.
+
+As in ``tests/mutations.py``, and applied by the same ``tests/test_mutations.py``.
+"""
+
+from __future__ import annotations
+
+from tests.mutations import Mutation
+
+_ASSIGNORS = "triokafka/assignors/"
+_T_ASSIGNORS = "tests/unit/assignors/test_assignors.py::"
+_T_STICKY_DATA = "tests/unit/assignors/test_sticky_data.py::"
+_T_PROPERTIES = "tests/property/test_assignors.py::"
+_T_BEST = _T_PROPERTIES + "test_no_assignment_is_more_even_or_nearer_or_moves_less_than_the_sticky_one"
+
+ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
+    Mutation(
+        "a move costs",
+        _ASSIGNORS + "exchange.py",
+        "return shares.is_away(kind, member) * self._away + (count > shares.had(kind, member))",
+        "return shares.is_away(kind, member) * self._away",
+        _T_BEST,
+    ),
+    Mutation(
+        "another rack costs more than all moves",
+        _ASSIGNORS + "exchange.py",
+        "self._away = total + 1",
+        "self._away = 1",
+        _T_BEST,
+    ),
+    Mutation(
+        "an uneven count costs more than all racks",
+        _ASSIGNORS + "exchange.py",
+        "self._step = total * (self._away + 1) + 1",
+        "self._step = 1",
+        _T_BEST,
+    ),
+    Mutation(
+        "the search goes on where an exchange has changed something",
+        _ASSIGNORS + "exchange.py",
+        "shortened.update(dict.fromkeys(circle))",
+        "shortened.clear()",
+        _T_BEST,
+    ),
+    Mutation(
+        "racks make no difference where all have everything",
+        _ASSIGNORS + "racks.py",
+        "not everywhere.isdisjoint(of_members) and any(racks != everywhere for racks in of_partitions)",
+        "not everywhere.isdisjoint(of_members)",
+        _T_BEST,
+    ),
+    Mutation(
+        "of topics that go together, a member gets no more than its share",
+        _ASSIGNORS + "range.py",
+        "while queue and not first.room(queue[0][1]):",
+        "while False:",
+        _T_PROPERTIES + "test_racks_change_neither_what_is_dealt_nor_how_evenly",
+    ),
+    Mutation(
+        "range looks for partitions in the member's rack",
+        _ASSIGNORS + "range.py",
+        "if rack is None or rack in racks]",
+        "if True]",
+        _T_ASSIGNORS + "test_range_in_racks_gives_members_what_has_a_replica_there",
+    ),
+    Mutation(
+        "client/MOD-17",
+        _ASSIGNORS + "sticky.py",
+        "if not holders.get(partition, set()) - {member_id}",
+        "if partition",
+        _T_STICKY_DATA + "test_cooperative_deals_a_moving_partition_only_after_its_owner_gave_it_up",
+    ),
+    Mutation(
+        "of two that claim a partition in one generation, neither is believed",
+        _ASSIGNORS + "stickiness.py",
+        "elif generation == known[0] and known[1] != member_id:",
+        "elif False:",
+        _T_ASSIGNORS + "test_the_newer_generation_owns_and_equal_claims_cancel",
+    ),
+    Mutation(
+        "client/ASG-10",
+        _ASSIGNORS + "assignor.py",
+        'return text.encode("utf-16-be", "surrogatepass")',
+        "return text.encode()",
+        _T_ASSIGNORS + "test_members_are_in_javas_order",
+    ),
+    Mutation(
+        "a member that holds nothing says so",
+        _ASSIGNORS + "sticky.py",
+        "if self._held is None:",
+        "if not self._held:",
+        _T_STICKY_DATA + "test_sticky_tells_that_it_held_nothing_once_it_was_given_nothing",
+    ),
+    Mutation(
+        "the leader watches racks",
+        "triokafka/client/consumer/rebalance.py",
+        "if dealt is not None and settled and dealt != membership.layout():",
+        "if dealt is not None and settled and dealt.counts != membership.layout().counts:",
+        "tests/unit/client/consumer/test_racks.py::test_the_leader_deals_again_when_replicas_are_in_other_racks",
+    ),
+)
