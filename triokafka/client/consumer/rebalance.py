@@ -100,7 +100,7 @@ class Rebalancer:
                 self._receive(assignment)
             elif member.needs_rejoin is None or membership.joining:
                 return
-            elif self._phase is _Phase.IDLE:
+            elif self._phase is _Phase.IDLE or (member.lost and self._subscription.assignment):
                 membership.dealt = None
                 membership.watch.started(member.needs_rejoin)
                 self._begin_to_give_up(self._leaving_us())

@@ -24,7 +24,7 @@ from triokafka.protocol.api.list_offsets import ListOffsetsRequest
 from triokafka.protocol.api.metadata import MetadataRequest
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest
-from triokafka.protocol.api.sync_group import SyncGroupRequest
+from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -345,6 +345,42 @@ async def test_a_leader_that_finds_partitions_added_during_the_rebalance_joins_o
         await consumer.poll(timeout_ms=5_000)
         assert consumer.assignment() == {T0, T1}
         assert told == [("revoked", 0), ("assigned", 2)]
+
+
+@pytest.mark.parametrize("where", ["join", "sync"])
+@simulated
+async def test_a_cooperative_member_that_is_put_out_while_it_rejoins_has_lost_its_partitions(where: str) -> None:
+    """Else it would commit as a new member what another has passed meanwhile (`client/MOD-17`, `client/OFF-14`)."""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    told: list[tuple[str, int]] = []
+
+    class Listener(triokafka.ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append(("revoked", len(revoked)))
+
+        def on_partitions_lost(self, lost: Any) -> None:
+            told.append(("lost", len(lost)))
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            told.append(("assigned", len(assigned)))
+
+    async with triokafka.Consumer(
+        **options, group_id="g", partition_assignment_strategy=["cooperative-sticky"], auto_commit_interval_ms=60_000
+    ) as consumer:
+        consumer.subscribe("t", listener=Listener())
+        assert await values(consumer, 5) == numbers(0, 5)
+
+        def overtaken(request: Any) -> Any:
+            cluster.committed[T0] = 4  # by another owner
+            cluster.commits.clear()
+            return JoinGroupResponse(error_code=25) if where == "join" else SyncGroupResponse(error_code=25)
+
+        broker.script(JoinGroupRequest if where == "join" else SyncGroupRequest, overtaken)
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=27))
+        assert [r.value for r in (await consumer.poll(timeout_ms=8_000))[T0]] == numbers(4, 5)
+        assert told == [("assigned", 1), ("lost", 1), ("assigned", 1)]
+        assert cluster.commits == []
 
 
 @simulated

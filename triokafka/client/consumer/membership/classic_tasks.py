@@ -162,6 +162,10 @@ class ClassicMembership(GroupMembership):
                 self._network.request_metadata_update()
                 step = Step.FIND_COORDINATOR
                 continue
+            if member.lost and self._subscription.assignment:
+                # Put out while it rejoined with partitions in hand: they are to be given up as lost before it becomes
+                # a member anew, or it would commit positions that others have passed meanwhile.
+                return
             if step is Step.DONE:
                 now = self._world.now()
                 self._troubles.succeeded(self._what)
