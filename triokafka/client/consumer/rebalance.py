@@ -116,10 +116,10 @@ class Rebalancer:
             self._subscription.match(self._network.cluster.topics)
         if self._subscription.topics or member.generation != NO_GENERATION:
             member.subscription_changed(self._subscription.topics)
-        if membership.brings_assignment:
-            return  # `_receive` compares what was dealt with what there is (GRP-20)
         dealt = membership.dealt
-        if dealt is not None and not membership.joining and dealt != membership.layout():
+        # An assignment that waits is compared by `_receive` (GRP-20).
+        settled = not (membership.joining or membership.brings_assignment)
+        if dealt is not None and settled and dealt != membership.layout():
             membership.dealt = None
             member.request_rejoin("topics or partitions were added or removed, or moved to other racks")
 
