@@ -407,6 +407,19 @@ def test_gaps_of_compaction_are_no_loss_wherever_they_are(logs: LogWriter, load:
         assert load(given).values() == [str(value) for value in expected], (start, end)
 
 
+@pytest.mark.parametrize("rows", ["1", "2", "10000"])
+def test_what_is_committed_behind_an_aborted_transaction_of_the_same_producer(logs: LogWriter, rows: str):
+    """However small the pieces are in which one answer is taken."""
+    topic = logs.topic()
+    topic.write(range(4), producer=7)
+    topic.abort(7)  # offset 4
+    topic.write(range(5, 9), producer=7)
+    topic.commit(7)  # 9
+    for end, expected in ((8, range(5, 8)), (9, range(5, 9)), (10, range(5, 9))):
+        given = topic.options(endingOffsets=by_partition(topic.name, end), batchRows=rows, **COMMITTED)
+        assert Frame(given).values() == numbers(expected), end
+
+
 def test_any_range_of_any_log_has_exactly_its_records(logs: LogWriter):
     any_logs(logs, seed=1, count=15)
 
