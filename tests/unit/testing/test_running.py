@@ -159,21 +159,28 @@ async def test_old_segments_go_when_the_clock_is_put_forward() -> None:
             await trio.sleep(0.001)
 
 
-async def test_a_member_that_is_expired_joins_again_under_another_id() -> None:
-    async with running_broker() as broker:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_member_that_is_expired_is_gone_at_once_and_joins_again(protocol: str) -> None:
+    options = {"group_consumer_min_heartbeat_interval_ms": 50, "group_consumer_heartbeat_interval_ms": 50}
+    own = {"heartbeat_interval_ms": 50} if protocol == "classic" else {}
+    async with running_broker(**options) as broker:
         await broker.create_topic("t")
         async with (
             triokafka.Consumer(
-                "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", heartbeat_interval_ms=50
+                "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", group_protocol=protocol, **own
             ) as consumer,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(partial(consumer.poll, timeout_ms=60_000))
             while not consumer.assignment():
                 await trio.sleep(0.001)
-            gone = broker.expire_member("g")
-            while not broker.members("g") or broker.members("g")[0].member_id == gone:
+            (before,) = broker.members("g")
+            assert broker.expire_member("g", before.client_id) == before.member_id
+            assert broker.members("g") == []
+            while not broker.members("g"):
                 await trio.sleep(0.001)
+            # Under the consumer protocol a member has one id for its life.
+            assert (broker.members("g")[0].member_id == before.member_id) is (protocol == "consumer")
             with pytest.raises(errors.UnknownMemberIdError, match="not one member 'nobody', but"):
                 broker.expire_member("g", "nobody")
             nursery.cancel_scope.cancel()
