@@ -70,7 +70,9 @@ class Cluster:
 
     def leader_for(self, topic_partition: TopicPartition) -> int:
         """Node id of the leader; -1 when unknown or absent, or when its address is not known."""
-        partition = self.partition(topic_partition)
+        # As `partition`, without another call: this is asked for every batch of a producer, more than once.
+        topic = self.topics.get(topic_partition[0])
+        partition = topic.partitions.get(topic_partition[1]) if topic is not None else None
         if partition is None or partition.leader not in self.nodes:
             return -1
         return partition.leader

@@ -115,11 +115,6 @@ class Accumulator(BatchLedger):
             self.queues.compressor.hand_over()
 
     @property
-    def queued(self) -> bool:
-        """Whether any batch waits in a queue."""
-        return bool(self.active)
-
-    @property
     def has_work(self) -> bool:
         """Whether the sender may find something to do after a request has ended."""
         return bool(self.active or self.troubled or self._refusing_since)

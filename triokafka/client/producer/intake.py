@@ -314,7 +314,7 @@ class Intake:
         accumulator = self._accumulator
         topic, partition = queue.topic_partition
         self._begun_bytes += len(buffer)
-        is_only_one = not accumulator.queued
+        is_only_one = not accumulator.active
         batch = accumulator.open_batch(queue, buffer, now)
         self._client.metadata.use_topic(topic, now)
         if self._options.partitioner is not None:

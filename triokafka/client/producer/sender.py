@@ -164,7 +164,7 @@ class Sender:
                 self.counters["record_expired_total"] += batch.count
             expiry = accumulator.next_expiry(now)
         accumulator.start_compressing()
-        if not accumulator.queued:
+        if not accumulator.active:
             accumulator.note_refusals((), now)
             return expiry
         if accumulator.settings.idempotent and not self.identity.known:
@@ -196,10 +196,14 @@ class Sender:
                 return wait
             for node, batches in drained.items():
                 self._requests.send(channels[node], cluster, batches, now)
-            if not accumulator.queued:
+            if not accumulator.active:
                 return expiry
-            if not self._counts_refusals and not any(channels[node].is_ready(now) for node in drained):
-                return wait  # it is told when there is room again
+            if not self._counts_refusals:
+                for node in drained:
+                    if channels[node].is_ready(now):
+                        break
+                else:
+                    return wait  # it is told when there is room again
 
     def why_unacknowledged(self, batch: ProducerBatch) -> str:
         """The end of the sentence about a batch that ran out of time: what went wrong last."""

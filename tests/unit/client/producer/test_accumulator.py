@@ -421,7 +421,7 @@ def test_abort_fails_everything_once() -> None:
     queued = bench.batch(1)
     bench.accumulator.abort(lambda batch: KafkaError("closed"))
     assert bench.failed == [on_wire, queued]
-    assert not bench.accumulator.queued
+    assert not bench.accumulator.active
     bench.accumulator.off_wire(on_wire)
     bench.accumulator.late_answer(on_wire, written=False)
     assert bench.accumulator.pool.in_use == 0

@@ -174,7 +174,7 @@ async def test_batch_goes_out_when_its_linger_ends_also_while_others_wait_longer
         s.broker.script(ProduceRequest, s.broker.refuse(19, 0))
         await producer.send("orders", b"again", partition=0)
         await trio.sleep(0.5)
-        assert producer._accumulator.queued, "the refused one waits for its back-off"
+        assert producer._accumulator.active, "the refused one waits for its back-off"
         started = trio.current_time()
         await (await producer.send("orders", b"x", partition=1))
         assert trio.current_time() - started == pytest.approx(0.1, abs=0.05)
