@@ -372,6 +372,9 @@ def test_client_settings_may_hold_passwords_and_are_not_shown():
     options = parse({"kafka.client.id": "hush"})
     for shown in (repr(options), str(options), repr(options.client), f"{dataclasses.replace(options)}"):
         assert "hush" not in shown
+    assert "hush" not in repr(options.client.key)
+    assert options.client.key == parse({"kafka.client.id": "hush"}).client.key
+    assert options.client.key != parse({"kafka.client.id": "hash"}).client.key
 
 
 @pytest.mark.parametrize(
