@@ -11,9 +11,10 @@ import itertools
 import logging
 import os
 import threading
+import time
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
@@ -38,6 +39,7 @@ from triokafka.loop_thread import fork_count, loop_thread
 
 log = logging.getLogger(__name__)
 
+_VIEW_SECONDS: Final = 1.0
 _numbers: Final = itertools.count(1)
 
 
@@ -254,11 +256,11 @@ class KafkaProducer:
                 stage = self._learn(topic)
             except BrokerResponseError as error:
                 log.error("%s: the partitions of topic %s could not be found: %s", self, topic, error)
-                return _refused(Stage(self._staging, topic, 0), error)
+                return _refused(Stage(self._staging, topic), error)
         if partition is not None:
             self._check_partition(stage, partition)
         elif self._partitioner is not None:
-            partition = self._choose(topic, key, serialized_key, value, serialized_value)
+            partition = self._choose(stage, key, serialized_key, value, serialized_value)
         size = RECORD_OVERHEAD + len(serialized_key or b"") + len(serialized_value or b"")
         if headers:
             size += sum(len(name.encode()) + len(content) for name, content in headers)
@@ -319,16 +321,16 @@ class KafkaProducer:
             if partition >= stage.partitions:
                 raise ValueError(f"Unrecognized partition {partition} for topic {stage.topic}")
 
-    def _choose(self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any) -> int:
-        cluster = TopicView(topic, self._known_partitions(topic))
-        chosen: int | None = self._partitioner.partition(topic, key, serialized_key, value, serialized_value, cluster)
+    def _choose(self, stage: Stage, key: Any, serialized_key: Any, value: Any, serialized_value: Any) -> int:
+        if time.monotonic() - stage.learned_at > _VIEW_SECONDS:
+            stage = self._learn(stage.topic)
+        cluster = TopicView(stage.topic, stage.known)
+        chosen: int | None = self._partitioner.partition(
+            stage.topic, key, serialized_key, value, serialized_value, cluster
+        )
         if chosen is None:
-            raise ValueError(f"Partitioner did not assign a partition for topic {topic}!")
+            raise ValueError(f"Partitioner did not assign a partition for topic {stage.topic}!")
         return chosen
-
-    def _known_partitions(self, topic: str) -> Sequence[Any]:
-        session = self._session
-        return session.loop.call(session.partitions, topic, self.config["max_block_ms"] / 1000)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send all that is in the buffer at once, and wait until it is settled and its callbacks have run.
@@ -354,7 +356,9 @@ class KafkaProducer:
         """
         self._check_open()
         ensure_valid_topic_name(topic)
-        return {partition.partition for partition in self._known_partitions(topic)}
+        session = self._session
+        found = session.loop.call(session.partitions, topic, self.config["max_block_ms"] / 1000)
+        return {partition.partition for partition in found}
 
     @classmethod
     def max_usable_produce_magic(cls, api_version: tuple[int, ...]) -> int:

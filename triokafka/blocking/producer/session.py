@@ -78,10 +78,10 @@ class ProducerSession:
         partitions = await self.partitions(topic, seconds)
         stage = self._stages.get(topic)
         if stage is None:
-            stage = self._stages[topic] = Stage(self.staging, topic, len(partitions))
+            stage = self._stages[topic] = Stage(self.staging, topic)
             assert self._nursery is not None
             self._nursery.start_soon(stage.run, self._usable(), name=f"{self._name} to {topic}")
-        stage.partitions = len(partitions)
+        stage.learned(partitions)
         return stage
 
     async def partitions(self, topic: str, seconds: float) -> Sequence[Any]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -243,19 +245,26 @@ def _padded(column: list[Any], count: int, fill: Any) -> list[Any]:
 class Stage:
     """One topic: the chunk that is being filled, and the task that hands chunks over, in order.
 
-    ``partitions`` is the number of the topic's partitions as last known.
+    ``partitions`` is the number of the topic's partitions, and ``known`` what is known of them, since ``learned_at``
+    (monotonic seconds).
     """
 
-    def __init__(self, staging: Staging, topic: str, partitions: int) -> None:
+    def __init__(self, staging: Staging, topic: str) -> None:
         self.staging = staging
         self.topic = topic
-        self.partitions = partitions
+        self.partitions = 0
+        self.known: Sequence[Any] = ()
+        self.learned_at = float("-inf")
         self.places: dict[int, TopicPartition] = {}
         self.open: Chunk | None = None
         self._begun = trio.Event()
         self._hurried = trio.Event()
         self._idle = trio.Event()
         self._idle.set()
+
+    def learned(self, partitions: Sequence[Any]) -> None:
+        """This is what the topic's metadata says of its partitions."""
+        self.partitions, self.known, self.learned_at = len(partitions), partitions, time.monotonic()
 
     def begin(self) -> Chunk:
         """A new open chunk. The caller holds the lock."""
