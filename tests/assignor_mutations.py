@@ -47,7 +47,7 @@ ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
         _ASSIGNORS + "racks.py",
         "not everywhere.isdisjoint(of_members) and any(racks != everywhere for racks in of_partitions)",
         "not everywhere.isdisjoint(of_members)",
-        _T_BEST,
+        _T_ASSIGNORS + "test_racks_make_no_difference_where_every_partition_is_in_every_rack_there_is",
     ),
     Mutation(
         "of topics that go together, a member gets no more than its share",

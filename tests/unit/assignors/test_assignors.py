@@ -217,6 +217,13 @@ def test_sticky_prefers_even_counts_to_racks_and_racks_to_what_was_held() -> Non
     assert named(assign_sticky(members, {"t": 4}, owners, {"t": [a | b] * 4})) == {"c0": "tp0 tp1", "c1": "tp2 tp3"}
 
 
+def test_racks_make_no_difference_where_every_partition_is_in_every_rack_there_is() -> None:
+    """As Kafka has it, also for a member in a rack without any replica: it keeps what it held."""
+    a = frozenset("a")
+    members = {"c0": MemberSubscription(["t"], rack_id="a"), "c1": MemberSubscription(["t"], rack_id="b")}
+    assert named(assign_sticky(members, {"t": 1}, held(c1="tp0"), {"t": [a]})) == {"c0": "", "c1": "tp0"}
+
+
 def test_a_deal_that_would_take_too_long_to_perfect_is_complete_and_as_even_as_can_be_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
