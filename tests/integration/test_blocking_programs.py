@@ -75,7 +75,8 @@ class Listener(ConsumerRebalanceListener):
     def on_partitions_revoked(self, revoked):
         pass
     def on_partitions_assigned(self, assigned):
-        print("assigned", [(one.topic == topic, one.partition) for one in sorted(assigned)])
+        if assigned:  # a member that joined before it knew the topic has none at first
+            print("assigned", [(one.topic == topic, one.partition) for one in sorted(assigned)])
 
 with KafkaProducer(bootstrap_servers=bootstrap) as producer:
     for number in range(20):
