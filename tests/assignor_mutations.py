@@ -54,7 +54,7 @@ ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
         _ASSIGNORS + "range.py",
         "while queue and not first.room(queue[0][1]):",
         "while False:",
-        _T_PROPERTIES + "test_racks_change_neither_what_is_dealt_nor_how_evenly",
+        _T_ASSIGNORS + "test_range_in_racks_deals_topics_alike_that_go_together",
     ),
     Mutation(
         "range looks for partitions in the member's rack",

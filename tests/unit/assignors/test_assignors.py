@@ -200,11 +200,13 @@ def test_range_in_racks_gives_members_what_has_a_replica_there() -> None:
 
 
 def test_range_in_racks_deals_topics_alike_that_go_together() -> None:
-    """Number i of both goes to one member, in a rack where both are if there is one."""
+    """Number i of both goes to one member, in a rack where both are if there is one; nobody gets more than its share."""
     a, b = frozenset("a"), frozenset("b")
     members = {"c0": MemberSubscription(["t", "u"], rack_id="a"), "c1": MemberSubscription(["t", "u"], rack_id="b")}
     racks = {"t": [b, a | b], "u": [a | b, a]}
     assert named(assign_range(members, {"t": 2, "u": 2}, racks)) == {"c0": "tp1 up1", "c1": "tp0 up0"}
+    assigned = assign_range(members, {"t": 4, "u": 4}, {"t": [a, a, a, b], "u": [a, a, a, b]})
+    assert named(assigned) == {"c0": "tp0 tp1 up0 up1", "c1": "tp2 tp3 up2 up3"}
 
 
 def test_sticky_prefers_even_counts_to_racks_and_racks_to_what_was_held() -> None:
