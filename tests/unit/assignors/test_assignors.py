@@ -200,7 +200,7 @@ def test_range_in_racks_gives_members_what_has_a_replica_there() -> None:
 
 
 def test_range_in_racks_deals_topics_alike_that_go_together() -> None:
-    """Number i of both goes to one member, in a rack where both are if there is one; nobody gets more than its share."""
+    """Number i of both goes to one member, in a rack where both are if one is; nobody gets more than its share."""
     a, b = frozenset("a"), frozenset("b")
     members = {"c0": MemberSubscription(["t", "u"], rack_id="a"), "c1": MemberSubscription(["t", "u"], rack_id="b")}
     racks = {"t": [b, a | b], "u": [a | b, a]}
