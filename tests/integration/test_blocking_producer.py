@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -258,3 +259,21 @@ def test_closing_without_patience_settles_every_future(topic: str) -> None:
         for future in futures:
             with pytest.raises(KafkaError):
                 future.get(timeout=20)
+
+
+def test_flush_get_and_close_wait_for_slow_callbacks(bootstrap: str, topic: str) -> None:
+    seen: list[int] = []
+
+    def slow(metadata: Any) -> None:
+        time.sleep(0.1)
+        seen.append(metadata.offset)
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send(topic, b"").add_callback(slow).get(timeout=20)
+    assert seen == [0]
+    producer.send(topic, b"").add_callback(slow)
+    producer.flush()
+    assert seen == [0, 1]
+    producer.send(topic, b"").add_callback(slow)
+    producer.close()
+    assert seen == [0, 1, 2]
