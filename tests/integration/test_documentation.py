@@ -20,6 +20,7 @@ PAGES = sorted(
 )
 
 
+@pytest.mark.timeout(600)  # a page on Spark starts it for every block
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_of_the_page_run(page: Path, tmp_path: Path) -> None:
     with Reader(page, tmp_path) as reader:
