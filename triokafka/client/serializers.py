@@ -86,7 +86,7 @@ class _Encoded:
         self._use(encoding)
 
     def configure(self, config: Mapping[str, Any], is_key: bool) -> None:
-        """Take ``key_serializer_encoding`` (``value_…``, ``…deserializer…`` likewise) or else ``serializer_encoding``."""
+        """Take ``key_serializer_encoding``, or its like for this role, or else ``serializer_encoding``."""
         specific = f"{'key' if is_key else 'value'}_{self._ROLE}_encoding"
         encoding = config.get(specific, config.get(f"{self._ROLE}_encoding"))
         if encoding is not None:

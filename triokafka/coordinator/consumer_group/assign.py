@@ -1,8 +1,8 @@
 """The target assignment: which member is to own which partition, computed by the coordinator (KIP-848).
 
-The strategies are those of the classic protocol's assignors. `UNIFORM` deals all partitions evenly and leaves alone what
-need not move; `RANGE` keeps partitions of equal numbers together where members want the same topics. As in Kafka 4, racks
-make no difference to either.
+The strategies are those of the classic protocol's assignors. `UNIFORM` deals all partitions evenly and leaves alone
+what need not move; `RANGE` keeps partitions of equal numbers together where members want the same topics. As in Kafka
+4, racks make no difference to either.
 """
 
 from __future__ import annotations
