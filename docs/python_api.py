@@ -86,4 +86,5 @@ def _entry(name: str) -> str:
         kind = "autofunction" if callable(value) else "autodata"
         return f"```{{eval-rst}}\n.. {kind}:: {name}\n```"
     members = "" if attribute.endswith(_FAMILIES) and attribute not in _FAMILIES else "   :members:\n"
-    return f"```{{eval-rst}}\n.. autoclass:: {name}\n{members}   :inherited-members: object, Exception, int, str, tuple\n```"
+    inherited = "   :inherited-members: object, Exception, int, str, tuple\n"
+    return f"```{{eval-rst}}\n.. autoclass:: {name}\n{members}{inherited}```"
