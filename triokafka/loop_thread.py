@@ -93,13 +93,26 @@ class LoopThread:
                 answer.append((value, error))
                 answered.put(None)
 
-        self.start(run, name=f"call of {getattr(work, '__qualname__', work)}")
+        begun: list[bool] = []
+
+        def begin() -> None:
+            begun.append(True)
+            self._start(run, (), f"call of {getattr(work, '__qualname__', work)}")
+
+        def give_up() -> None:
+            scope.cancel()
+            if not begun:  # the exception came before the work was handed over, and so it never will be
+                answer.append((None, None))
+                answered.put(None)
+
         try:
+            if not self.soon(begin):
+                raise IllegalStateError("the loop has ended: the interpreter is shutting down")
             answered.get()
         except BaseException:
-            self.soon(scope.cancel)
-            while not answer:
-                answered.get()
+            if self.soon(give_up):
+                while not answer:
+                    answered.get()
             raise
         value, error = answer[0]
         if error is not None:

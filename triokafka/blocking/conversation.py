@@ -30,11 +30,12 @@ class _Question:
     exception comes at that moment.
     """
 
-    __slots__ = ("arguments", "replied", "replies", "scope", "work")
+    __slots__ = ("arguments", "arrived", "replied", "replies", "scope", "work")
 
     def __init__(self, work: Callable[..., Awaitable[Any]] | None, arguments: tuple[Any, ...]) -> None:
         self.work = work
         self.arguments = arguments
+        self.arrived = False
         self.replies: list[tuple[str, Any, Any]] = []
         self.replied: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.scope = trio.CancelScope()
@@ -71,12 +72,16 @@ class Conversation:
         if self._loop.is_current_thread:
             raise IllegalStateError("a blocking call in a callback of the loop would wait for itself")
         question = _Question(work, arguments)
-        if not self._loop.soon(self._arrive, question):
-            raise ClosedError("the loop has ended: the interpreter is shutting down")
         interrupt: BaseException | None = None
-        replies, seen = question.replies, 0
+        replies, seen, sent = question.replies, 0, False
         while not (seen and replies[seen - 1][0] == "done"):
             try:
+                if not sent and interrupt is None:
+                    if not self._loop.soon(self._arrive, question):
+                        question.reply(
+                            "done", None, ClosedError("the loop has ended: the interpreter is shutting down")
+                        )
+                    sent = True
                 while len(replies) <= seen:
                     question.replied.get()
                 kind, first, second = replies[seen]
@@ -85,7 +90,8 @@ class Conversation:
                     self._run_here(first, second)
             except BaseException as error:
                 interrupt = interrupt or error
-                self._loop.soon(question.scope.cancel)
+                if not self._loop.soon(self._give_up, question):
+                    question.reply("done", None, None)
         _, first, second = replies[seen - 1]
         if interrupt is not None:
             raise interrupt
@@ -111,7 +117,14 @@ class Conversation:
 
     # ---------------------------------------------------------------- the task
 
+    def _give_up(self, question: _Question) -> None:
+        question.scope.cancel()
+        if not question.arrived:  # it was interrupted before it was asked, and so it never will be
+            question.arrived = True
+            question.reply("done", None, None)
+
     def _arrive(self, question: _Question) -> None:
+        question.arrived = True
         if self._over:
             question.reply("done", None, ClosedError("the client is closed"))
             return
