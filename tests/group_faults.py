@@ -112,13 +112,12 @@ class Group:
 
         async def process(world: SimulatedWorld) -> None:
             automatic = reads == self._iterate
-            async with triokafka.Consumer(
-                "t", world=world, enable_auto_commit=automatic, **self._options
-            ) as self.members[name]:
+            async with triokafka.Consumer("t", world=world, enable_auto_commit=automatic, **self._options) as consumer:
+                self.members[name] = consumer
                 try:
                     while True:
                         try:
-                            await reads(name, self.members[name])
+                            await reads(name, consumer)
                         except MaxPollIntervalExceededError:
                             continue
                 finally:
@@ -281,7 +280,9 @@ async def _fault(simulation: Simulation, group: Group, chance: random.Random) ->
     elif what == "break":
         simulation.network.cut("broker")
     elif what == "leave" and len(members) > 1:
-        leaver = simulation.host(chance.choice(members))._scope
+        name = chance.choice(members)
+        del group.members[name]
+        leaver = simulation.host(name)._scope
         if leaver is not None:
             leaver.cancel()
     elif group.down:
@@ -311,8 +312,9 @@ async def faults(simulation: Simulation, protocol: Protocol) -> None:
             await _fault(simulation, group, chance)
         group.thaw()
         simulation.network.heal()
-        if len(group.down) == 4:
-            group.start("m0")
+        if not group.members:
+            await until(lambda: bool(group.down), 60, group.describe)
+            group.start(group.down[0])
         # The last fault is over, a member's own start included.
         await trio.sleep(REBALANCE_TIMEOUT_MS / 1000)
         assert group.stable, group.describe()
