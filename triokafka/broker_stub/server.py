@@ -101,7 +101,10 @@ class Broker:
         self.faults = Faults(self.world.random.random)
         self._backend = Backend(config, self.world) if backend is None else backend
         self.controller = self._backend.controller
-        self.configuration = ConfigurationControl(config)
+        # Brokers that share a controller have options of their own, but the same policies, which are made once.
+        self._configuration = (
+            None if backend is None else ConfigurationControl(config, backend.controller.configuration.policies)
+        )
         self.lifecycle = BrokerLifecycle(
             self.world,
             self.controller,
@@ -155,6 +158,11 @@ class Broker:
     def image(self) -> MetadataImage:
         """The committed metadata."""
         return self.controller.image
+
+    @property
+    def configuration(self) -> ConfigurationControl:
+        """Reads and changes the configuration that this broker answers for; there after the start."""
+        return self.controller.configuration if self._configuration is None else self._configuration
 
     @property
     def cluster_id(self) -> str:
@@ -260,15 +268,14 @@ class Broker:
         self._stopped.set()
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward: what is due by now is not waited for any longer.
+        """The world's clock was put forward; see `Backend.clock_jumped`."""
+        self._backend.clock_jumped()
 
-        Deadlines of groups and of waiting requests end, connections that were idle for too long are closed, retention,
-        flushes and compaction that time decides happen soon. Brokers keep their registrations.
-        """
+    def look_at_clock(self) -> None:
+        """The broker's own part of `clock_jumped`."""
         self.group_coordinator.runtime.clock_jumped()
         self.replicas.clock_jumped()
         self.sockets.clock_jumped()
-        self._backend.clock_jumped()
 
     async def _sign_off(self) -> None:
         with trio.move_on_after(_STOP_TIMEOUT_MS / 1000):
@@ -415,6 +422,7 @@ def _group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         group_max_size=config.group_max_size,
+        group_max_promised_members=config.group_max_promised_members,
         group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
         group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         group_consumer_max_size=config.group_consumer_max_size,

@@ -282,6 +282,11 @@ class GroupOptions:
     group_max_session_timeout_ms: int = _int(1_800_000, "The longest session timeout that a member may ask for.")
     group_initial_rebalance_delay_ms: int = _int(3000, "How long the first rebalance of a group waits for members.")
     group_max_size: int = _int(INT_MAX, "Members in a group.", 1)
+    group_max_promised_members: int = _int(
+        10_000,
+        "Ids that a group has given out to members that have not joined with them yet. Ours; Kafka has no bound.",
+        1,
+    )
     group_consumer_session_timeout_ms: int = _int(
         45_000, "How long a member under the consumer protocol may be silent.", 1
     )
