@@ -36,15 +36,15 @@ def error_class(error: int | str | type[BrokerResponseError]) -> type[BrokerResp
     Raises:
         UnknownNameError: there is no such error.
     """
-    if isinstance(error, type) and issubclass(error, BrokerResponseError):
+    if isinstance(error, type) and error in _CLASSES:
         return error
-    if isinstance(error, int):
+    if isinstance(error, int) and not isinstance(error, bool):
         known = errors.ERRORS.get(error)
         if known is None:
             raise UnknownNameError(f"there is no error with the code {error}")
         return known
     found = getattr(errors, str(error), None) or _BY_KAFKAS_NAME.get(str(error).upper())
-    if not isinstance(found, type) or not issubclass(found, BrokerResponseError):
+    if found not in _CLASSES:
         names = (*_BY_KAFKAS_NAME, *(cls.__name__ for cls in errors.ERRORS.values()))
         raise UnknownNameError(f"there is no error {error!r}{nearest(str(error), names)}")
     return found
@@ -62,6 +62,7 @@ def _kafkas_name(cls: type[BrokerResponseError]) -> str:
     return "_".join(word.upper() for word in words)
 
 
+_CLASSES: Final = frozenset(errors.ERRORS.values())
 _API_KEYS: Final = {name.lower(): key for key, name in API_NAMES.items()}
 _BY_KAFKAS_NAME: Final = {
     **{_kafkas_name(cls): cls for cls in errors.ERRORS.values()},

@@ -5,7 +5,8 @@ stays real. A `RequestFault` concerns a request as a whole: it is delayed, its a
 closed, its client is throttled.
 
 Both are armed with `Faults.arm` and used up by what they match: the first ``skip`` matches pass, then each happens with
-probability ``chance``, ``times`` times in all (-1: until disarmed). Several may be armed; the first that matches acts.
+probability ``chance``, ``times`` times in all (-1: until disarmed; 0: never). Several may be armed; the first that
+matches acts.
 
 What for, in terms of a producer:
 
@@ -34,9 +35,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
-from triokafka.errors import BrokerResponseError
+from triokafka.errors import BrokerResponseError, ConfigurationError
 
 INJECTED: Final = "a fault was injected here"
+
+_LARGEST_INT: Final = 2**31 - 1
+"""What answers have room for; 24 days in milliseconds."""
 
 Close = Literal["before", "after", "within"]
 
@@ -101,6 +105,26 @@ class RequestFault:
 AnyFault = TypeVar("AnyFault", Fault, RequestFault)
 
 
+def check(fault: Fault | RequestFault) -> None:
+    """Refuse numbers that mean nothing.
+
+    Raises:
+        ConfigurationError: says which.
+    """
+    if fault.times < -1:
+        raise ConfigurationError(f"times={fault.times}: a fault happens so often, or -1: until it is disarmed")
+    if fault.skip < 0:
+        raise ConfigurationError(f"skip={fault.skip}: so many matches pass first, 0 or more")
+    if not 0 <= fault.chance <= 1:
+        raise ConfigurationError(f"chance={fault.chance}: a probability is from 0 to 1")
+    if isinstance(fault, RequestFault):
+        for name in ("delay_ms", "answer_delay_ms", "throttle_ms"):
+            if not 0 <= getattr(fault, name) <= _LARGEST_INT:
+                raise ConfigurationError(f"{name}={getattr(fault, name)}: from 0 to {_LARGEST_INT} milliseconds")
+    elif fault.leader is not None and not all(-1 <= number <= _LARGEST_INT for number in fault.leader):
+        raise ConfigurationError(f"leader={fault.leader}: id and epoch are from -1 to {_LARGEST_INT}")
+
+
 class Faults:
     """The armed faults of one broker.
 
@@ -126,7 +150,10 @@ class Faults:
         return [*self._items, *self._requests]
 
     def arm(self, fault: Fault | RequestFault) -> None:
-        """Switch a fault on."""
+        """Switch a fault on; one for 0 times never happens. Raises `ConfigurationError`: see `check`."""
+        check(fault)
+        if not fault.times:
+            return
         if isinstance(fault, Fault):
             self._items.append(fault)
         else:
@@ -197,6 +224,8 @@ class Faults:
         return None if self._beside is None else self._beside.for_request(api_key, client_id)
 
     def _hits(self, fault: AnyFault, armed: list[AnyFault]) -> bool:
+        if not fault.times:
+            return False  # used up, though a thread that disarmed another one has put it back
         if fault.skip > 0:
             fault.skip -= 1
             return False
@@ -204,6 +233,6 @@ class Faults:
             return False
         if fault.times > 0:
             fault.times -= 1
-            if not fault.times:
+            if not fault.times and fault in armed:  # a thread may have disarmed all meanwhile
                 armed.remove(fault)  # the caller's iteration ends here
         return True

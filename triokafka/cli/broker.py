@@ -127,7 +127,7 @@ def _listener(number: int, address: str) -> str:
 
 def _address(option: str, address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
-    if not separator or not port.isdigit():
+    if not separator or not port.isdecimal():
         raise click.UsageError(f"{option} takes HOST:PORT, not {address!r}.")
     return host, int(port)
 
@@ -180,7 +180,7 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
             if control is not None:
                 try:
                     host, port = await endpoint.bind(*control)
-                except OSError as error:
+                except (OSError, OverflowError) as error:  # the latter: there is no such port
                     raise ConfigurationError(f"--control {control[0]}:{control[1]}: {error}") from error
                 lines.append(f"control {host}:{port}")
             print(*lines, sep="\n", flush=True)

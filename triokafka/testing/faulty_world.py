@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -17,6 +17,9 @@ from triokafka.world import File, Listener, RealWorld, Storage, Stream, World
 from triokafka.world_files import FileSlice
 
 T = TypeVar("T")
+
+_LARGEST_SHIFT_MS: Final = 1_000 * 365 * 24 * 3_600_000
+"""Dates of more than four digits are beyond most programs that look at timestamps."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ class FaultyWorld(World):
         """Let both clocks show ``ms`` more milliseconds. Tasks that wait on them must be told."""
         if ms < 0:
             raise ValueError(f"a clock can only be put forward, not by {ms} ms")
+        if self._shared.shift_ms + ms > _LARGEST_SHIFT_MS:
+            raise ValueError(f"a clock can be put forward by a thousand years in all, not by {ms} ms")
         self._shared.shift_ms += ms
 
     @property

@@ -36,17 +36,24 @@ class Control:
     ) -> Any:
         """Status and body, decoded unless it is plain text."""
         content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-        stream = await RealWorld().connect(*self._address)
         head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
-        await stream.send(head.encode())
-        await stream.send(content)
+        first, _, rest = (await self._answer_to(head.encode(), content)).partition(b"\r\n")
+        text = rest.partition(b"\r\n\r\n")[2].decode()
+        return int(first.split()[1]), json.loads(text) if decoded else text
+
+    async def status_of(self, request: bytes) -> int:
+        """The status that a request gets which is sent as it is."""
+        return int((await self._answer_to(request)).split()[1])
+
+    async def _answer_to(self, *parts: bytes) -> bytes:
+        stream = await RealWorld().connect(*self._address)
+        for part in parts:
+            await stream.send(part)
         answer, buffer = b"", bytearray(4096)
         while size := await stream.receive_into(memoryview(buffer)):
             answer += buffer[:size]
         stream.close()
-        first, _, rest = answer.partition(b"\r\n")
-        text = rest.partition(b"\r\n\r\n")[2].decode()
-        return int(first.split()[1]), json.loads(text) if decoded else text
+        return answer
 
 
 @asynccontextmanager
@@ -92,6 +99,16 @@ async def test_faults_are_armed_listed_and_disarmed() -> None:
         {"api": "Prodigy", "close": "after"},
         {"close": "sometimes"},
         {"close": "after", "topic": "t"},
+        {"delay_ms": -1},
+        {"answer_delay_ms": 10**400},
+        {"throttle_ms": 2**31},
+        {"close": "after", "times": -2},
+        {"close": "after", "skip": -1},
+        {"close": "after", "chance": float("nan")},
+        {"error": 6, "leader": [2**31, 0]},
+        {"error": True},
+        {"error": "BrokerResponseError"},
+        [{"close": "after"}, {"delay_ms": -1}],
         7,
     ],
 )
@@ -109,6 +126,32 @@ async def test_other_requests_are_refused() -> None:
         assert (await c.ask("PUT"))[0] == 405
         assert (await c.ask("POST", raw=b"{"))[0] == 400
         assert (await c.ask("nonsense and more", ""))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"POST /faults HTTP/1.1\r\nContent-Length: \xb2\r\n\r\n",
+        b"POST /faults HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n",
+        b"POST /faults HTTP/1.1\r\nContent-Length: 60000\r\n\r\n" + b"[" * 60_000,
+        b"POST /faults HTTP/1.1\r\nContent-Length: 5000\r\n\r\n" + b"9" * 5_000,
+        b"POST /faults HTTP/1.1\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+    ],
+)
+async def test_malformed_requests_are_refused_and_the_endpoint_goes_on(request_bytes: bytes) -> None:
+    async with control() as c:
+        assert await c.status_of(request_bytes) == 400
+        assert await c.ask("GET") == (200, [])
+
+
+async def test_what_nobody_foresaw_is_answered_and_the_endpoint_goes_on() -> None:
+    def broken() -> Iterable[Sample]:
+        raise ZeroDivisionError("in the metrics")
+
+    async with control(broken) as c:
+        assert await c.ask("GET", "/metrics") == (500, {"error": "in the metrics", "kind": "ZeroDivisionError"})
+        assert await c.ask("GET") == (200, [])
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,8 @@ async def test_leaders_and_coordinators_of_a_cluster_move_over_http() -> None:
         ("/advance-clock", {"ms": "soon"}, "ms cannot be 'soon'"),
         ("/advance-clock", {"ms": True}, "ms cannot be True"),
         ("/advance-clock", {"ms": -5}, "a clock can only be put forward, not by -5 ms"),
+        ("/advance-clock", {"ms": 10**400}, "by a thousand years in all"),
+        ("/fill-disk", {"free_bytes": -1}, "0 free bytes or more, not -1"),
         ("/move-leader", {"topic": "t", "partitoin": 1}, "not partitoin; did you mean 'partition'?"),
         ("/freeze", {"broker": 9}, "broker is one of"),
         ("/freez", {}, "did you mean '/freeze'?"),
