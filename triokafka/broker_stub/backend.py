@@ -100,7 +100,13 @@ class Backend:
             self.logs.abandon()
 
     def clock_jumped(self) -> None:
-        """The world's clock was put forward: look at once for what is due now."""
+        """The world's clock was put forward: here and at every broker, look at once for what is due now.
+
+        Groups' deadlines and waiting requests end, connections that were idle for too long are closed, retention,
+        flushes and compaction that time decides happen soon. Brokers keep their registrations.
+        """
+        for broker in self._brokers:
+            broker.look_at_clock()
         self.logs.clock_jumped()
         self.cleaner.clock_jumped()
         self.controller.clock_jumped()

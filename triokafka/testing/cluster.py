@@ -188,10 +188,7 @@ class RunningCluster(FaultCalls):
 
     def advance_clock(self, ms: int) -> None:
         """See `RunningBroker.advance_clock`; the brokers have the same clocks."""
-        self.brokers[0].world.put_clock_forward(ms)
-        for broker in self.brokers:
-            if broker.is_running:
-                broker.broker.clock_jumped()
+        self.brokers[0].advance_clock(ms)
 
     def members(self, group: str) -> list[KnownMember]:
         """See `RunningBroker.members`."""

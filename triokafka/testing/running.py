@@ -7,6 +7,7 @@ its disk, its clock and its faults. All of it belongs to the Trio run that it wa
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from triokafka.errors import IllegalStateError, for_code
+from triokafka.errors import IllegalStateError, KafkaError, for_code
 from triokafka.testing.fault_calls import FaultCalls
 from triokafka.testing.faulty_world import FaultyWorld
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.server import Broker
     from triokafka.coordinator.known_members import KnownMember
     from triokafka.coordinator.service import GroupCoordinator
+
+logger = logging.getLogger(__name__)
 
 _TIMEOUT_MS = 30_000
 
@@ -55,6 +58,7 @@ class RunningBroker(FaultCalls):
         self._broker: Broker | None = None
         self._leave = trio.Event()
         self._gone = trio.Event()
+        self._gone.set()
         self._kill = False
         self._changing = trio.Lock()
         self._held_ports: list[socket.socket] = []
@@ -125,7 +129,11 @@ class RunningBroker(FaultCalls):
         """
         async with self._changing:
             if self._broker is None:
-                self._leave, self._gone = trio.Event(), trio.Event()
+                await self._gone.wait()  # whoever stopped it may have been cancelled
+                if self._backend is not None:
+                    # It may have gone without a word, when the disk was full: it need not wait for its own session.
+                    await self._backend.controller.fence_broker(self.node_id)
+                self._failure = None
                 await self._nursery.start(self._run)
 
     async def stop(self, *, clean: bool = True) -> None:
@@ -139,7 +147,7 @@ class RunningBroker(FaultCalls):
             if self._broker is not None:
                 self._kill = not clean
                 self._leave.set()
-                await self._gone.wait()
+            await self._gone.wait()  # also when it is ending already, being cancelled
 
     async def restart(self, *, clean: bool = True) -> None:
         """`stop` and `start`."""
@@ -149,6 +157,7 @@ class RunningBroker(FaultCalls):
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         from triokafka.broker_stub.server import Broker
 
+        self._leave, self._gone = trio.Event(), trio.Event()
         try:
             broker = Broker(self.config, world=self.world, backend=self._backend)
             broker.faults = self.faults
@@ -166,11 +175,22 @@ class RunningBroker(FaultCalls):
                 if self._kill:
                     await broker.kill()
                     if self._backend is not None:
-                        await self._backend.controller.fence_broker(self.node_id)
+                        await self._be_missed(self._backend)
             if self._leave.is_set():
                 self._hold_ports()
+        except Exception:
+            if self._bootstrap_servers:
+                self._hold_ports()  # it could not start again, and is stopped still
+            raise
         finally:
             self._gone.set()
+
+    async def _be_missed(self, backend: Backend) -> None:
+        """Have others lead what it led, without their waiting until its session is over."""
+        try:
+            await backend.controller.fence_broker(self.node_id)
+        except KafkaError as error:
+            logger.warning("broker %d is not fenced before its session is over: %s", self.node_id, error)
 
     def _keep_ports(self, broker: Broker) -> None:
         """Take the ports that it got for its own from now on."""
@@ -247,6 +267,8 @@ class RunningBroker(FaultCalls):
 
     def fill_disk(self, *, free_bytes: int = 0) -> None:
         """Let the data directories take only ``free_bytes`` more: appends then fail with KAFKA_STORAGE_ERROR."""
+        if free_bytes < 0:
+            raise ValueError(f"a disk has 0 free bytes or more, not {free_bytes}")
         self.world.disk_room = free_bytes
 
     def free_disk(self) -> None:
@@ -261,7 +283,9 @@ class RunningBroker(FaultCalls):
         a fault causes, and everything in clients, take their time. In a cluster all brokers have the same clocks.
         """
         self.world.put_clock_forward(ms)
-        if self._broker is not None:
+        if self._backend is not None:
+            self._backend.clock_jumped()
+        elif self._broker is not None:
             self._broker.clock_jumped()
 
     def members(self, group: str) -> list[KnownMember]:

@@ -218,7 +218,97 @@ async def test_reset_switches_off_what_goes_on() -> None:
         assert await produce(broker.bootstrap_servers, "t", b"1") == [0]
 
 
+async def test_a_fault_for_no_times_never_happens() -> None:
+    async with running_broker() as broker:
+        for times in range(3):
+            broker.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER", times=times)
+            assert len(broker.faults.all) == bool(times)
+            broker.reset()
+        with pytest.raises(errors.ConfigurationError, match="times=-2"):
+            broker.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER", times=-2)
+        with pytest.raises(errors.ConfigurationError, match="delay_ms=-5"):
+            broker.delay_requests(delay_ms=-5)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_broker_whose_disk_is_full_stops_and_starts_once_there_is_room(clean: bool) -> None:
+    async with running_broker() as broker:
+        assert await produce(broker.bootstrap_servers, "t", b"1") == [0]
+        broker.fill_disk()
+        await broker.stop(clean=clean)
+        host, port = broker.bootstrap_servers.split(":")
+        with pytest.raises(errors.KafkaStorageError):
+            await broker.start()
+        with socket.socket() as other, pytest.raises(OSError):
+            other.bind((host, int(port)))  # it is kept also when starting fails
+        broker.free_disk()
+        await broker.start()
+        assert await produce(broker.bootstrap_servers, "t", b"2") == [1]
+        broker.fill_disk()  # and the block is left as any other
+
+
+async def test_a_stop_that_is_cancelled_is_waited_for_by_the_next_start() -> None:
+    async with running_broker() as broker:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(broker.stop)
+                while broker.is_running:
+                    await trio.lowlevel.checkpoint()
+                scope.cancel()
+        await broker.start()
+        assert await produce(broker.bootstrap_servers, "t", b"1") == [0]
+
+
 # A cluster
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_broker_that_goes_while_the_disk_is_full_takes_nobody_along_and_is_soon_back(clean: bool) -> None:
+    async def goes(world: Simulation) -> None:
+        async with running_cluster(nodes=2, world=world.host("cluster").world) as cluster:
+            await cluster.create_topic("t", partitions=1)
+            cluster.fill_disk()
+            await cluster.stop(2, clean=clean)
+            cluster.free_disk()
+            began = trio.current_time()
+            await cluster.start_broker(2)
+            assert trio.current_time() - began < 1, "it has waited for the end of its last session"
+            assert cluster.leader("t") in (1, 2)
+
+    run_simulation(goes, 1)
+
+
+async def test_brokers_of_a_cluster_that_is_cancelled_sign_off_before_the_logs_are_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with trio.CancelScope() as scope:
+        async with running_cluster(nodes=3) as cluster:
+            await produce(cluster.bootstrap_servers, "t", b"1")
+            storage = cluster.broker(1).world.storage
+            scope.cancel()
+            await trio.sleep_forever()
+    assert storage.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
+    assert "could not sign off" not in caplog.text
+
+
+async def test_the_clock_of_one_broker_is_everybodys() -> None:
+    async with running_cluster(nodes=2) as cluster:
+        await cluster.create_topic("t", partitions=1)
+        await produce(cluster.bootstrap_servers, "t", b"1")
+        async with triokafka.Consumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=30_000,
+            session_timeout_ms=45_000,
+        ) as consumer:
+            async for _ in consumer:
+                break
+            assert len(cluster.members("g")) == 1
+            cluster.broker(3 - cluster.coordinator("g")).advance_clock(60_000)
+            await trio.testing.wait_all_tasks_blocked()
+            assert cluster.members("g") == []
 
 
 async def test_every_broker_tells_the_same_of_the_cluster() -> None:

@@ -89,7 +89,7 @@ class ConfigurationControl:
 
     def __init__(self, config: BrokerConfig, policies: Policies | None = None) -> None:
         self.config = config
-        self._policies = Policies(config) if policies is None else policies
+        self.policies = Policies(config) if policies is None else policies
         self._effective: tuple[Mapping[str, str], Mapping[str, str], BrokerConfig] | None = None
 
     # Reading
@@ -182,7 +182,7 @@ class ConfigurationControl:
                         raise errors.InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
                     wanted = {config.name: config.value or "" for config in resource.configs}
                     self._validate(image, resource, wanted)
-                    self._policies.check_configs(ConfigChange(*key, wanted))
+                    self.policies.check_configs(ConfigChange(*key, wanted))
                     records += _changes(image, resource, wanted)
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)
@@ -218,7 +218,7 @@ class ConfigurationControl:
                     _apply_operations(resource.resource_type, wanted, resource.configs)
                     self._validate(image, resource, wanted)
                     set_now = {name: wanted[name] for name in touched if name in wanted}
-                    self._policies.check_configs(ConfigChange(*key, set_now))
+                    self.policies.check_configs(ConfigChange(*key, set_now))
                     records += _changes(image, resource, wanted, touched)
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)

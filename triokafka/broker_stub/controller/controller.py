@@ -231,13 +231,19 @@ class Controller(Operations):
             nursery.cancel_scope.cancel()
 
     async def close(self) -> None:
-        """Fail whoever waits and close the log. A second call does nothing."""
+        """Fail whoever waits and close the log. A second call does nothing.
+
+        A disk that fails is logged only: every change was synced when it was committed, and the next start recovers.
+        """
         if self._queue is not None:
             self._queue.stop()
         log, self._log = self._log, None
         if log is not None:
             with trio.CancelScope(shield=True):
-                await self._world.run_in_thread(log.close)
+                try:
+                    await self._world.run_in_thread(log.close)
+                except (OSError, errors.KafkaError) as error:
+                    logger.error("the metadata log in %s could not be closed cleanly: %s", log.directory, error)
 
     def clock_jumped(self) -> None:
         """The world's clock was put forward: no broker was silent because of that."""

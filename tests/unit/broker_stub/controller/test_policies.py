@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+import triokafka
 from tests.unit.broker_stub.controller.clusters import cluster, codes, creation, replication, topic, wanted
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
@@ -17,6 +18,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
     AlterConfigsResource as ChangedResource,
 )
 from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from triokafka.testing import running_broker, running_cluster
 
 
 class FewPartitions:
@@ -120,3 +122,20 @@ def test_policy_sees_the_values_that_are_set_and_refuses_the_resource() -> None:
 def test_policy_that_cannot_be_used_is_refused_at_the_start(name: str, words: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=rf"create\.topic\.policy\.class\.name=.*{words}"):
         Policies(BrokerConfig.for_tests(create_topic_policy_class_name=name))
+
+
+async def test_policies_are_made_once_for_a_broker_and_for_a_cluster() -> None:
+    names = {
+        "create_topic_policy_class_name": f"{HERE}:FewPartitions",
+        "alter_config_policy_class_name": f"{HERE}:NoCompaction",
+    }
+    for block in (running_broker, running_cluster):
+        NoCompaction.options.clear()
+        async with block(**names) as target:
+            assert len(NoCompaction.options) == 1
+            async with triokafka.AdminClient(bootstrap_servers=target.bootstrap_servers) as admin:
+                await admin.create_topics([triokafka.NewTopic("t")])
+                with pytest.raises(errors.PolicyViolationError, match="nothing is compacted here"):
+                    await admin.incremental_alter_configs(
+                        {triokafka.ConfigResource.topic("t"): {"cleanup.policy": "compact"}}
+                    )
