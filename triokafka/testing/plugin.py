@@ -60,9 +60,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 def _heal(broker: BlockingBroker) -> None:
+    broker.reset()  # first: it cannot start on a disk that is full
     if not broker.is_running:
         broker.start()
-    broker.reset()
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:

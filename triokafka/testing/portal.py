@@ -106,14 +106,14 @@ class Portal(Generic[T]):
 
     async def _hold(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        async with self._open_block() as value:
+        async with self._open_block() as value, trio.open_nursery() as nursery:
+            self._nursery = nursery
             try:
-                async with trio.open_nursery() as self._nursery:
-                    self._entered.set_result(value)
-                    await self._leave.wait()
-                    self._nursery.cancel_scope.cancel()
+                self._entered.set_result(value)
+                await self._leave.wait()
             finally:
-                self._nursery = None
+                self._nursery = None  # before it closes: a call from another thread may come at any time
+            nursery.cancel_scope.cancel()
 
 
 def _stopped() -> RuntimeError:

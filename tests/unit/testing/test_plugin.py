@@ -145,6 +145,7 @@ def test_faults_end_with_the_test(runs: pytest.Pytester) -> None:
 
         def test_they_are_off(kafka_broker, kafka_topic):
             assert not kafka_broker.faults.armed
+            kafka_broker.fill_disk()
             kafka_broker.stop(clean=False)
 
         async def test_it_runs_again(kafka_broker, kafka_topic, kafka_producer):
