@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from triokafka.errors import ConfigurationError
 from triokafka.formats.decoding import Format, scattered
 from triokafka.formats.registry import opened
 
@@ -16,12 +17,18 @@ class JsonFormat(Format):
     """JSON objects with known fields: others are ignored, missing ones are null.
 
     Args:
-        schema: the fields with their types.
+        schema: the fields with their types. Dates and times are strings as in ISO 8601.
         enveloped: whether a schema registry's envelope is around each value; its schema is not looked at.
+
+    Raises:
+        ConfigurationError: a field is a map, which the parser cannot make of an object.
     """
 
     def __init__(self, schema: pa.Schema, *, enveloped: bool = False) -> None:
+        import pyarrow as pa
+
         self._schema = schema
+        self._parsed = pa.schema([field.with_type(_as_parsed(field.type, field.name)) for field in schema])
         self._enveloped = enveloped
 
     @property
@@ -67,15 +74,34 @@ class JsonFormat(Format):
         import pyarrow as pa
         import pyarrow.json as pj
 
+        payloads.cast(pa.string())  # raises where bytes are no UTF-8, of which the parser makes strings that are none
         # Line ends inside of JSON are mere white space, and the reader cuts at them.
-        lines = [value.replace(b"\n", b" ").replace(b"\r", b" ") for value in payloads.to_pylist()]
-        if any(not line.strip() for line in lines):
-            raise pa.ArrowInvalid("it is empty")
+        lines = [value.replace(b"\n", b" ").replace(b"\r", b" ").strip() for value in payloads.to_pylist()]
+        # The parser takes objects as they come, whatever the lines: half of one in each of two values is one to it, and
+        # a zero byte the end of all. Lines that begin and end as objects do are one each if there are as many. It also
+        # crashes on a lone null.
+        if not all(line.startswith(b"{") and line.endswith(b"}") and b"\0" not in line for line in lines):
+            raise pa.ArrowInvalid("it is not a JSON object")
         table = pj.read_json(
             pa.BufferReader(b"\n".join(lines)),
             read_options=pj.ReadOptions(use_threads=False, block_size=max(1 << 20, sum(map(len, lines)) + len(lines))),
-            parse_options=pj.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore"),
+            parse_options=pj.ParseOptions(explicit_schema=self._parsed, unexpected_field_behavior="ignore"),
         )
         if table.num_rows != len(payloads):
             raise pa.ArrowInvalid(f"it is not one JSON object, but {table.num_rows}")
         return table.combine_chunks().to_struct_array().combine_chunks().cast(self.type)
+
+
+def _as_parsed(kind: pa.DataType, name: str) -> pa.DataType:
+    """The type to parse as, from which there is a cast to the one that is wanted: the parser's dates are numbers."""
+    import pyarrow as pa
+
+    if pa.types.is_map(kind):
+        raise ConfigurationError(f"field {name!r} is a map, which JSON cannot be read as: use a struct of its names")
+    if pa.types.is_date(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_parsed(field.type, f"{name}.{field.name}")) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_parsed(kind.value_type, name)))
+    return kind

@@ -76,7 +76,8 @@ def test_null_stays_null_and_other_columns_stay():
 
 
 def test_a_poison_value_fails_with_its_place():
-    with pytest.raises(DecodeError, match="value of topic t, partition 3, offset 42 cannot be decoded: JSON parse"):
+    place = "value of topic t, partition 3, offset 42"
+    with pytest.raises(DecodeError, match=f"{place} cannot be decoded: it is not a JSON object"):
         Decoding(value=NUMBERS).apply(batch(b'{"n": 1}', None, b"no", b"nor this"))
 
 
@@ -130,12 +131,54 @@ def test_json_becomes_a_struct_of_the_known_fields():
     ]
 
 
-@pytest.mark.parametrize("poison", [b"", b"  ", b"no", b'{"n": "x"}', b'{"n": 1}{"n": 2}', b"[1]", b'{"n": 1', b"\xff"])
+@pytest.mark.parametrize(
+    "poison",
+    [
+        b"",
+        b"  ",
+        b"no",
+        b'{"n": "x"}',
+        b'{"n": 1}{"n": 2}',
+        b"[1]",
+        b'{"n": 1',
+        b"\xff",
+        b"null",
+        b'{"n": 1}\0',
+        b'{"m": "\xff"}',
+    ],
+)
 def test_one_wrong_json_value_harms_no_other(poison: bytes):
     good = [b'{"n": %d}' % n for n in range(10)]
     found, errors = values(NUMBERS, *good[:4], poison, *good[4:])
     assert list(errors) == [4]
     assert found == [*({"n": n} for n in range(4)), None, *({"n": n} for n in range(4, 10))]
+
+
+def test_a_lone_json_null_is_no_object():
+    """pyarrow's parser ends the whole process on it."""
+    assert values(NUMBERS, b"null") == ([None], {0: "it is not a JSON object"})
+
+
+@pytest.mark.parametrize("halves", [(b'{"n": 1}{"n":', b"2}"), (b'{"n": 1}{"n": 2}\0', b'{"n": 3}')])
+def test_json_that_goes_on_in_the_next_value_is_none(halves: tuple[bytes, bytes]):
+    """As many objects as values, and not one in each of them."""
+    found, errors = values(NUMBERS, *halves, b'{"n": 4}')
+    assert found[0] is None and 0 in errors
+    assert found[2] == {"n": 4}
+
+
+def test_dates_in_json_are_strings_wherever_they_are():
+    days = pa.list_(pa.struct([("day", pa.date32())]))
+    how = JsonFormat(pa.schema([("day", pa.date32()), ("days", days)]))
+    found, errors = values(how, b'{"day": "2026-01-02", "days": [{"day": "1969-12-31"}, null]}', b'{"day": "someday"}')
+    assert found == [{"day": date(2026, 1, 2), "days": [{"day": date(1969, 12, 31)}, None]}, None]
+    assert list(errors) == [1]
+
+
+def test_maps_in_json_are_refused_before_anything_is_read():
+    within = pa.struct([("names", pa.map_(pa.string(), pa.int64()))])
+    with pytest.raises(ConfigurationError, match=r"field 'in\.names' is a map"):
+        JsonFormat(pa.schema([("in", pa.list_(within))]))
 
 
 def test_json_in_a_registrys_envelope():
