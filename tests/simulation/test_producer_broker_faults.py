@@ -55,20 +55,30 @@ class BrokerMachine:
     def __init__(self, simulation: Simulation) -> None:
         self.host = simulation.host("broker")
         self.broker: Broker | None = None
+        self._stop = trio.Event()
+        self._stopped = trio.Event()
 
     def start(self) -> None:
         """Start the broker's process."""
+        self._stop, self._stopped = trio.Event(), trio.Event()
         self.host.start(self._serve)
 
     async def _serve(self, world: SimulatedWorld) -> None:
         config = BrokerConfig.for_tests(listeners=("PLAINTEXT://broker:9092",), log_dirs=("/data",))
         async with Broker(config, world=world) as broker:
             self.broker = broker
-            await trio.sleep_forever()
+            await self._stop.wait()
+        self._stopped.set()
 
-    async def restart(self, away: float, *, power_cut: bool = False) -> None:
-        """Kill the process; what it has written stays, unless the power is cut as well. Start another one later."""
+    async def restart(self, away: float, *, power_cut: bool = False, cleanly: bool = False) -> None:
+        """Kill the process; what it has written stays, unless the power is cut as well. Start another one later.
+
+        With ``cleanly`` it is stopped as SIGTERM does it.
+        """
         self.broker = None
+        if cleanly:
+            self._stop.set()
+            await self._stopped.wait()
         await self.host.kill(power_cut=power_cut)
         await trio.sleep(away)
         self.start()
@@ -102,7 +112,7 @@ async def _trouble(machine: BrokerMachine, simulation: Simulation, chance: rando
         await trio.sleep(chance.uniform(0, 0.1))
         draw = chance.random()
         if draw < 0.12:
-            await machine.restart(chance.uniform(0, 0.5))
+            await machine.restart(chance.uniform(0, 0.5), cleanly=chance.random() < 0.5)
         elif draw < 0.2:
             simulation.network.cut("client")
         elif machine.broker is not None:
@@ -162,6 +172,44 @@ def test_log_is_as_promised_through_faults_of_a_whole_broker(name: str) -> None:
     repeats = sum(replay(name, seed)[1] for seed in range(SEEDS))
     if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
         assert repeats, "no schedule repeated anything: the faults do not bite"
+
+
+async def _answers_lost_at_the_stop(simulation: Simulation, *, cleanly: bool) -> dict[str, float]:
+    """Three batches are written, and the broker ends before their producer hears of it; returns its metrics."""
+    machine = BrokerMachine(simulation)
+    machine.start()
+    await _create_topics(simulation)
+    async with triokafka.Producer(
+        bootstrap_servers=BOOTSTRAP,
+        world=simulation.host("client").world,
+        linger_ms=0,
+        request_timeout_ms=30_000,
+        close_timeout_ms=120_000,
+    ) as producer:
+        await producer.send("events", b"0", partition=0)
+        await producer.flush()
+        broker = machine.broker
+        assert broker is not None
+        broker.faults.arm(RequestFault(api_key=0, lose_answer=True, times=-1))
+        (log,) = (log for tp, log in broker.logs.all().items() if tp.topic == "events")
+        for number in range(1, 4):
+            await producer.send("events", b"%d" % number, partition=0)
+            while log.log_end_offset <= number:
+                await trio.sleep(0.001)
+        await machine.restart(0.1, cleanly=cleanly)
+        await producer.flush()
+        metrics = producer.metrics()
+    ((_, entries),) = (await read_all(BOOTSTRAP, {"events": 1}, world=simulation.host("auditor").world)).items()
+    assert entries == [(offset, b"%d" % offset) for offset in range(4)]
+    return metrics
+
+
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_batches_whose_answers_were_lost_when_the_broker_ended_are_not_repeated(cleanly: bool) -> None:
+    """All of them are sent again, and known by the broker, without a new epoch (`broker-log/Z11`)."""
+    metrics = run_simulation(functools.partial(_answers_lost_at_the_stop, cleanly=cleanly), 1)
+    assert metrics["batch_retry_total"] == 3
+    assert metrics["epoch_bump_total"] == 0
 
 
 async def _power_cuts(simulation: Simulation) -> tuple[int, int]:

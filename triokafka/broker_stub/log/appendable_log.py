@@ -18,7 +18,7 @@ from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer
 
 _SNAPSHOT_EVERY_BYTES: Final = 1 << 20
-_SNAPSHOT_EVERY_BYTES_OF_PRODUCER: Final = 1_000  # so that snapshots, 50 bytes each, are little beside the records
+_SNAPSHOT_EVERY_BYTES_OF_PRODUCER: Final = 4_000  # so that snapshots, up to 180 bytes each, are little beside records
 
 
 class AppendInfo(NamedTuple):

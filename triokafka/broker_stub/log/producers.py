@@ -2,7 +2,9 @@
 
 `ProducerStates` answers whether a batch is new, a duplicate or out of order, and up to where no transaction is
 undecided; it changes only by `ProducerStates.replay` with batches that are in the log. `ProducerStates.encode` is the
-content of Kafka's snapshot files.
+content of Kafka's snapshot files, which name the last batch of each producer. The batches before it follow behind what
+Kafka reads: a producer that lost several answers when the broker stopped sends all those batches again, and if only the
+last one was known, the others would seem out of order, and be sent once more as new ones of another epoch.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -30,6 +33,7 @@ _VERSION: Final = 1
 _PREFIX: Final = struct.Struct(">hI")  # version, CRC-32C of what follows
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
+_EARLIER: Final = struct.Struct(">qiqiq")  # producer id, last sequence, last offset, offset delta, timestamp
 _MARKER_KEY: Final = struct.Struct(">hh")  # version, kind
 _MARKER_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
 _ABORT: Final = 0
@@ -267,6 +271,15 @@ class ProducerStates:
                     self._open.get(state.producer_id, -1),
                 )
             )
+        earlier = [
+            _EARLIER.pack(
+                state.producer_id, b.last_sequence, b.last_offset, b.last_offset - b.first_offset, b.timestamp
+            )
+            for state in self.all()
+            for b in islice(state.batches, max(len(state.batches) - 1, 0))
+        ]
+        if earlier:
+            parts += [_COUNT.pack(len(earlier)), *earlier]
         body = b"".join(parts)
         return _PREFIX.pack(_VERSION, crc32c(body)) + body
 
@@ -281,20 +294,40 @@ class ProducerStates:
         if crc32c(body) != crc:
             raise CorruptSnapshotError(f"{path}: the checksum does not match")
         (count,) = _COUNT.unpack_from(body)
-        if count < 0 or count * _ENTRY.size != len(body) - _COUNT.size:
+        end = _COUNT.size + count * _ENTRY.size
+        if count < 0 or end > len(body):
             raise CorruptSnapshotError(f"{path} announces {count} producers in {len(body)} bytes")
+        earlier = _read_earlier(body[end:], path)
         self._states.clear()
         starts = []
-        for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        for fields in _ENTRY.iter_unpack(body[_COUNT.size : end]):
             producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction = fields
             state = ProducerState(producer_id, epoch, last_timestamp=timestamp, coordinator_epoch=coordinator_epoch)
+            state.batches.extend(earlier.get(producer_id, ()))
             if offset >= 0:
-                first = sequence - delta if sequence >= delta else MAX_SEQUENCE - (delta - sequence) + 1
-                state.batches.append(ProducedBatch(first, sequence, offset - delta, offset, timestamp))
+                state.batches.append(_batch(sequence, offset, delta, timestamp))
             if transaction >= 0:
                 starts.append((transaction, producer_id))
             self._states[producer_id] = state
         self._open = {producer_id: start for start, producer_id in sorted(starts)}
+
+
+def _batch(last_sequence: int, last_offset: int, delta: int, timestamp: int) -> ProducedBatch:
+    first = last_sequence - delta if last_sequence >= delta else MAX_SEQUENCE - (delta - last_sequence) + 1
+    return ProducedBatch(first, last_sequence, last_offset - delta, last_offset, timestamp)
+
+
+def _read_earlier(data: memoryview, path: str) -> dict[int, list[ProducedBatch]]:
+    """The batches before the last one of each producer; none in a snapshot that Kafka has written."""
+    found: dict[int, list[ProducedBatch]] = {}
+    if not data:
+        return found
+    (count,) = _COUNT.unpack_from(data) if len(data) >= _COUNT.size else (-1,)
+    if count < 0 or count * _EARLIER.size != len(data) - _COUNT.size:
+        raise CorruptSnapshotError(f"{path} announces {count} earlier batches in {len(data)} bytes")
+    for producer_id, sequence, offset, delta, timestamp in _EARLIER.iter_unpack(data[_COUNT.size :]):
+        found.setdefault(producer_id, []).append(_batch(sequence, offset, delta, timestamp))
+    return found
 
 
 def read_marker(data: Buffer) -> Marker | None:

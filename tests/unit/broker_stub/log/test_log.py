@@ -179,6 +179,38 @@ def test_a_batch_whose_sequence_wraps_is_known_again_after_a_restart() -> None:
     append(log, from_producer(b"d", sequence=1))
 
 
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_the_last_five_batches_are_known_again_after_a_restart(cleanly: bool) -> None:
+    """All of them, of each producer: their answers may have been lost when the broker stopped (`broker-log/Z11`)."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(6):
+        append(log, from_producer(b"a", sequence=sequence))
+    append(log, from_producer(b"b", b"b", sequence=2**31 - 3, producer_id=10))
+    append(log, from_producer(b"b", b"b", sequence=2**31 - 1, producer_id=10))
+    append(log, from_producer(b"b", sequence=1, producer_id=10))
+    append(log, from_producer(b"c", sequence=0, producer_id=11))
+    if cleanly:
+        log.close()
+    else:
+        log.roll(now_ms=NOW)  # with a snapshot, behind which there is nothing to read
+        log.abandon()
+    log = open_log(storage, clean=cleanly)
+    for sequence in range(1, 6):
+        again = append(log, from_producer(b"a", sequence=sequence))
+        assert (again.duplicate, again.first_offset) == (True, sequence)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        append(log, from_producer(b"a", sequence=0))
+    again = append(log, from_producer(b"b", b"b", sequence=2**31 - 3, producer_id=10))
+    assert (again.duplicate, again.first_offset) == (True, 6)
+    again = append(log, from_producer(b"b", b"b", sequence=2**31 - 1, producer_id=10))
+    assert (again.duplicate, again.first_offset) == (True, 8)
+    append(log, from_producer(b"a", sequence=6))
+    append(log, from_producer(b"b", sequence=2, producer_id=10))
+    append(log, from_producer(b"c", sequence=1, producer_id=11))
+    assert log.log_end_offset == 15
+
+
 def test_only_the_last_five_batches_of_the_epoch_count() -> None:
     """A new epoch forgets those of the old one (`broker-log/Z11`)."""
     log = open_log(MemoryStorage())
