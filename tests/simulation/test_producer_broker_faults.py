@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -174,7 +175,7 @@ def test_log_is_as_promised_through_faults_of_a_whole_broker(name: str) -> None:
         assert repeats, "no schedule repeated anything: the faults do not bite"
 
 
-async def _answers_lost_at_the_stop(simulation: Simulation, *, cleanly: bool) -> dict[str, float]:
+async def _answers_lost_at_the_stop(simulation: Simulation, *, cleanly: bool) -> Mapping[str, float]:
     """Three batches are written, and the broker ends before their producer hears of it; returns its metrics."""
     machine = BrokerMachine(simulation)
     machine.start()
