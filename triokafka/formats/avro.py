@@ -47,7 +47,7 @@ class AvroFormat(Format):
             assert registry is not None and subject is not None
             self._schema = self._registered(registry.latest(subject))
         else:
-            self._schema = _parsed(json.loads(schema) if isinstance(schema, str) else schema, {})
+            self._schema = _parsed(_json(schema) if isinstance(schema, str) else schema, {})
         self._type, self._convert = _column(self._schema, _names(self._schema), ())
 
     @property
@@ -94,7 +94,7 @@ class AvroFormat(Format):
     def _registered(self, found: RegisteredSchema) -> Any:
         named: dict[str, Any] = {}
         self._learn(found, named)
-        return _parsed(json.loads(found.text), named)
+        return _parsed(_json(found.text), named)
 
     def _learn(self, found: RegisteredSchema, named: dict[str, Any]) -> None:
         """Know the schemas that one builds upon, and those that they do, by name."""
@@ -103,7 +103,7 @@ class AvroFormat(Format):
             theirs = self._registry.version(reference.subject, reference.version)
             self._learn(theirs, named)
             if reference.name not in named:
-                _parsed(json.loads(theirs.text), named)
+                _parsed(_json(theirs.text), named)
 
     def _read(self, payloads: pa.Array, writer: Any) -> tuple[pa.Array, dict[int, str]]:
         import pyarrow as pa
@@ -119,7 +119,7 @@ class AvroFormat(Format):
                 row = schemaless_reader(stream, writer, reader)
                 if stream.tell() != len(payload):
                     raise ValueError(f"{len(payload) - stream.tell()} bytes are left over")
-                rows.append(row if convert is None else convert(row))
+                rows.append(_maybe(convert, row))
             except Exception as error:
                 errors[number] = f"{type(error).__name__}: {error}".rstrip(": ")
                 rows.append(None)
@@ -142,6 +142,13 @@ class AvroFormat(Format):
 
 
 _Convert = Callable[[Any], Any]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"an Avro schema cannot be used: it is not JSON: {error}") from None
 
 
 def _parsed(schema: Any, named: dict[str, Any]) -> Any:
@@ -168,20 +175,35 @@ def _simple() -> dict[str, Any]:
         "string": pa.string(),
         "enum": pa.string(),
         "fixed": pa.binary(),
-        "date": pa.date32(),
-        "time-millis": pa.time64("us"),
-        "time-micros": pa.time64("us"),
-        "timestamp-millis": pa.timestamp("us", tz="UTC"),
-        "timestamp-micros": pa.timestamp("us", tz="UTC"),
-        "local-timestamp-millis": pa.timestamp("us"),
-        "local-timestamp-micros": pa.timestamp("us"),
-        "uuid": pa.string(),
     }
 
 
-def _names(schema: Any) -> Mapping[str, Any]:
-    """The named types that fastavro found in or for a schema."""
-    return schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
+def _logical() -> dict[str, Any]:
+    """By the type they may stand on; on another one Avro ignores them."""
+    import pyarrow as pa
+
+    return {
+        "int-date": pa.date32(),
+        "int-time-millis": pa.time64("us"),
+        "long-time-micros": pa.time64("us"),
+        "long-timestamp-millis": pa.timestamp("us", tz="UTC"),
+        "long-timestamp-micros": pa.timestamp("us", tz="UTC"),
+        "long-local-timestamp-millis": pa.timestamp("us"),
+        "long-local-timestamp-micros": pa.timestamp("us"),
+    }
+
+
+def _names(schema: Any) -> dict[str, Any]:
+    """The named types in a schema, and those that fastavro was told of."""
+    if isinstance(schema, list):
+        return {name: kind for each in schema for name, kind in _names(each).items()}
+    if not isinstance(schema, dict):
+        return {}
+    found = {schema["name"]: schema} if "name" in schema else {}
+    fields = [field["type"] for field in schema.get("fields", ())]
+    for inside in (schema["type"], schema.get("items"), schema.get("values"), *fields):
+        found.update(_names(inside))
+    return {**found, **schema.get("__named_schemas", {})}
 
 
 def _column(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> tuple[pa.DataType, _Convert | None]:
@@ -196,12 +218,17 @@ def _column(schema: Any, named: Mapping[str, Any], within: tuple[str, ...]) -> t
     if isinstance(schema, str):
         return (_simple()[schema], None) if schema in _simple() else _column(named[schema], named, within)
     kind, logical = schema["type"], schema.get("logicalType")
-    if logical == "decimal" and schema["precision"] <= _MAX_DECIMAL:
-        return pa.decimal128(schema["precision"], schema.get("scale", 0)), None
-    if logical == "uuid":
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        precision = schema.get("precision")
+        if not isinstance(precision, int) or not 1 <= precision <= _MAX_DECIMAL:
+            raise ConfigurationError(
+                f"an Avro decimal of {precision} digits has no column type: 1 to {_MAX_DECIMAL} do"
+            )
+        return pa.decimal128(precision, schema.get("scale", 0)), None
+    if logical == "uuid" and kind == "string":
         return pa.string(), str
-    if logical in _simple():
-        return _simple()[logical], None
+    if f"{kind}-{logical}" in _logical():
+        return _logical()[f"{kind}-{logical}"], None
     if kind in ("record", "error"):
         return _record(schema, named, within)
     if kind == "array":

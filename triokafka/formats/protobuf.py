@@ -21,6 +21,7 @@ _WRAPPERS: Final = frozenset(
 )
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _MAX_VARINT: Final = 10
+_UNFIT: Final = (ValueError, OverflowError, TypeError)  # pyarrow's own are among them
 
 
 class ProtobufFormat(Format):
@@ -105,7 +106,20 @@ class ProtobufFormat(Format):
                 except Exception as error:
                     errors[position] = f"{type(error).__name__}: {error}"
             messages.append(found)
-        return _structs(messages, self._message.DESCRIPTOR, self._type), errors
+        try:
+            return self._column(messages), errors
+        except _UNFIT:
+            # One has a time that is none, say, or text that is not UTF-8, and all of them are still to be read.
+            for position, message in enumerate(messages):
+                try:
+                    self._column([message])
+                except _UNFIT as error:
+                    messages[position] = None
+                    errors[position] = f"{type(error).__name__}: {error}"
+            return self._column(messages), errors
+
+    def _column(self, messages: list[Any]) -> pa.Array:
+        return _structs(messages, self._message.DESCRIPTOR, self._type)
 
 
 def _imported(path: str) -> Any:

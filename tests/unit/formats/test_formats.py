@@ -232,6 +232,33 @@ def test_avro_types_become_columns():
     assert pickle.loads(pickle.dumps(how)).type == how.type
 
 
+def test_an_avro_schema_that_is_no_json_is_refused():
+    with pytest.raises(ConfigurationError, match="it is not JSON"):
+        AvroFormat("{")
+
+
+def test_avro_values_may_be_null_as_a_whole():
+    schema = ["null", {"type": "map", "values": "int"}]
+    assert values(AvroFormat(schema), avro(schema, None), avro(schema, {"a": 1})) == ([None, [("a", 1)]], {})  # type: ignore[arg-type]
+
+
+def test_avro_names_are_known_wherever_the_schema_begins():
+    suit = {"type": "enum", "name": "Suit", "symbols": ["CLUBS", "HEARTS"]}
+    card = {"type": "record", "name": "game.Card",
+            "fields": [{"name": "suit", "type": suit}, {"name": "trump", "type": ["null", "Suit"]}]}  # fmt: skip
+    row = {"suit": "CLUBS", "trump": "HEARTS"}
+    for schema, value in ((["null", card], row), ({"type": "array", "items": card}, [row])):
+        how = pickle.loads(pickle.dumps(AvroFormat(schema)))  # type: ignore[arg-type]
+        assert values(how, avro(schema, value)) == ([value], {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical", "value"), [("string", "date", "x"), ("bytes", "uuid", b"x"), ("long", "time-millis", 3)]
+)
+def test_avro_logical_types_on_other_types_are_ignored(kind: str, logical: str, value: Any):
+    assert values(AvroFormat({"type": kind, "logicalType": logical}), avro(kind, value)) == ([value], {})
+
+
 def test_avro_values_of_many_schemas_are_read_as_the_newest(stub: StubRegistry):
     old = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
     new = {"type": "record", "name": "R", "fields": [
@@ -286,6 +313,7 @@ def test_a_schema_that_the_registry_does_not_have_is_no_poison_value(stub: StubR
         (["int", "string"], "an Avro union of 2 types"),
         ({"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}, "contains itself"),
         ({"type": "rekord"}, "cannot be used"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 40}, "an Avro decimal of 40 digits"),
         ("nothing", "cannot be used"),
         (None, "Avro needs a schema, or a registry and a subject"),
     ],
@@ -375,6 +403,24 @@ def test_protobuf_messages_become_structs_by_field():
     assert found == [FILLED, EMPTY, None, FILLED]
     assert list(errors) == [2]
     assert values(ProtobufFormat(f"{__name__}:Order"), b"")[0] == [EMPTY]
+
+
+def test_a_message_with_a_time_that_is_none_harms_no_other():
+    """It is a message for Protobuf; only its time is in no calendar."""
+    bad = b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f"
+    file = descriptor_pb2.FileDescriptorProto(
+        name="at.proto", syntax="proto2", dependency=[timestamp_pb2.DESCRIPTOR.name]
+    )
+    field = file.message_type.add(name="Note").field
+    field.add(name="at", number=1, type=11, type_name=".google.protobuf.Timestamp", label=1)
+    field.add(name="text", number=2, type=9, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    note = message_factory.GetMessageClass(pool.FindMessageTypeByName("Note"))
+    found, errors = values(ProtobufFormat(note), b"\x12\1a", bad, b"\x12\1\xff", b"")
+    assert found == [{"at": None, "text": "a"}, None, None, {"at": None, "text": None}]
+    assert "Timestamp is not valid" in errors[1] and "utf8" in errors[2]
 
 
 def test_an_enums_unknown_number_is_kept():
