@@ -29,6 +29,7 @@ class Portal(Generic[T]):
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._leave = trio.Event()
+        self._is_leaving = False
         # A daemon, so that a program that never leaves the block can end all the same.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -43,6 +44,7 @@ class Portal(Generic[T]):
 
     def stop(self) -> None:
         """Leave the block and wait for the thread to end; a second call does nothing. Raises what leaving raised."""
+        self._is_leaving = True  # the thread looks at it once it can be reached: start() may have been interrupted
         if self._token is not None and self._thread.is_alive():
             try:
                 self._token.run_sync_soon(self._leave.set)
@@ -106,6 +108,8 @@ class Portal(Generic[T]):
 
     async def _hold(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
+        if self._is_leaving:
+            return
         async with self._open_block() as value, trio.open_nursery() as nursery:
             self._nursery = nursery
             try:

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 
 import pytest
@@ -571,3 +572,19 @@ def test_calls_from_any_thread_and_after_the_end() -> None:
             broker.create_topic("t3")
     with pytest.raises(RuntimeError, match="left"):
         broker.create_topic("t9")
+
+
+def test_a_start_that_is_interrupted_ends_without_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupted)
+
+    def start() -> None:
+        with pytest.raises(KeyboardInterrupt), blocking_twins.running_broker():
+            raise AssertionError("it has started")
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    starting.join(10)
+    assert not starting.is_alive()
