@@ -61,6 +61,14 @@ class _Round(NamedTuple):
     """When a partition that is backing off may be asked for again."""
 
 
+class _Stuck(NamedTuple):
+    """Why nothing comes of a partition."""
+
+    version: int
+    """That of its state: with another, it has moved on."""
+    leaderless: bool
+
+
 class FetchCounters:
     """What the fetcher has done so far."""
 
@@ -102,7 +110,7 @@ class Fetcher:
         self._order: dict[TopicPartition, None] = {}
         self._retry_at: dict[TopicPartition, float] = {}
         self._preferred: dict[TopicPartition, tuple[int, float]] = {}
-        self._stuck: dict[TopicPartition, int] = {}
+        self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
 
     # ---------------------------------------------------------------- planning
@@ -115,19 +123,23 @@ class Fetcher:
             return
         for partition in [stuck for stuck in self._stuck if self._has_moved_on(stuck)]:
             self._goes_on(partition)
+        self._leave_replicas()
         for partition, state in self._subscription:
             if state.fetchable:
-                node_id = self._node_for(partition, self._world.now())
+                node_id = self._node_for(partition)
                 if node_id < 0:
                     self._network.request_metadata_update()
-                    self._stands_still(partition, state, LeaderNotAvailableError(f"{partition} has no leader now"))
+                    why = LeaderNotAvailableError(f"{partition} has no leader now")
+                    self._stands_still(partition, state, why, leaderless=True)
                 elif node_id not in self._served:
                     self._served[node_id] = FetchSession()
                     self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
 
-    def _stands_still(self, partition: TopicPartition, state: PartitionState, why: KafkaError) -> None:
+    def _stands_still(
+        self, partition: TopicPartition, state: PartitionState, why: KafkaError, *, leaderless: bool = False
+    ) -> None:
         """Nothing fails, and nothing comes: the caller hears of it when that goes on."""
-        self._stuck[partition] = state.version
+        self._stuck[partition] = _Stuck(state.version, leaderless)
         self._troubles.failed(f"fetching {partition}", why, self._world.now())
 
     def _goes_on(self, partition: TopicPartition) -> None:
@@ -136,22 +148,34 @@ class Fetcher:
 
     def _has_moved_on(self, partition: TopicPartition) -> bool:
         state = self._subscription.get(partition)
-        return state is None or not state.fetchable or state.version != self._stuck[partition]
+        stuck = self._stuck[partition]
+        if state is None or not state.fetchable or state.version != stuck.version:
+            return True
+        # With its leader back, an idle partition need not come up in any answer of a session that went on meanwhile.
+        return stuck.leaderless and self._network.cluster.leader_for(partition) >= 0
 
-    def _node_for(self, partition: TopicPartition, now: float) -> int:
-        """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
-        cluster = self._network.cluster
-        preferred = self._preferred.get(partition)
-        if preferred is not None:
-            node_id, expires_at = preferred
-            if now < expires_at and node_id in cluster.nodes:
-                return node_id
+    def _leave_replicas(self) -> bool:
+        """Read from leaders again what was read from replicas that are gone, or were named long ago (KIP-392). Whether
+        there was any: then the leaders' tasks have to know that it is their turn."""
+        now, nodes = self._world.now(), self._network.cluster.nodes
+        left = [
+            partition
+            for partition, (node_id, expires_at) in self._preferred.items()
+            if now >= expires_at or node_id not in nodes
+        ]
+        for partition in left:
             del self._preferred[partition]
-            self.wake()  # the leader's task has to know that it is its turn
-        return cluster.leader_for(partition)
+        return bool(left)
+
+    def _node_for(self, partition: TopicPartition) -> int:
+        """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
+        preferred = self._preferred.get(partition)
+        return preferred[0] if preferred is not None else self._network.cluster.leader_for(partition)
 
     def _round(self, node_id: int, now: float) -> _Round:
         """The partitions to fetch from this broker, in fair order."""
+        if self._leave_replicas():
+            self.wake()
         order = {partition: None for partition in self._order if partition in self._subscription}
         for partition in self._subscription.assignment:
             order.setdefault(partition)
@@ -167,7 +191,7 @@ class Fetcher:
         retry_at = _NEVER
         for partition in order:
             state = self._subscription.get(partition)
-            if state is None or not state.fetchable or self._node_for(partition, now) != node_id:
+            if state is None or not state.fetchable or self._node_for(partition) != node_id:
                 continue
             not_before = self._retry_at.get(partition, 0.0)
             if not_before > now:
@@ -285,6 +309,9 @@ class Fetcher:
             return False
         names = {target.topic_id: partition.topic for partition, target in sent.targets.items()}
         gained = False
+        # A partition that got nothing because others had taken the room does not stand still.
+        taken = sum(len(p.records or b"") for topic in response.responses for p in topic.partitions)
+        room = max_bytes - taken if taken else _NEVER
         for topic in response.responses:
             name = names.get(topic.topic_id) if version >= _FIRST_VERSION_WITH_IDS else topic.topic
             if name is None:
@@ -292,7 +319,7 @@ class Fetcher:
             for answer in topic.partitions:
                 partition = TopicPartition(name, answer.partition_index)
                 target = sent.targets.get(partition)
-                if target is not None and self._take_in(partition, target, plan.versions, answer, now):
+                if target is not None and self._take_in(partition, target, plan.versions, answer, room, now):
                     gained = True
         if gained:
             self._on_data()
@@ -345,6 +372,7 @@ class Fetcher:
         target: FetchTarget,
         versions: Mapping[TopicPartition, int],
         answer: PartitionData,
+        room: float,
         now: float,
     ) -> bool:
         """Put what one partition answered into the buffer. False when it brought nothing."""
@@ -365,11 +393,11 @@ class Fetcher:
         records = answer.records
         if not records:
             end = answer.last_stable_offset if self._isolation else answer.high_watermark
-            if target.fetch_offset < end and answer.preferred_read_replica < 0:
+            if target.fetch_offset >= end or answer.preferred_read_replica >= 0:
+                self._goes_on(partition)
+            elif room >= target.max_bytes:
                 where = f"from offset {target.fetch_offset} on, though the log ends at {end}"
                 self._stands_still(partition, state, KafkaError(f"the broker sends nothing {where}"))
-            else:
-                self._goes_on(partition)
             return False
         self._goes_on(partition)
         self._order[partition] = self._order.pop(partition, None)  # last in the next round

@@ -318,3 +318,39 @@ def test_the_end_of_fetched_bytes_is_found_without_decoding() -> None:
     assert end_of(first[:40]) is None
     assert end_of(b"") is None
     assert end_of(b"\0" * 100) is None
+
+
+@pytest.mark.parametrize("how", ["named long ago", "gone"])
+@simulated
+async def test_any_number_of_partitions_leaves_a_replica_nearby_at_once(how: str) -> None:
+    """(`client/MOD-14`)"""
+    many = 600
+    cluster, [leader, follower], options = await started(many, nodes=2)
+
+    def answer(request: FetchRequest, *, redirects: bool) -> FetchResponse:
+        response, _ = leader.fetch_now(request)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                partition.preferred_read_replica = 2 if redirects else -1
+        return response
+
+    async def redirect(request: FetchRequest) -> FetchResponse:
+        return answer(request, redirects=True)
+
+    async def serve(request: FetchRequest) -> FetchResponse:
+        await cluster.changed(request.max_wait_ms / 1000)
+        return answer(request, redirects=False)
+
+    leader._answers[FetchRequest] = redirect
+    follower._answers[FetchRequest] = serve
+    async with triokafka.Consumer(**options, client_rack="here", metadata_max_age_ms=10_000) as consumer:
+        consumer.assign([TopicPartition("t", number) for number in range(many)])
+        assert await consumer.poll(timeout_ms=5_000) == {}
+        assert len(asked_offsets(follower, many - 1)) > 1
+        before = len(leader.seen(FetchRequest))
+        if how == "gone":
+            leader._answers[FetchRequest] = serve
+            del cluster.brokers[2]
+            await consumer.engine.network.refresh_metadata()
+        assert await consumer.poll(timeout_ms=11_000) == {}
+        assert len(leader.seen(FetchRequest)) > before

@@ -136,3 +136,42 @@ async def test_an_empty_fetch_at_the_end_of_the_log_is_no_stall() -> None:
         consumer.assign([T0])
         assert await consumer.poll(timeout_ms=300_000) == {}
         assert consumer.health().healthy
+
+
+@simulated
+async def test_a_partition_that_others_left_no_room_for_is_no_stall() -> None:
+    """However long the caller then takes with what is buffered, during which nothing is asked for."""
+    cluster, _, options = await started(2)
+    cluster.write("t", 0, [b"a" * 1_000])
+    cluster.write("t", 1, [b"b" * 1_000, b"b" * 1_000])
+    async with triokafka.Consumer(**options, prefetch_max_bytes=2_000, fetch_max_bytes=2_000) as consumer:
+        consumer.assign([T1, T0])
+        assert list(await consumer.poll(timeout_ms=1_000, max_records=1)) == [T1]
+        await trio.sleep(100)
+        assert list(await consumer.poll(timeout_ms=1_000)) == [T1]
+        assert list(await consumer.poll(timeout_ms=1_000)) == [T0]
+
+
+@simulated
+async def test_a_partition_whose_leader_came_back_during_a_fetch_is_no_stall() -> None:
+    """Within a fetch session an idle partition is not spoken of again."""
+    cluster, broker, options = await started()
+
+    async def in_session(request: FetchRequest) -> FetchResponse:
+        response, _ = broker.fetch_now(request)
+        if request.session_epoch:
+            await cluster.changed(request.max_wait_ms / 1000)
+            response = FetchResponse()
+        response.session_id = 7
+        return response
+
+    broker._answers[FetchRequest] = in_session
+    async with triokafka.Consumer(**options, fetch_max_wait_ms=20_000) as consumer:
+        consumer.assign([T0])
+        assert await consumer.poll(timeout_ms=5_000) == {}
+        for leader, troubles in ((-1, 1), (1, 0)):
+            cluster.leaders[T0] = leader
+            await consumer.engine.network.refresh_metadata()
+            assert await consumer.poll(timeout_ms=100) == {}
+            assert len(consumer.health().troubles) == troubles
+        assert await consumer.poll(timeout_ms=300_000) == {}
