@@ -23,6 +23,12 @@ class StubRegistry:
     authorization: list[str | None] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
     """Statuses of the next answers."""
+    redirect_to: str = ""
+    """Another registry, to which everything is redirected."""
+    body: bytes | None = None
+    """What it answers instead of what it has."""
+    missing_bytes: int = 0
+    """How much of every answer never comes."""
 
     def register(
         self,
@@ -45,6 +51,8 @@ class StubRegistry:
         self.asked.append(path)
         if self.failures:
             return self.failures.pop(0), {"error_code": 50001, "message": "not now"}
+        if self.body is not None:
+            return 200, {}
         parts = urlsplit(path)
         names = [unquote(name) for name in parts.path.strip("/").split("/")]
         number = 0
@@ -72,10 +80,12 @@ def schema_registry() -> Iterator[StubRegistry]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             stub.authorization.append(self.headers.get("Authorization"))
-            status, body = stub.answer(self.path)
-            data = json.dumps(body).encode()
+            status, body = stub.answer(self.path) if not stub.redirect_to else (302, {})
+            data = json.dumps(body).encode() if stub.body is None else stub.body
             self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
+            if stub.redirect_to:
+                self.send_header("Location", stub.redirect_to + self.path)
+            self.send_header("Content-Length", str(len(data) + stub.missing_bytes))
             self.end_headers()
             self.wfile.write(data)
 

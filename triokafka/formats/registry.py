@@ -7,6 +7,7 @@ and the payload.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -71,6 +72,8 @@ class SchemaRegistry:
     timeout_ms: float = 10_000
 
     def __post_init__(self) -> None:
+        if "@" in self.url:
+            raise ConfigurationError("a schema registry's address must hold no credentials: give user and password")
         self._urls = [url.strip().rstrip("/") for url in self.url.split(",") if url.strip()]
         if not self._urls or not all(url.startswith(("http://", "https://")) for url in self._urls):
             raise ConfigurationError(f"schema registry {self.url!r} has no address like http://host:8081")
@@ -111,27 +114,28 @@ class SchemaRegistry:
         failures: list[str] = []
         for number in range(_TRIES * len(self._urls)):
             url = self._urls[number % len(self._urls)]
-            request = urllib.request.Request(url + path, headers=self._headers())
+            request = urllib.request.Request(url + path, headers={"Accept": _ACCEPT})
+            for name, value in self._credentials().items():
+                request.add_unredirected_header(name, value)  # who it is redirected to is somebody else
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout_ms / 1000) as answer:
-                    return json.loads(answer.read())
+                    return _checked(json.loads(answer.read()))
             except urllib.error.HTTPError as error:
                 said = f"{url}{path}: {error.code} {_said(error)}"
                 if error.code < 500 and error.code != 429:
                     raise SchemaRegistryError(said) from None
                 failures.append(said)
-            except (OSError, ValueError) as error:
-                failures.append(f"{url}{path}: {error}")
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                failures.append(f"{url}{path}: {error or type(error).__name__}")
         raise SchemaRegistryError("; ".join(dict.fromkeys(failures)))
 
-    def _headers(self) -> dict[str, str]:
-        headers = {"Accept": _ACCEPT}
+    def _credentials(self) -> dict[str, str]:
         if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
-        elif self.user is not None:
+            return {"Authorization": f"Bearer {self.token}"}
+        if self.user is not None:
             secret = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
-            headers["Authorization"] = f"Basic {secret}"
-        return headers
+            return {"Authorization": f"Basic {secret}"}
+        return {}
 
 
 class Enveloped(NamedTuple):
@@ -166,6 +170,18 @@ def _schema(answer: Mapping[str, Any], number: int) -> RegisteredSchema:
     return RegisteredSchema(
         number, answer.get("schemaType", "AVRO"), answer["schema"], tuple(_references(answer.get("references") or ()))
     )
+
+
+def _checked(answer: Any) -> Any:
+    """What a registry said, when it is about a schema: proxies and portals answer with whatever they like."""
+    schema = answer.get("schema") if isinstance(answer, dict) else None
+    references = (answer.get("references") or []) if isinstance(answer, dict) else []
+    named = isinstance(references, list) and all(
+        isinstance(each, dict) and {"name", "subject", "version"} <= each.keys() for each in references
+    )
+    if not isinstance(schema, str) or not named:
+        raise ValueError("the answer is about no schema")
+    return answer
 
 
 def _references(answers: Any) -> Iterator[Reference]:

@@ -482,6 +482,36 @@ def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry):
     assert "secret" not in repr(basic) + repr(bearer)
 
 
+def test_credentials_do_not_follow_a_redirect(stub: StubRegistry):
+    stub.register("s", '"int"')
+    with schema_registry() as other:
+        other.redirect_to = stub.url
+        assert SchemaRegistry(other.url, token="secret").by_id(1).text == '"int"'
+        assert other.authorization == ["Bearer secret"]
+    assert stub.authorization == [None]
+
+
+def test_credentials_in_an_address_are_refused_and_not_repeated():
+    with pytest.raises(ConfigurationError, match="give user and password") as refused:
+        SchemaRegistry("http://me:secret@localhost:8081")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{}", b'{"schema": 3}', b'{"schema": "1", "references": [{}]}', b"<html>", b"1"]
+)
+def test_an_answer_about_no_schema_is_an_error_of_the_registry(stub: StubRegistry, body: bytes):
+    stub.body = body
+    with pytest.raises(SchemaRegistryError, match="/schemas/ids/1: "):
+        SchemaRegistry(stub.url).by_id(1)
+
+
+def test_an_answer_that_breaks_off_is_an_error_of_the_registry(stub: StubRegistry):
+    stub.body, stub.missing_bytes = b"{}", 10
+    with pytest.raises(SchemaRegistryError, match="IncompleteRead"):
+        SchemaRegistry(stub.url).by_id(1)
+
+
 def test_an_address_that_is_none_is_refused():
     with pytest.raises(ConfigurationError, match="no address like http://host:8081"):
         SchemaRegistry("localhost:8081")
