@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from triokafka.assignors.assignor import NO_RACKS, PartitionRacks
@@ -15,12 +16,11 @@ class Layout(NamedTuple):
     racks: PartitionRacks = NO_RACKS
 
 
-def layout_of(cluster: Cluster, topics: tuple[str, ...], *, in_racks: bool) -> Layout:
-    """The topics as ``cluster`` has them. All replicas count, also those that are offline now: one that comes back is
-    no reason to rebalance (KIP-881)."""
+def layout_of(cluster: Cluster, topics: tuple[str, ...], rack_of: Mapping[int, str]) -> Layout:
+    """The topics as ``cluster`` has them, with replicas in the racks of their brokers; all replicas count, also those
+    that are offline now."""
     counts = {topic: count for topic in topics if (count := cluster.partition_count(topic))}
-    rack_of = {node.node_id: node.rack for node in cluster.nodes.values() if node.rack}
-    if not in_racks or not rack_of:
+    if not rack_of:
         return Layout(counts)
     racks = {
         topic: tuple(
@@ -33,16 +33,26 @@ def layout_of(cluster: Cluster, topics: tuple[str, ...], *, in_racks: bool) -> L
 
 
 class LayoutOfLast:
-    """Works out the layout once for each snapshot of the cluster: it is asked for at every poll."""
+    """Works out the layout once for each snapshot of the cluster: it is asked for at every poll.
+
+    The metadata leaves brokers out that are down. They count as in the rack where they were seen last: a broker that
+    is started again is no reason to rebalance twice (KIP-881).
+    """
 
     def __init__(self) -> None:
         self._asked: tuple[tuple[str, ...], bool] | None = None
         self._cluster: Cluster | None = None
+        self._rack_of: dict[int, str] = {}
         self._found = Layout({})
 
     def of(self, cluster: Cluster, topics: tuple[str, ...], *, in_racks: bool) -> Layout:
         """See `layout_of`."""
         if cluster is not self._cluster or self._asked != (topics, in_racks):
             self._cluster, self._asked = cluster, (topics, in_racks)
-            self._found = layout_of(cluster, topics, in_racks=in_racks)
+            for node in cluster.nodes.values():
+                if node.rack:
+                    self._rack_of[node.node_id] = node.rack
+                else:
+                    self._rack_of.pop(node.node_id, None)
+            self._found = layout_of(cluster, topics, self._rack_of if in_racks else {})
         return self._found
