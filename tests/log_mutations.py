@@ -160,4 +160,12 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         ")",
         _T_RECOVERY + "test_a_snapshot_from_before_the_first_segment_counts_for_nothing",
     ),
+    Mutation(
+        "a snapshot has the last five batches of each producer",
+        _LOG + "producers.py",
+        "            state.batches.extend(earlier.get(producer_id, ()))\n",
+        "",
+        "tests/simulation/test_producer_broker_faults.py::"
+        "test_batches_whose_answers_were_lost_when_the_broker_ended_are_not_repeated",
+    ),
 )
