@@ -151,11 +151,14 @@ class FetchedData:
         return self.size
 
     def behind_damage(self) -> int | None:
-        """The offset behind the batch in which ``position`` lies, by its header; None where that cannot be told."""
+        """The offset behind the first batch that is not read or passed over, by its header; None where that cannot be
+        told."""
         view = memoryview(self.records)
+        # Aborted and control batches before the damaged one have not moved the position.
+        read_to = max(self.position, self._decoder.next_offset)
         at = 0
         while (end := end_of(view[at:], most=1)) is not None:
-            if end > self.position:
+            if end > read_to:
                 return end
             at += _OVERHEAD + int(_OFFSET_AND_LENGTH.unpack_from(view, at)[1])
         return None

@@ -486,6 +486,29 @@ async def test_corrupt_batches_may_be_passed_over(how: str, caplog: pytest.LogCa
         assert cluster.committed[T0] == 15
 
 
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+@simulated
+async def test_a_corrupt_batch_behind_one_without_records_is_the_one_to_pass_over(policy: str) -> None:
+    """(`client/FET-21`)"""
+    cluster, _, options = await started()
+    cluster.write("t", 0, [b"\0\0\0\1"], transactional=True, control=True)
+    cluster.write("t", 0, numbers(0, 3))
+    cluster.write("t", 0, [b"good"])
+    broken = bytearray(cluster.batches[T0][1])
+    broken[-2] ^= 1
+    cluster.batches[T0][1] = bytes(broken)
+    async with triokafka.Consumer(**options, corrupt_batch_policy=policy) as consumer:
+        consumer.assign([T0])
+        if policy == "raise":
+            for call in (consumer.poll, consumer.poll_arrow):
+                with pytest.raises(CorruptRecordError, match=r"seek to 4 to pass over it") as caught:
+                    await call(timeout_ms=1_000)
+                assert caught.value.next_offset == 4
+        else:
+            assert await take(consumer, 1) == [b"good"]
+            assert consumer.metrics()["batches_skipped_total"] == 1
+
+
 @simulated
 async def test_an_error_of_one_partition_waits_for_the_records_of_another() -> None:
     """(`client/FET-19`, `client/FET-24`)"""
