@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
+from triokafka.broker_stub.backend import Backend
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.server import Broker
 from triokafka.errors import ConfigurationError, IllegalStateError
@@ -157,11 +158,11 @@ async def test_failure_of_a_part_stops_the_broker_and_is_told(
 ) -> None:
     """The process is not left running without serving."""
 
-    async def fail(self: Broker) -> None:
+    async def fail(self: Backend) -> None:
         await trio.lowlevel.checkpoint()
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(Broker, "_checkpoint_high_watermarks", fail)
+    monkeypatch.setattr(Backend, "_checkpoint_high_watermarks", fail)
     async with running_node() as node:
         await node.broker.wait_stopped()
         assert isinstance(node.broker.failure, RuntimeError)
