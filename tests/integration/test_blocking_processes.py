@@ -129,6 +129,24 @@ print(os.waitstatus_to_exitcode(status))
     assert run_program(program, bootstrap, topic) == "7\n"
 
 
+def test_a_forked_child_can_close_a_producer_that_a_thread_was_using(bootstrap: str, topic: str) -> None:
+    """At the end of a child, too: it has inherited what is registered with `atexit`."""
+    program = """
+import os, sys
+from triokafka.blocking import KafkaProducer
+producer = KafkaProducer(bootstrap_servers=sys.argv[1])
+producer.send(sys.argv[2], b"parent").get(timeout=20)
+with producer._staging.lock:  # as if another thread was sending
+    child = os.fork()
+    if not child:
+        producer.close()
+        os._exit(7)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+    assert run_program(program, bootstrap, topic) == "7\n"
+
+
 @pytest.mark.parametrize("waiting", ["poll", "iteration"])
 def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, topic: str, waiting: str) -> None:
     """Ctrl-C in `poll` raises at once; the consumer can go on after it."""

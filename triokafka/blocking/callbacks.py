@@ -30,8 +30,11 @@ class CallbackThread:
 
     def settle(self, chunk: Chunk, group: Listening) -> None:
         """Settle futures: here if it is one that only threads wait for, else in the thread. Called in the loop."""
-        if len(group) == 1 and not group[0].has_callbacks:
-            chunk.settle(group)
+        if len(group) == 1 and chunk.settle_unheard(group[0]):
+            return
+        if self._ending:
+            # Somebody asks only now what became of a record; the thread may have ended.
+            threading.Thread(target=_settle, args=(chunk, group), name=self._name, daemon=True).start()
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -50,8 +53,8 @@ class CallbackThread:
         return passed.wait(timeout)
 
     def end(self) -> None:
-        """End the thread after what waits."""
-        if self._thread is not None and not self._ending:
+        """End the thread after what waits. Called in the loop."""
+        if not self._ending:
             self._ending = True
             self._waiting.put(None)
 
@@ -60,8 +63,11 @@ class CallbackThread:
             if isinstance(next_one, threading.Event):
                 next_one.set()
                 continue
-            chunk, group = next_one
-            try:
-                chunk.settle(group)
-            except Exception:
-                logger.exception("a callback failed")
+            _settle(*next_one)
+
+
+def _settle(chunk: Chunk, group: Listening) -> None:
+    try:
+        chunk.settle(group)
+    except Exception:
+        logger.exception("a callback failed")

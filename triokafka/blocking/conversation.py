@@ -46,6 +46,10 @@ class _Question:
         self.replied.put(None)
 
 
+def _nothing() -> None:
+    """What an interrupted thread does when it is asked back."""
+
+
 class Conversation:
     """`ask` is for threads, `serve` and `ask_back` for the task."""
 
@@ -86,8 +90,9 @@ class Conversation:
                     question.replied.get()
                 kind, first, second = replies[seen]
                 seen += 1
-                if kind == "run" and interrupt is None:
-                    self._run_here(first, second)
+                if kind == "run":
+                    # After an interrupt nothing more is run, but the task that asks must not wait for it.
+                    self._run_here(first, second if interrupt is None else _nothing)
             except BaseException as error:
                 interrupt = interrupt or error
                 if not self._loop.soon(self._give_up, question):

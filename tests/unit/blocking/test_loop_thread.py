@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
 
-from triokafka.blocking.conversation import Conversation
+from triokafka.blocking.conversation import LATER, Conversation
 from triokafka.errors import ClosedError, IllegalStateError
 from triokafka.loop_thread import fork_count, loop_thread
 
@@ -140,6 +141,34 @@ def test_an_interrupt_while_the_thread_does_what_it_was_asked_back_comes_out_of_
         talk.conversation.ask(work)
     assert talk.conversation.ask(double, 5) == 10
     talk.conversation.ask(talk.close)
+
+
+def test_after_an_interrupt_nothing_more_is_run_and_the_task_waits_for_no_answer() -> None:
+    """As in a close: its question stays open while the task goes on by itself."""
+    conversation = Conversation(loop_thread())
+    answers: list[Callable[[BaseException | None], None]] = []
+    ran: list[str] = []
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def task() -> None:
+        await conversation.serve(lambda: bool(answers))
+        await conversation.ask_back(interrupted)
+        with trio.move_on_after(20):
+            await conversation.ask_back(lambda: ran.append("more"))
+            ran.append("came back")
+        conversation.end()
+        answers[0](None)
+
+    async def close() -> object:
+        answers.append(conversation.answer_later())
+        return LATER
+
+    loop_thread().start(task, name="closing")
+    with pytest.raises(KeyboardInterrupt):
+        conversation.ask(close)
+    assert ran == ["came back"]
 
 
 def test_questions_from_the_loop_itself_are_refused() -> None:

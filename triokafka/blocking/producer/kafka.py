@@ -135,11 +135,10 @@ class KafkaProducer:
         if timeout is not None and not 0 <= timeout <= threading.TIMEOUT_MAX:
             raise ValueError(f"Invalid timeout: {timeout}")
         self._closed = True
-        with self._lock:
-            self._stages.clear()
         self._unregister()
         if self._forks != fork_count():
-            return
+            return  # a thread that is not here may have held the lock
+        self._staging.close()
         if self._session.callbacks.is_current_thread or self._session.loop.is_current_thread:
             self._session.abandon()
             return
@@ -151,7 +150,6 @@ class KafkaProducer:
             self._session.abandon()
             raise
         self._session.callbacks.wait(timeout)
-        self._session.callbacks.end()
         for name in ("key_serializer", "value_serializer"):
             if self.config[name] is not None:
                 self.config[name].close()
@@ -282,8 +280,6 @@ class KafkaProducer:
         if staging.staged > self._limit:
             staging.wait_for_room(self.config["max_block_ms"] / 1000)
         with self._lock:
-            if self._closed:
-                raise IllegalStateError("KafkaProducer already closed!")
             chunk = stage.open or stage.begin()
             index = len(chunk.values)
             chunk.values.append(value)
@@ -307,7 +303,7 @@ class KafkaProducer:
         session = self._session
         stage = session.loop.call(session.learn, topic, self.config["max_block_ms"] / 1000)
         with self._lock:
-            if not self._closed:
+            if not self._staging.closed:
                 self._stages[topic] = stage
         return stage
 

@@ -59,7 +59,8 @@ class ProducerSession:
         finally:
             self._producer = self._nursery = None
             opened.set()
-            self.staging.fail(ClosedError("the producer was closed before the record was handed over"))
+            error = ClosedError("the producer was closed before the record was handed over")
+            self.staging.fail(self._stages.values(), error)
             self.callbacks.end()
             self._closed.set()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -213,6 +213,17 @@ class Chunk:
         assert not isinstance(delivery, Exception)
         delivery.add_callback(lambda metadata, error: self.stage.staging.callbacks.settle(self, group))
 
+    def settle_unheard(self, future: FutureRecordMetadata) -> bool:
+        """Settle a future that only threads wait for; False when somebody's function is to be called. In the loop."""
+        outcome = self.outcome(future.index)
+        with self.lock:
+            # Under the lock: a callback that is added in this moment must not run in the loop.
+            if outcome is None or future.has_callbacks:
+                return False
+            listeners = future.conclude(outcome)
+        future.tell(listeners, outcome)
+        return True
+
     def settle(self, group: Listening) -> None:
         """Settle these futures; those whose records went out later than the group's last are left for their time."""
         settled: list[tuple[FutureRecordMetadata, Outcome]] = []
@@ -267,7 +278,13 @@ class Stage:
         self.partitions, self.known, self.learned_at = len(partitions), partitions, time.monotonic()
 
     def begin(self) -> Chunk:
-        """A new open chunk. The caller holds the lock."""
+        """A new open chunk. The caller holds the lock.
+
+        Raises:
+            IllegalStateError: the producer is closed, and nobody would take the chunk.
+        """
+        if self.staging.closed:
+            raise IllegalStateError("KafkaProducer already closed!")
         chunk = self.open = Chunk(self)
         return chunk
 
@@ -336,7 +353,8 @@ class Stage:
 class Staging:
     """All stages of one producer, and the bound on what waits in them.
 
-    ``limit`` is bytes of records that were sent and not handed over; then `wait_for_room` waits.
+    ``stages`` are those that senders know. ``limit`` is bytes of records that were sent and not handed over; then
+    `wait_for_room` waits.
     """
 
     def __init__(self, loop: LoopThread, callbacks: CallbackThread, limit: int) -> None:
@@ -346,6 +364,7 @@ class Staging:
         self.stages: dict[str, Stage] = {}
         self.limit = limit
         self.staged = 0
+        self.closed = False
         self._room = threading.Condition(self.lock)
 
     def release(self, size: int) -> None:
@@ -370,11 +389,18 @@ class Staging:
                     " (max_block_ms): the brokers are too slow, or do not answer"
                 )
 
-    def fail(self, error: KafkaError) -> None:
-        """The producer has ended: all that was not handed over has failed. In the loop."""
+    def close(self) -> None:
+        """Take no more records than the open chunks. From any thread."""
         with self.lock:
-            chunks = [stage.open for stage in self.stages.values() if stage.open is not None]
-            for stage in self.stages.values():
+            self.closed = True
+            self.stages.clear()
+
+    def fail(self, stages: Collection[Stage], error: KafkaError) -> None:
+        """The producer has ended: all that was not handed over has failed. In the loop."""
+        self.close()
+        with self.lock:
+            chunks = [stage.open for stage in stages if stage.open is not None]
+            for stage in stages:
                 stage.open = None
         for chunk in chunks:
             count, _ = chunk.take()

@@ -1,0 +1,94 @@
+"""Where callbacks of sent records run, and what a producer that has ended still takes and tells."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from triokafka.blocking.callbacks import CallbackThread
+from triokafka.blocking.future import Outcome
+from triokafka.blocking.producer.future import FutureRecordMetadata
+from triokafka.blocking.producer.staging import Chunk, Stage, Staging
+from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.loop_thread import loop_thread
+
+
+def staging() -> Staging:
+    return Staging(loop_thread(), CallbackThread("callbacks under test"), 1 << 20)
+
+
+class Called:
+    """A callback that notes its thread."""
+
+    def __init__(self) -> None:
+        self.thread: int | None = None
+        self._event = threading.Event()
+
+    def __call__(self, _: object) -> None:
+        self.thread = threading.get_ident()
+        self._event.set()
+
+    def wait(self) -> int | None:
+        assert self._event.wait(20)
+        return self.thread
+
+
+def test_a_callback_added_while_its_future_is_being_settled_does_not_run_in_the_loop() -> None:
+    called = Called()
+
+    class Interleaved(Chunk):
+        """Another thread adds its callback between the look at the outcome and the settling."""
+
+        def outcome(self, index: int) -> Outcome | None:
+            found = super().outcome(index)
+            if not future.has_callbacks and future._outcome is None:
+                future.add_errback(called)
+            return found
+
+    stage = Stage(staging(), "topic")
+    chunk = Interleaved(stage)
+    future = FutureRecordMetadata(chunk, 0)
+    chunk.handed(KafkaError("refused"))
+    # As the loop does; this thread stands for it.
+    stage.staging.callbacks.settle(chunk, [future])
+    assert called.wait() not in (threading.get_ident(), loop_thread()._thread.ident)
+    stage.staging.callbacks.end()
+
+
+def test_callbacks_that_come_after_the_end_are_called_and_those_who_wait_are_woken() -> None:
+    chunk = Chunk(Stage(staging(), "topic"))
+    first, second, third = (FutureRecordMetadata(chunk, index) for index in range(3))
+    before, after = Called(), Called()
+    first.add_errback(before)
+    for _ in range(3):
+        chunk.handed(KafkaError("refused"))
+    before.wait()
+    chunk.stage.staging.callbacks.end()
+    second.add_errback(after)
+    with pytest.raises(KafkaError, match="refused"):
+        second.get(timeout=20)
+    assert after.wait() != threading.get_ident()
+    with pytest.raises(KafkaError, match="refused"):
+        third.get(timeout=20)
+
+
+def test_a_stage_whose_producer_is_closed_begins_nothing() -> None:
+    stage = Stage(staging(), "topic")
+    chunk = stage.begin()
+    stage.staging.close()
+    assert stage.open is chunk
+    stage.staging.fail([stage], KafkaError("the end"))
+    with pytest.raises(IllegalStateError, match="closed"):
+        stage.begin()
+
+
+def test_what_was_not_handed_over_fails_at_the_end_though_senders_know_no_stage_any_more() -> None:
+    stage = Stage(staging(), "topic")
+    stage.staging.stages["topic"] = stage
+    chunk = stage.begin()
+    chunk.values.append(b"left")
+    stage.staging.close()
+    stage.staging.fail([stage], KafkaError("the end"))
+    with pytest.raises(KafkaError, match="the end"):
+        FutureRecordMetadata(chunk, 0).get(timeout=20)
