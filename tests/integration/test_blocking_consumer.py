@@ -126,6 +126,34 @@ def test_wrong_use_raises_what_kafka_python_raises(consumer: KafkaConsumer, fill
     assert list(consumer) == []
 
 
+def test_closing_ends_an_iteration(consumer: KafkaConsumer) -> None:
+    got = []
+    for record in consumer:
+        got.append(record.offset)
+        if len(got) == 3:
+            consumer.close()
+    assert got == [0, 1, 2]
+
+
+def test_only_offsets_with_metadata_can_be_committed(bootstrap: str, filled: TopicPartition, group: str) -> None:
+    """An int for an offset, as other clients take, was silently nothing."""
+    with KafkaConsumer(bootstrap_servers=bootstrap, group_id=group) as consumer:
+        wrong: Any
+        for wrong in ({filled: 2}, {filled.topic: OffsetAndMetadata(2, "")}, [filled], {filled: None}):
+            for commit in (consumer.commit, consumer.commit_async):
+                with pytest.raises(TypeError, match="OffsetAndMetadata"):
+                    commit(wrong)
+        consumer.commit({filled: OffsetAndMetadata(2, "mine")})
+        assert consumer.committed(filled, metadata=True) == OffsetAndMetadata(2, "mine")
+
+
+@pytest.mark.parametrize("form", ["PLAINTEXT://{}", "{0}, {0}"])
+def test_bootstrap_servers_may_have_a_scheme(bootstrap: str, form: str) -> None:
+    given = form.format(bootstrap)
+    for servers in (given, given.split(","), set(given.split(","))):
+        KafkaConsumer(bootstrap_servers=servers).close()
+
+
 def test_deserializers_run_in_the_thread_that_polls_and_stop_at_what_they_cannot_read(
     bootstrap: str, topic: str
 ) -> None:

@@ -87,6 +87,17 @@ def test_callbacks_run_before_get_and_flush_return_and_may_use_the_producer(boot
         assert seen[-1].offset == 0  # of what is settled, at once
 
 
+def test_headers_of_a_record_that_was_read_can_be_sent_on(bootstrap: str, topic: str) -> None:
+    headers = [("trace", b"1"), ("trace", b"2")]
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"first", headers=headers)
+        producer.flush()
+        [first] = read_all(bootstrap, topic, 1)
+        producer.send(topic, b"second", headers=first.headers)
+        producer.flush()
+    assert [list(record.headers) for record in read_all(bootstrap, topic, 2)] == [headers, headers]
+
+
 def test_a_record_that_cannot_be_delivered_goes_to_its_errback(bootstrap: str, topic: str) -> None:
     errors: list[Any] = []
     with KafkaProducer(bootstrap_servers=bootstrap, max_request_size=2_000_000) as producer:
@@ -256,6 +267,23 @@ def test_closing_without_patience_settles_every_future(topic: str) -> None:
                     futures.append(producer.send(topic, b"x" * 10_000))
             assert 50 < len(futures) < 300
             producer.close(timeout=0.1)
+        for future in futures:
+            with pytest.raises(KafkaError):
+                future.get(timeout=20)
+
+
+def test_closing_without_patience_settles_the_futures_of_every_chunk(topic: str) -> None:
+    """Also of one that was begun while the loop waited for memory for the one before."""
+    with running_broker() as broker:
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, batch_size=65_536)
+        producer.send(topic, b"").get(timeout=20)
+        futures = []
+        with broker.frozen():
+            for _ in range(10):
+                futures += [producer.send(topic, b"x" * 10_000) for _ in range(12)]
+                with pytest.raises(KafkaTimeoutError):
+                    futures[-1].get(timeout=0.1)
+            producer.close(timeout=0)
         for future in futures:
             with pytest.raises(KafkaError):
                 future.get(timeout=20)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
@@ -99,12 +99,21 @@ def network_options(config: Mapping[str, Any]) -> dict[str, Any]:
         if name in config and config[name] != NETWORK[name]:
             log.warning("%s has no effect: %s", name, why)
     options = {name: config[name] for name in _TAKEN_AS_THEY_ARE if name in config}
+    options["bootstrap_servers"] = _addresses(config["bootstrap_servers"])
     for name in ("receive_buffer_bytes", "send_buffer_bytes"):
         options[name] = -1 if config[name] is None else config[name]
-    for low, high in (("reconnect_backoff_ms", "reconnect_backoff_max_ms"),):
-        options[high] = max(options[low], options[high])
+    options["reconnect_backoff_max_ms"] = max(options["reconnect_backoff_ms"], options["reconnect_backoff_max_ms"])
     options["retry_backoff_max_ms"] = max(1_000, options["retry_backoff_ms"])
     return options
+
+
+def _addresses(given: Any) -> Any:
+    """``bootstrap_servers`` as the SDK takes them: a list, and nothing before ``://``."""
+    if isinstance(given, str):
+        given = given.split(",")
+    if not isinstance(given, Iterable):
+        return given
+    return [one.strip().rpartition("://")[2] if isinstance(one, str) else one for one in given]
 
 
 def admin_options(config: Mapping[str, Any]) -> dict[str, Any]:

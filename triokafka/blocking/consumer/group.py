@@ -125,6 +125,7 @@ class KafkaConsumer(PositionPart, OffsetPart):
         if self._closed or self._closing:
             return
         self._closing = True
+        self._buffered.put_back()  # an iteration ends here
         if self._forks == fork_count():
             seconds = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
             try:

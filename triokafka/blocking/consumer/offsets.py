@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from triokafka.blocking.consumer.part import ConsumerPart, check_partitions
+from triokafka.blocking.consumer.part import ConsumerPart, check_offsets, check_partitions
 from triokafka.blocking.consumer.session import Offsets, OnCommit
 from triokafka.blocking.future import Future
 from triokafka.errors import IllegalStateError
@@ -21,8 +21,10 @@ class OffsetPart(ConsumerPart):
             CommitFailedError: the group has gone on without this consumer.
             KafkaTimeoutError: no answer within ``timeout_ms``.
             IllegalStateError: there is no ``group_id``.
+            TypeError: offsets are no dict of `TopicPartition` and `OffsetAndMetadata`.
         """
         self._check_group()
+        check_offsets(offsets)
         self._run_commit_callbacks()
         session = self._session
 
@@ -41,9 +43,10 @@ class OffsetPart(ConsumerPart):
         after it is done; ``default_offset_commit_callback`` without one.
 
         Raises:
-            IllegalStateError: there is no ``group_id``.
+            IllegalStateError, TypeError: as `commit`.
         """
         self._check_group()
+        check_offsets(offsets)
         self._run_commit_callbacks()
         future = Future()
         self._ask(self._session.commit_async, offsets, callback, future)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import triokafka
@@ -10,6 +10,7 @@ from triokafka.blocking.consumer.buffered import Buffered
 from triokafka.blocking.consumer.session import ConsumerSession
 from triokafka.errors import IllegalStateError
 from triokafka.loop_thread import fork_count
+from triokafka.structs import OffsetAndMetadata
 
 T = TypeVar("T")
 
@@ -59,3 +60,13 @@ def check_partitions(*partitions: object, one: bool = False) -> None:
         raise TypeError(
             "partition must be a TopicPartition namedtuple" if one else "partitions must be TopicPartition namedtuples"
         )
+
+
+def check_offsets(offsets: object) -> None:
+    """Raise `TypeError` if they are nothing that can be committed."""
+    if offsets is not None and not (
+        isinstance(offsets, Mapping)
+        and all(isinstance(partition, triokafka.TopicPartition) for partition in offsets)
+        and all(isinstance(offset, OffsetAndMetadata) for offset in offsets.values())
+    ):
+        raise TypeError("offsets must be dict[TopicPartition, OffsetAndMetadata]")

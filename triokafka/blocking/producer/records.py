@@ -10,10 +10,12 @@ from triokafka.blocking.producer.staging import Headers
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))
 
 
-def checked_headers(headers: Headers | None) -> Headers:
-    """The headers as a list. Raises `TypeError`."""
+def checked_headers(headers: Headers | tuple[tuple[str, bytes], ...] | None) -> Headers:
+    """The headers as a list; a tuple, as records that were read have it, will do. Raises `TypeError`."""
     if headers is None:
         return []
+    if isinstance(headers, tuple):
+        headers = list(headers)
     if not isinstance(headers, list):
         raise TypeError("headers must be list-type")
     for item in headers:
