@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import pytest
 
+from tests.broker_process import BrokerProcess
 from tests.spark.topics import Record, delete_before, delete_topic, make_topic, options, write
 from tests.spark.written_logs import LogWriter, log_writer
-from triokafka.errors import ConfigurationError
+from triokafka.errors import ConfigurationError, KafkaTimeoutError
 from triokafka.spark.data_loss import KafkaDataLossError
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import OffsetRange
@@ -540,13 +541,33 @@ def test_a_topic_that_is_deleted_while_a_query_runs(bootstrap: str, fails: str):
     assert sum(batch.num_rows for batch in reader.read(task)) == 5
 
 
-def test_a_range_that_never_comes_is_an_error_and_no_short_result(bootstrap: str):
-    """Two well-known readers return what they have with a warning (`spark/4`)."""
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails: str):
+    """A topic made anew with fewer records, under a planned batch: nothing is out of range, and nothing ever comes."""
     topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
-    reader = TopicReader(
-        ReadOptions.parse(
-            options(bootstrap, topic, **{"kafkaConsumer.pollTimeoutMs": "300", "failOnDataLoss": "false"})
-        )
-    )
-    with pytest.raises(Exception, match=r"no progress .* stands at offset 20 of 25 .*kafkaConsumer.pollTimeoutMs"):
-        list(reader.read(RangePartition((OffsetRange(topic, 0, 10, 25),))))
+    asked = options(bootstrap, topic, failOnDataLoss=fails, **{"kafkaConsumer.pollTimeoutMs": "1500"})
+    batches = TopicReader(ReadOptions.parse(asked)).read(RangePartition((OffsetRange(topic, 0, 10, 25),)))
+    assert next(batches).num_rows == 10
+    if fails == "true":
+        with pytest.raises(KafkaDataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*\[20, 25\).* from 0 to 20"):
+            next(batches)
+        return
+    assert list(batches) == []
+
+
+def test_a_range_that_does_not_come_in_time_is_an_error_and_no_short_result():
+    """Two well-known readers return what they have with a warning (`spark/4`)."""
+    broker = BrokerProcess(None)
+    try:
+        bootstrap = broker.start()
+        topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(20)])
+        asked = options(bootstrap, topic, failOnDataLoss="false", **{"kafkaConsumer.pollTimeoutMs": "300"})
+        reader = TopicReader(ReadOptions.parse(asked))
+        (task,) = reader.partitions()
+        broker.kill()
+        with pytest.raises(
+            KafkaTimeoutError, match=r"no progress .* stands at offset 0 of 20.*kafkaConsumer.pollTimeoutMs"
+        ):
+            list(reader.read(task))
+    finally:
+        broker.close()

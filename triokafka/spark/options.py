@@ -166,7 +166,7 @@ class ReadOptions:
             fetch_offset_retry_interval_ms=_interval(given),
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=fewest,
-            max_trigger_delay_ms=duration_ms(given, "maxTriggerDelay") or 15 * 60_000,
+            max_trigger_delay_ms=_max_trigger_delay(given),
             max_bytes_per_trigger=whole(given, "maxBytesPerTrigger", at_least=1),
             max_bytes_per_partition=whole(given, "maxBytesPerPartition", at_least=1),
             min_partitions=min_partitions,
@@ -260,6 +260,11 @@ def _poll_timeout(given: Mapping[str, str], client: ClientSettings) -> int:
     """The connector's default is Spark's network timeout; a shorter patience of the client is meant for tasks too."""
     patience = whole(given, "kafkaConsumer.pollTimeoutMs", at_least=1)
     return patience or int(client.values.get("default_api_timeout_ms", 0)) or 120_000
+
+
+def _max_trigger_delay(given: Mapping[str, str]) -> int:
+    delay = duration_ms(given, "maxTriggerDelay")
+    return 15 * 60_000 if delay is None else delay
 
 
 def _interval(given: Mapping[str, str]) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import trio
 
 from triokafka.client.range_session import RangeLostError, RangeSession
 from triokafka.client.reader import RangeReader
@@ -25,6 +27,8 @@ from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_LOOK_AGAIN: Final = 5.0  # seconds for asking whether a log has become too short, after all patience with it
 
 
 def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
@@ -102,7 +106,7 @@ async def _batches(
             assert lost.partition is not None
             await _pass_over(reader, options, lost, lost.partition, bounds[lost.partition])
         except KafkaTimeoutError:
-            if not _pass_over_deleted(reader, options):
+            if not (_pass_over_deleted(reader, options) or await _pass_over_cut(reader, options)):
                 raise
 
 
@@ -151,6 +155,35 @@ def _pass_over_deleted(reader: RangeReader, options: ReadOptions) -> bool:
     for partition, end in gone.items():
         reader.go_on_at(partition, end)
     return True
+
+
+async def _pass_over_cut(reader: RangeReader, options: ReadOptions) -> bool:
+    """Fail, or go on without what is left of ranges whose logs end before them: a topic that was made anew, say.
+
+    At the end of a log nothing is out of range, so waiting is all that tells. False when no log is too short, or none
+    can be asked.
+    """
+    cut: dict[TopicPartition, tuple[int, int]] = {}
+    with trio.move_on_after(_LOOK_AGAIN) as scope:
+        try:
+            for partition in reader.left:
+                bounds = await reader.session.log_bounds(partition)
+                if bounds[1] <= reader.position(partition):
+                    cut[partition] = bounds
+        except KafkaError:
+            return False
+    if scope.cancelled_caught:
+        return False
+    for partition, (earliest, latest) in cut.items():
+        end = reader.left[partition]
+        report_loss(
+            options.fail_on_data_loss,
+            "COULD_NOT_READ_OFFSET_RANGE",
+            f"Could not read records in offset [{reader.position(partition)}, {end}) for topic partition {partition}:"
+            f" the log has offsets from {earliest} to {latest}",
+        )
+        reader.go_on_at(partition, end)
+    return bool(cut)
 
 
 def _cut(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -99,6 +99,7 @@ def test_batches_and_streams_differ_in_where_they_start_and_in_the_names_of_grou
         ("maxOffsetsPerTrigger", str(2**63 - 1), "max_offsets_per_trigger", 2**63 - 1),
         ("minOffsetsPerTrigger", "5", "min_offsets_per_trigger", 5),
         ("maxTriggerDelay", "5s", "max_trigger_delay_ms", 5_000),
+        ("maxTriggerDelay", "0s", "max_trigger_delay_ms", 0),
         ("maxTriggerDelay", "2 min", "max_trigger_delay_ms", 120_000),
         ("maxTriggerDelay", "250", "max_trigger_delay_ms", 250),
         ("minPartitions", "6", "min_partitions", 6),
