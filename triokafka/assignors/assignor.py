@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
-from triokafka.errors import ConfigurationError
+from triokafka.errors import ConfigurationError, IllegalStateError
 from triokafka.structs import TopicPartition
 
 ENTRY_POINT_GROUP = "triokafka.assignors"
@@ -83,6 +83,35 @@ class PartitionAssignor(ABC):
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
         """Note that this member got ``assignment`` in ``generation``. Nothing to note by default."""
         return
+
+
+def check_dealt(assignor: PartitionAssignor, members: Members, dealt: Mapping[str, Assignment]) -> None:
+    """See that an assignor kept its promises: what it got wrong would be read by two members at a time, or by none.
+
+    Raises:
+        IllegalStateError: it left members out, gave a partition to two, or, if it is cooperative, gave one away that
+            another member still holds.
+    """
+    problem = f"assignor {assignor.name!r}"
+    if missing := sorted(set(members).difference(dealt)):
+        raise IllegalStateError(f"{problem} returned nothing for the members {missing}")
+    if strangers := sorted(set(dealt).difference(members)):
+        raise IllegalStateError(f"{problem} returned shares for {strangers}, which are not in the group")
+    owners: dict[TopicPartition, str] = {}
+    for member_id, assignment in dealt.items():
+        for partition in assignment.partitions:
+            if owners.setdefault(partition, member_id) != member_id:
+                raise IllegalStateError(f"{problem} gave {partition} to {owners[partition]!r} and to {member_id!r}")
+    if not assignor.cooperative:
+        return
+    for member_id, member in members.items():
+        for partition in member.owned_partitions:
+            owner = owners.get(partition, member_id)
+            # Two may say that they hold it; then one of them is not up to date.
+            if owner != member_id and partition not in members[owner].owned_partitions:
+                raise IllegalStateError(
+                    f"{problem} is cooperative, but gave {partition} to {owner!r} before {member_id!r} has given it up"
+                )
 
 
 Strategy = PartitionAssignor | type[PartitionAssignor] | str

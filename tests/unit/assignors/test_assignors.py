@@ -22,7 +22,8 @@ from triokafka.assignors import (
     resolve_assignors,
     settle_claims,
 )
-from triokafka.errors import ConfigurationError
+from triokafka.assignors.assignor import check_dealt
+from triokafka.errors import ConfigurationError, IllegalStateError
 from triokafka.structs import TopicPartition
 
 
@@ -237,3 +238,38 @@ def test_a_deal_that_would_take_too_long_to_perfect_is_complete_and_as_even_as_c
         TopicPartition(topic, number) for topic in "tuvw" for number in range(4)
     ]
     assert max(map(len, assigned.values())) <= 7
+
+
+@pytest.mark.parametrize(
+    ("dealt", "cooperative", "wrong"),
+    [
+        ({"a": [0]}, False, r"returned nothing for the members \['b'\]"),
+        ({"a": [0], "b": [], "c": [1]}, False, r"returned shares for \['c'\], which are not in the group"),
+        ({"a": [0, 1], "b": [1]}, False, "gave t-1 to 'a' and to 'b'"),
+        ({"a": [], "b": [0]}, True, "is cooperative, but gave t-0 to 'b' before 'a' has given it up"),
+        ({"a": [], "b": [0]}, False, None),
+        ({"a": [0], "b": [2]}, True, None),  # 2 is said to be held by both
+        ({"a": [2, 0], "b": [1]}, True, None),
+    ],
+)
+def test_an_assignor_that_breaks_its_promises_is_found_out(
+    dealt: dict[str, list[int]], cooperative: bool, wrong: str | None
+) -> None:
+    """What it got wrong would be read by two members at a time, or by none."""
+
+    class Plugged(RangeAssignor):
+        name = "plugged"
+
+    Plugged.cooperative = cooperative
+    members = {
+        member: MemberSubscription(topics=["t"], owned_partitions=[TopicPartition("t", number) for number in held])
+        for member, held in (("a", [0, 2]), ("b", [2]))
+    }
+    shares = {
+        member: Assignment([TopicPartition("t", number) for number in numbers]) for member, numbers in dealt.items()
+    }
+    if wrong is None:
+        check_dealt(Plugged(), members, shares)
+    else:
+        with pytest.raises(IllegalStateError, match=f"assignor 'plugged' {wrong}"):
+            check_dealt(Plugged(), members, shares)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from triokafka.assignors import NO_RACKS, Assignment, MemberSubscription, PartitionAssignor, PartitionRacks
+from triokafka.assignors.assignor import check_dealt
 from triokafka.client.consumer.membership.payloads import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -250,9 +251,7 @@ class ClassicMember:
         if self.assignor is None:
             raise IllegalStateError("only the leader deals, and only after it has joined")
         dealt = self.assignor.assign(self._members, partition_counts, racks)
-        missing = sorted(set(self._members).difference(dealt))
-        if missing:
-            raise IllegalStateError(f"assignor {self.assignor.name!r} returned nothing for the members {missing}")
+        check_dealt(self.assignor, self._members, dealt)
         return dealt
 
     def sync(self, dealt: Mapping[str, Assignment]) -> SyncGroupRequest:
