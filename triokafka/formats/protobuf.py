@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.formats.decoding import Format
-from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, opened
+from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, SchemaRegistryError, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +66,7 @@ class ProtobufFormat(Format):
         """Read messages that only these descriptors tell of, the last of which has the one that is meant."""
         self._files, self._message = files, _built(files, name, subject)
         self._type = _struct(self._message.DESCRIPTOR, ())
+        self._indexes = _place(self._message.DESCRIPTOR)
 
     def __getstate__(self) -> dict[str, Any]:
         # Classes that were made of descriptors cannot be pickled, and the subject may have a newer schema by then.
@@ -90,19 +91,22 @@ class ProtobufFormat(Format):
         """As `Format.decode`."""
         errors: dict[int, str] = {}
         values: list[bytes | None] = payloads.to_pylist()
+        ids: dict[int, int] = {}
         if self._registry is not None:
             groups, errors = opened(payloads)
             values = [None] * len(payloads)
             for group in groups:
                 for position, payload in zip(group.positions, group.payloads.to_pylist(), strict=True):
-                    values[position] = payload
+                    values[position], ids[position] = payload, group.schema_id
         messages: list[Any] = []
         for position, payload in enumerate(values):
             found = None
             if payload is not None:
                 try:
-                    start = 0 if self._registry is None else _after_indexes(payload)
+                    start = 0 if self._registry is None else self._opened(payload, ids[position])
                     found = self._message.FromString(payload[start:])
+                except SchemaRegistryError:
+                    raise
                 except Exception as error:
                     errors[position] = f"{type(error).__name__}: {error}"
             messages.append(found)
@@ -117,6 +121,29 @@ class ProtobufFormat(Format):
                     messages[position] = None
                     errors[position] = f"{type(error).__name__}: {error}"
             return self._column(messages), errors
+
+    def _opened(self, payload: bytes, schema_id: int) -> int:
+        """Where the message begins. One of another type would be read without a complaint, and mean nothing."""
+        indexes, start = _indexes(payload)
+        if self._files and indexes != self._indexes:
+            name = self._name_of(schema_id, indexes)
+            if name != self._message.DESCRIPTOR.full_name:
+                raise ValueError(f"it is a {name}, and not a {self._message.DESCRIPTOR.full_name}")
+        return start
+
+    def _name_of(self, schema_id: int, indexes: tuple[int, ...]) -> str:
+        from google.protobuf import descriptor_pb2
+
+        assert self._registry is not None
+        found = self._registry.by_id(schema_id, form=_SERIALIZED)
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
+        names, messages = [file.package] if file.package else [], file.message_type
+        for index in indexes:
+            if not 0 <= index < len(messages):
+                raise ValueError(f"schema {schema_id} has no message {list(indexes)}")
+            names.append(messages[index].name)
+            messages = messages[index].nested_type
+        return ".".join(names)
 
     def _column(self, messages: list[Any]) -> pa.Array:
         return _structs(messages, self._message.DESCRIPTOR, self._type)
@@ -178,12 +205,24 @@ def _built(files: tuple[bytes, ...], name: str | None, subject: str) -> Any:
     return message_factory.GetMessageClass(descriptor)
 
 
-def _after_indexes(payload: bytes) -> int:
-    """Where the message begins: before it, the envelope says which message of the file it is."""
+def _indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
+    """Which message of the file it is, as the envelope says, and where the message begins."""
     count, position = _varint(payload, 0)
+    if count < 0:
+        raise ValueError("the envelope names no message")
+    indexes: list[int] = []
     for _ in range(count):
-        _, position = _varint(payload, position)
-    return position
+        index, position = _varint(payload, position)
+        indexes.append(index)
+    return tuple(indexes) or (0,), position
+
+
+def _place(descriptor: Any) -> tuple[int, ...]:
+    """The same for a message that is known: its number, after those of the messages that it is declared in."""
+    around = descriptor.containing_type
+    beside = descriptor.file.message_types_by_name.values() if around is None else around.nested_types
+    number = [each.full_name for each in beside].index(descriptor.full_name)
+    return (*(() if around is None else _place(around)), number)
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

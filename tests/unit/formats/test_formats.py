@@ -448,6 +448,17 @@ def test_protobuf_from_a_registry(stub: StubRegistry):
         ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders-value", name="shop.Odrer")
 
 
+def test_another_message_of_the_same_file_is_not_read_as_the_one_that_is_meant(stub: StubRegistry):
+    """Its bytes would be a message with unknown fields alone: a row of defaults."""
+    text = base64.b64encode(proto("default").SerializeToString()).decode()
+    number = stub.register("orders-value", "syntax…", "PROTOBUF", serialized=text)
+    how = ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders-value", name="shop.Order")
+    found, errors = values(how, enveloped(number, b"", b"\0"), enveloped(number, b"", b"\2\x12"))
+    assert found == [None, None]
+    assert errors[0] == "ValueError: it is a shop.Unused, and not a shop.Order"
+    assert errors[1] == "ValueError: schema 1 has no message [9]"
+
+
 def test_the_first_message_of_a_file_has_a_short_envelope(stub: StubRegistry):
     how = ProtobufFormat(Order, registry=SchemaRegistry(stub.url))
     assert values(how, enveloped(1, filled(), b"\0"))[0] == [FILLED]
