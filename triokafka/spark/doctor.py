@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -197,10 +198,13 @@ def _defaults() -> dict[str, str]:
     directory = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     try:
         with open(os.path.join(directory, "spark-defaults.conf"), encoding="utf-8") as file:
-            lines = [line.split(None, 1) for line in file if line.strip() and not line.lstrip().startswith("#")]
+            # As Java reads properties: a space, an equals sign or a colon is between name and value.
+            lines = [
+                re.split(r"\s*[=:\s]\s*", line.strip(), maxsplit=1) for line in file if line.strip()[:1] not in "#!"
+            ]
     except OSError:
         return {}
-    return {line[0]: line[1].strip() for line in lines if len(line) == 2}
+    return {line[0]: line[1] for line in lines if len(line) == 2}
 
 
 def _asked(python: str, program: str) -> str | None:

@@ -124,6 +124,13 @@ def test_defaults_come_from_sparks_own_file(monkeypatch: pytest.MonkeyPatch, tmp
     assert {finding.verdict for finding in diagnose()} == {"ok"}
 
 
+@pytest.mark.parametrize("between", [" = ", "=", ":", "\t"])
+def test_defaults_are_read_as_java_reads_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, between: str):
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.python.worker.reuse{between}false\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert [finding.verdict for finding in diagnose() if finding.what == "worker reuse"] == ["advice"]
+
+
 def test_the_command_prints_fixes_and_ends_with_1_when_there_is_a_problem(monkeypatch: pytest.MonkeyPatch):
     conf = [text for name, value in session_conf().items() for text in ("--conf", f"{name}={value}")]
     fine = CliRunner().invoke(command, ["doctor", *conf], standalone_mode=False)
