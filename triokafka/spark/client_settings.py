@@ -109,7 +109,7 @@ def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]
             values[setting] = _value(setting, given[PREFIX + name])
         elif setting.startswith(("sasl_", "ssl_")):
             # Left out, it would be read without the protection that was asked for.
-            raise ConfigurationError(f"Kafka option '{unknown_option('consumer', name, _fields())}")
+            raise ConfigurationError(f"Kafka option {unknown_option('consumer', name, _fields())}")
         else:
             unknown.append(name)
     _check(servers, values)

@@ -249,7 +249,7 @@ IN_BOTH = [
     ({"kafka.isolation.level": "committed"}, "isolation_level"),
     ({"kafka.bootstrap.servers": "http://a:1"}, "'host:port' without a scheme"),
     ({"kafka.fetch.max.wait.ms": "long"}, "fetch_max_wait_ms='long' cannot be used"),
-    ({"kafka.sasl.mechanism": "PLAIN"}, "sasl.mechanism"),
+    ({"kafka.sasl.mechanism": "PLAIN"}, "Kafka option 'sasl.mechanism' is not"),
     ({"kafka.ssl.truststore.location": "/x"}, "ssl.truststore.location"),
 ]
 
