@@ -162,20 +162,24 @@ class RunningBroker(FaultCalls):
             broker = Broker(self.config, world=self.world, backend=self._backend)
             broker.faults = self.faults
             self._release_ports()
-            async with broker:
-                self._keep_ports(broker)
-                self._broker = broker
-                self._nursery.start_soon(self._watch, broker)
-                task_status.started()
-                try:
-                    await self._leave.wait()
-                finally:
-                    self._broker = None
-                    self.world.thaw()
-                if self._kill:
-                    await broker.kill()
-                    if self._backend is not None:
-                        await self._be_missed(self._backend)
+            with trio.CancelScope() as scope:
+                async with broker:
+                    self._keep_ports(broker)
+                    self._broker = broker
+                    self._nursery.start_soon(self._watch, broker)
+                    task_status.started()
+                    try:
+                        await trio.lowlevel.checkpoint_if_cancelled()  # whoever starts it may have given up
+                        # From now on it lives until `end`: clients that end with a cancelled body end with a broker.
+                        scope.shield = True
+                        await self._leave.wait()
+                    finally:
+                        self._broker = None
+                        self.world.thaw()
+                    if self._kill:
+                        await broker.kill()
+                        if self._backend is not None:
+                            await self._be_missed(self._backend)
             if self._leave.is_set():
                 self._hold_ports()
         except Exception:

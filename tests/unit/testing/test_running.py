@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -258,6 +259,18 @@ async def test_a_stop_that_is_cancelled_is_waited_for_by_the_next_start() -> Non
                 scope.cancel()
         await broker.start()
         assert await produce(broker.bootstrap_servers, "t", b"1") == [0]
+
+
+@pytest.mark.parametrize("block", [running_broker, running_cluster])
+async def test_clients_in_a_body_that_is_cancelled_end_with_a_broker(block: Callable[[], Any]) -> None:
+    with trio.CancelScope() as scope:
+        async with block() as target:
+            await target.create_topic("t", partitions=1)
+            async with triokafka.Producer(bootstrap_servers=target.bootstrap_servers, linger_ms=1_000) as producer:
+                delivery = await producer.send("t", b"1")
+                scope.cancel()
+                await trio.sleep_forever()
+    assert (await delivery).offset == 0
 
 
 # A cluster
