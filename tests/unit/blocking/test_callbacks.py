@@ -92,3 +92,19 @@ def test_what_was_not_handed_over_fails_at_the_end_though_senders_know_no_stage_
     stage.staging.fail([stage], KafkaError("the end"))
     with pytest.raises(KafkaError, match="the end"):
         FutureRecordMetadata(chunk, 0).get(timeout=20)
+
+
+def test_who_waits_for_room_is_refused_when_the_producer_is_closed() -> None:
+    """What the loop was taking over then may never be released."""
+    full = staging()
+    full.staged = full.limit + 1
+    refused = threading.Event()
+
+    def send() -> None:
+        with pytest.raises(IllegalStateError, match="closed"):
+            full.wait_for_room(20)
+        refused.set()
+
+    threading.Thread(target=send, daemon=True).start()
+    full.close()
+    assert refused.wait(10)

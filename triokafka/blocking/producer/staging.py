@@ -379,11 +379,15 @@ class Staging:
 
         Raises:
             KafkaTimeoutError: it was not.
+            IllegalStateError: the producer was closed.
         """
         if self.loop.is_current_thread or self.callbacks.is_current_thread:
             return  # what it would wait for may be waiting for it
         with self._room:
-            if not self._room.wait_for(lambda: self.staged <= self.limit // 2, timeout):
+            in_time = self._room.wait_for(lambda: self.closed or self.staged <= self.limit // 2, timeout)
+            if self.closed:
+                raise IllegalStateError("KafkaProducer already closed!")
+            if not in_time:
                 raise KafkaTimeoutError(
                     f"{self.staged} bytes of records wait to be taken over, and none was within {timeout:g} s"
                     " (max_block_ms): the brokers are too slow, or do not answer"
@@ -391,9 +395,10 @@ class Staging:
 
     def close(self) -> None:
         """Take no more records than the open chunks. From any thread."""
-        with self.lock:
+        with self._room:
             self.closed = True
             self.stages.clear()
+            self._room.notify_all()
 
     def fail(self, stages: Collection[Stage], error: KafkaError) -> None:
         """The producer has ended: all that was not handed over has failed. In the loop."""
