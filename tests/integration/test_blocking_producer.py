@@ -275,14 +275,18 @@ def test_closing_without_patience_settles_every_future(topic: str) -> None:
 def test_closing_without_patience_settles_the_futures_of_every_chunk(topic: str) -> None:
     """Also of one that was begun while the loop waited for memory for the one before."""
     with running_broker() as broker:
-        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, batch_size=65_536)
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, max_block_ms=100, batch_size=65_536
+        )
         producer.send(topic, b"").get(timeout=20)
         futures = []
         with broker.frozen():
-            for _ in range(10):
-                futures += [producer.send(topic, b"x" * 10_000) for _ in range(12)]
-                with pytest.raises(KafkaTimeoutError):
-                    futures[-1].get(timeout=0.1)
+            with pytest.raises(KafkaTimeoutError, match="max_block_ms"):
+                while True:
+                    futures += [producer.send(topic, b"x" * 10_000)]
+                    if len(futures) % 12 == 0:
+                        with pytest.raises(KafkaTimeoutError, match="waiting"):
+                            futures[-1].get(timeout=0.1)
             producer.close(timeout=0)
         for future in futures:
             with pytest.raises(KafkaError):
