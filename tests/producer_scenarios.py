@@ -278,8 +278,12 @@ async def broken_connections_repeat_nothing_with_one_request_in_flight(peer: Pee
 
 @needs()
 async def broken_connections_lose_nothing_without_idempotence(peer: Peer, topic: str) -> None:
-    repeats = await _through_broken_connections(peer, topic, Promise.AT_LEAST_ONCE, enable_idempotence=False)
-    assert repeats, "nothing was repeated: the faults do not bite"
+    # Whether an answer is lost after its records were written is chance: few runs see none of them, a dozen does not.
+    for attempt in range(4):
+        name = f"{topic}-{attempt}"
+        if await _through_broken_connections(peer, name, Promise.AT_LEAST_ONCE, enable_idempotence=False):
+            return
+    raise AssertionError("nothing was repeated: the faults do not bite")
 
 
 # -------------------------------------------------------------------- brokers that end, start and move

@@ -19,7 +19,10 @@ _OUTSIDE_ANY_WORLD = {
 }
 _FILE_MODULES = {"fcntl", "fileinput", "glob", "io", "mmap", "pathlib", "shelve", "shutil", "sqlite3", "tempfile"}
 _HARMLESS = {
-    "os": {"environ", "fspath", "getenv", "getpid", "cpu_count", "sched_getaffinity", "strerror", "path", "PathLike"},
+    "os": {
+        *("environ", "fspath", "getenv", "getpid", "cpu_count", "sched_getaffinity", "strerror", "path", "PathLike"),
+        "register_at_fork",
+    },
     "os.path": {"basename", "commonpath", "dirname", "isabs", "join", "normpath", "split", "splitext", "sep"},
     "io": {"BytesIO", "StringIO"},
 }

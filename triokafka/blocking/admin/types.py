@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, NamedTuple
 
+from triokafka import RealWorld
 from triokafka.blocking.enums import EnumHelper
 from triokafka.blocking.errors import IllegalArgumentError
 from triokafka.structs import TopicPartition
@@ -304,7 +304,7 @@ class UserScramCredentialUpsertion:
         if self.mechanism is ScramMechanism.UNKNOWN:
             raise IllegalArgumentError("SCRAM mechanism must not be UNKNOWN")
         self.iterations = self.DEFAULT_ITERATIONS if iterations is None else iterations
-        self.salt = os.urandom(24) if salt is None else salt
+        self.salt = RealWorld().random_bytes(24) if salt is None else salt
         secret = password.encode() if isinstance(password, str) else password
         self.salted_password = hashlib.pbkdf2_hmac(self.mechanism.hash_name, secret, self.salt, self.iterations)
 
