@@ -28,6 +28,7 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # v
 _XERIAL_BLOCK: Final = 32 * 1024
 _SNAPPY_MAX_RATIO: Final = 22  # the densest element copies 64 bytes and takes 3
 _CHUNK: Final = 64 * 1024
+_USUAL_RATIO: Final = 6
 
 
 def codec_name(codec: int) -> str:
@@ -138,11 +139,13 @@ def _decompress_stream(name: str, data: Buffer, max_size: int, new: Any, error: 
     parts: list[bytes] = []
     size = 0
     rest: Buffer = data
+    # What a call may give is allocated at once by some, 128 MiB for a batch of 50 KB otherwise.
+    step = max(_CHUNK, len(data) * _USUAL_RATIO)
     try:
         while True:
             stream = new()
             while not stream.eof:
-                part = stream.decompress(rest, max_size + 1 - size)
+                part = stream.decompress(rest, min(max_size + 1 - size, step + size))
                 size += len(part)
                 if size > max_size:
                     raise _too_large(name, max_size)
