@@ -211,6 +211,22 @@ def test_a_member_that_cannot_be_removed_yet_is_removed_later() -> None:
     assert "a" not in rig.shard.consumer_groups["g"].profiles
 
 
+def test_a_step_that_could_not_be_written_does_not_prolong_the_time_to_let_go() -> None:
+    rig = Rig()
+    rig.beat(beat("a"))
+    rig.beat(beat("b"))
+    rig.beat(beat("a", 1, owned=[0, 1, 2, 3]))
+    for member_id in ("c", "d"):  # so that more is to go
+        rig.beat(beat(member_id))
+    rig.pass_time(4)
+    rig.log.fails_with, rig.log.failures_left = FencedMemberEpochError("disk"), 1
+    rig.beat(beat("a", 1, owned=[0, 1]))
+    progress = rig.shard.consumer_groups["g"].progress_of("a")
+    assert progress.state is MemberState.UNREVOKED_PARTITIONS and progress.epoch == 1
+    rig.pass_time(1.1)
+    assert sorted(rig.shard.consumer_groups["g"].profiles) == ["b", "c", "d"]
+
+
 def test_after_a_restart_sessions_and_revocations_begin_anew() -> None:
     """cluster/GMD-23"""
     rig = Rig()

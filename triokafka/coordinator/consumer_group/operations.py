@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances
 from triokafka.coordinator.consumer_group.changes import ConsumerGroupChange
@@ -64,10 +62,16 @@ def heartbeat(
     outcome = decide(group, beat, Circumstances.of(shard, group_id, turn, may_describe))
     _write(outcome.changes, turn)
     sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), turn)
-    if replaced not in (None, beat.member_id) and turn.on_appended is None:
-        turn.on_appended = partial(sessions.end, group_id, replaced)
     timeout_ms = outcome.profile.rebalance_timeout_ms
-    sessions.watch_revocation(group_id, beat.member_id, before, outcome.progress, timeout_ms, turn)
+
+    def appended(now: GroupTurn) -> None:
+        if replaced is not None and replaced != beat.member_id:
+            sessions.end(group_id, replaced, now)
+        # Not before: a step that could not be written must not prolong the time for the one before it.
+        sessions.watch_revocation(group_id, beat.member_id, before, outcome.progress, timeout_ms, now)
+
+    if turn.on_appended is None:  # an upgrade starts the deadlines of all members itself
+        turn.on_appended = appended
     turn.answer(reply, _answer(beat, outcome, shard.heartbeat_interval_ms(group_id)))
 
 
