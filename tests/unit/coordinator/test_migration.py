@@ -723,6 +723,25 @@ def test_the_last_consumer_that_becomes_a_classic_static_member_takes_the_group_
     assert code(rig.heartbeat(joined.member_id, 1, instance_id="i")) == 0
 
 
+def test_who_takes_a_group_at_rest_along_leads_it_when_it_can_be_told_so() -> None:
+    """Members that were led by nobody do not look after the topics, and no round follows to tell one of them."""
+    for version, leads in ((9, True), (5, False)):
+        rig = Rig()
+        (member_id,), _ = stable(rig, (0, 1, 2, 3))
+        rig.beat(beat("n", instance_id="i"))
+        epoch = rig.join(member_id, protocols=(RANGE,)).value.generation_id
+        rig.beat(beat("n", epoch, owned=[], instance_id="i"))
+        joined = rig.join(instance_id="i", protocols=(RANGE,), version=version).value
+        assert rig.state() is GroupState.STABLE
+        assert rig.group().leader_id == joined.leader == (joined.member_id if leads else member_id)
+        assert joined.skip_assignment is leads
+        roster = {member_id, joined.member_id} if leads else set()
+        assert {member.member_id for member in joined.members} == roster
+        rig.restart()
+        assert rig.group().leader_id == joined.leader
+        check_replays(rig)
+
+
 def test_a_client_that_cannot_skip_the_assignment_is_not_told_that_it_leads() -> None:
     rig = Rig()
     rig.beat(beat("n", instance_id="i"))

@@ -184,12 +184,14 @@ def _take_along(
     classic = classic_group(group, profiles, owned, shard.topics, stable_since_ms=since_ms)
     member = classic.members[member_id]
     if at_rest:
-        leads = member_id == classic.leader_id
-        skips = leads and joiner.can_skip_assignment
-        roster = rounds.member_roster(classic) if skips else []
-        # One that cannot skip the assignment must not believe that it leads.
-        leader = None if skips or not leads else ""
-        turn.answer(reply, rounds.joined(classic, member_id, roster, leader=leader, skip_assignment=skips))
+        # Nobody has led these members: only this one can learn now that it does, and look after the topics. But one
+        # that cannot skip the assignment must not believe that it leads.
+        leads = joiner.can_skip_assignment
+        if leads:
+            classic.leader_id = member_id
+        leader = "" if member_id == classic.leader_id and not leads else None
+        roster = rounds.member_roster(classic) if leads else []
+        turn.answer(reply, rounds.joined(classic, member_id, roster, leader=leader, skip_assignment=leads))
     else:
         rounds.park_join(classic, member, reply, turn)
 
