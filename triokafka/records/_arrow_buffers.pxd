@@ -42,4 +42,7 @@ cdef class BytesColumn:
 
     cdef Py_ssize_t count(self) noexcept
     cdef int read(self, Py_ssize_t position, const char** data, Py_ssize_t* size) except -1
+    cdef Py_ssize_t gather(
+        self, Py_ssize_t start, Py_ssize_t count, const char** data, Py_ssize_t* sizes
+    ) except -1
     cdef int seek(self, Py_ssize_t position) except -1

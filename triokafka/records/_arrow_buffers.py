@@ -361,6 +361,52 @@ class BytesColumn:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
+    def gather(
+        self,
+        start: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+        data: cython.pointer(cython.p_const_char),
+        sizes: cython.p_Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """As `read` for up to ``count`` positions from ``start`` on: as many as the chunk has before one is broken."""
+        chunk: Chunk
+        index: cython.Py_ssize_t
+        first: cython.int = 0
+        last: cython.int = 0
+        bit: cython.Py_ssize_t
+        starts: cython.p_const_char
+        validity: cython.p_const_char
+        if start < self.low or start >= self.high:
+            self.seek(start)
+        chunk = self.chunk
+        count = min(count, self.high - start)
+        if chunk.layout != _BINARY:
+            for index in range(count):
+                try:
+                    chunk.read(start + index - self.low, cython.address(data[index]), cython.address(sizes[index]))
+                except ValueError:
+                    return index
+            return count
+        # Most columns are like this, and a call for each of their records costs as much as its copy.
+        bit = chunk.offset + start - self.low
+        starts = chunk.starts.data + bit * 4
+        validity = chunk.validity.data
+        memcpy(cython.address(first), starts, 4)
+        for index in range(count):
+            memcpy(cython.address(last), starts + (index + 1) * 4, 4)
+            if validity != cython.NULL and not validity[(bit + index) >> 3] >> ((bit + index) & 7) & 1:
+                data[index] = cython.NULL
+                sizes[index] = -1
+            elif first < 0 or last < first or last > chunk.data.size:
+                return index
+            else:
+                data[index] = chunk.data.data + first
+                sizes[index] = last - first
+            first = last
+        return count
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def seek(self, position: cython.Py_ssize_t) -> cython.int:
         """Find the chunk that holds a position: the first that ends behind it."""
         low: cython.Py_ssize_t = 0

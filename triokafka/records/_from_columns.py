@@ -48,13 +48,7 @@ def _gather(
             sizes[index] = -1
         return count
     if column.items is None:
-        try:
-            while index < count:
-                column.read(start + index, cython.address(data[index]), cython.address(sizes[index]))
-                index += 1
-        except ValueError:
-            pass
-        return index
+        return column.gather(start, count, data, sizes)
     while index < count and start + index < PyList_GET_SIZE(column.items):
         item = cython.cast(cython.pointer(PyObject), PyList_GET_ITEM(column.items, start + index))
         if item == cython.cast(cython.pointer(PyObject), None):
