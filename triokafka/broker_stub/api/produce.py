@@ -17,6 +17,7 @@ from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.handlers import CloseConnectionError, RequestContext, handles
+from triokafka.broker_stub.log.check_ahead import check_ahead
 from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.replica.delayed import AppendOutcome
 from triokafka.protocol.api.produce import (
@@ -109,7 +110,14 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 if context.broker.image.partition(name, data.index) is None:
                     reason = errors.UnknownTopicOrPartitionError(f"{key} does not exist")
                 refused[number, data.index] = AppendOutcome(reason.code, error_message=str(reason))
-    outcomes = replicas.append(entries, required_acks=request.acks)
+    work = replicas.work_ahead(entries)
+    if work:
+        checked = await check_ahead(context.world, work)
+        outcomes = replicas.append({**entries, **checked}, required_acks=request.acks)
+        del checked
+        work.clear()
+    else:
+        outcomes = replicas.append(entries, required_acks=request.acks)
     entries.clear()  # while the operation waits, the request's records need not stay in memory (L11)
     if request.acks == -1 or (request.acks == 1 and any(outcome.flushing for outcome in outcomes.values())):
         operation = replicas.delay_produce(outcomes, request.timeout_ms, required_acks=request.acks)

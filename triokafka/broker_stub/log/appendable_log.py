@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from triokafka.broker_stub.log.check_ahead import Checked
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.durability import Durability, FlushJob
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
@@ -12,7 +13,7 @@ from triokafka.broker_stub.log.producers import read_marker
 from triokafka.broker_stub.log.readable_log import ReadableLog
 from triokafka.broker_stub.log.recovery import note_batch
 from triokafka.broker_stub.log.validation import assign_offsets, prepare
-from triokafka.errors import IllegalStateError
+from triokafka.errors import BrokerResponseError, IllegalStateError
 from triokafka.records import iter_batches
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer
@@ -55,12 +56,13 @@ class AppendableLog(ReadableLog):
     # -- writing
 
     def append_as_leader(
-        self, batches: Buffer, *, leader_epoch: int, now_ms: int, from_client: bool = True
+        self, batches: Buffer | Checked, *, leader_epoch: int, now_ms: int, from_client: bool = True
     ) -> AppendInfo:
         """Check batches, give them the next offsets, and append them (F06).
 
         Args:
-            batches: v2 batches, one when ``from_client``. Patched in place when the buffer is writable.
+            batches: v2 batches, one when ``from_client``. Patched in place when the buffer is writable. A client's may
+                have been looked at already.
             from_client: False for the broker's own records, which may be several batches and control records.
 
         Raises:
@@ -69,7 +71,13 @@ class AppendableLog(ReadableLog):
                 asks for.
         """
         self._guard.check()
-        buffer, infos = prepare(batches, self.topic_partition, self.config, now_ms=now_ms, from_client=from_client)
+        if isinstance(batches, Checked) and batches.config is self.config:
+            if isinstance(batches.result, BrokerResponseError):
+                raise batches.result
+            buffer, infos = batches.result
+        else:
+            data = batches.data if isinstance(batches, Checked) else batches
+            buffer, infos = prepare(data, self.topic_partition, self.config, now_ms=now_ms, from_client=from_client)
         if not infos:
             return AppendInfo(-1, -1, -1, -1, self.log_start_offset)
         for info in infos:

@@ -1,9 +1,9 @@
 """What a leader checks before it appends, and the bytes that it then appends.
 
 A batch that is right already is never encoded anew: `prepare` returns it as it came, writable, for offsets to be
-patched in. Only a topic with a codec of its own (``compression.type``) has batches of other codecs converted. The
-records of a client's batch are walked once, by a kernel that makes no record of them; only when that finds something
-to refuse are they decoded, to say which.
+patched in. Only a topic with a codec of its own (``compression.type``) has batches of other codecs converted: their
+records are compressed anew as they are. The records of a client's batch are walked once, by a kernel that makes no
+record of them; only when that finds something to refuse are they decoded, to say which.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from triokafka.errors import (
     UnsupportedCodecError,
     UnsupportedCompressionTypeError,
 )
-from triokafka.records import decode_records, encode_batch, iter_batches, patch_batch
+from triokafka.records import decode_records, iter_batches, patch_batch
 from triokafka.records.batch import (
     HEADER,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
+    TRANSACTIONAL,
     BatchInfo,
     check_batch_crc,
 )
-from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED, decompress
+from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, compress, decompress
 from triokafka.records.kernel import survey_records
 from triokafka.structs import Buffer, TopicPartition
 
@@ -38,6 +40,10 @@ _LOG_APPEND_TIME: Final = 1
 _MAX_RECORD_ERRORS: Final = 100  # in one answer; the rest would say the same
 _LAST_CODEC: Final = 4
 _ASSIGNED: Final = struct.Struct(">qii")  # base offset, length, leader epoch: outside of the checksum
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_ATTRIBUTES: Final = struct.Struct(">h")
+_ATTRIBUTES_AT: Final = 21
 
 
 class RejectedRecordsError(InvalidRecordError):
@@ -307,9 +313,14 @@ def _target_codec(config: LogConfig) -> str | None:
     return "none" if config.compression_type == "uncompressed" else config.compression_type
 
 
-def _needs_conversion(batch: BatchInfo, config: LogConfig) -> bool:
+def needs_conversion(codec: int, config: LogConfig) -> bool:
+    """Whether records with this codec are to have another one in the log."""
     target = _target_codec(config)
-    return target is not None and batch.compression != target and not batch.is_control
+    return target is not None and codec != CODEC_IDS[target]
+
+
+def _needs_conversion(batch: BatchInfo, config: LogConfig) -> bool:
+    return needs_conversion(batch.codec, config) and not batch.is_control
 
 
 def _converted(data: Buffer, batch: BatchInfo, config: LogConfig, max_decompressed: int) -> Buffer:
@@ -324,14 +335,16 @@ def _converted(data: Buffer, batch: BatchInfo, config: LogConfig, max_decompress
     }
     target = _target_codec(config) or "none"
     level = levels.get(target)
-    records = decode_records(raw, check_crc=False, max_decompressed=max_decompressed)
-    return encode_batch(
-        [(record.timestamp, record.key, record.value, record.headers) for record in records],
-        compression=target,
-        level=None if level == -1 else level,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        transactional=batch.is_transactional,
-        timestamp_type=batch.timestamp_type,
-    )
+    records: Buffer = raw[HEADER_SIZE:]
+    if batch.codec:
+        records = decompress(batch.codec, records, max_size=max_decompressed)
+    packed = compress(target, records, None if level == -1 else level)
+    converted = bytearray(HEADER_SIZE + len(packed))
+    converted[:HEADER_SIZE] = raw[:HEADER_SIZE]
+    converted[HEADER_SIZE:] = packed
+    attributes = batch.attributes & (TRANSACTIONAL | LOG_APPEND_TIME) | CODEC_IDS[target]
+    _LENGTH.pack_into(converted, _LENGTH_AT, len(converted) - LOG_OVERHEAD)
+    _ATTRIBUTES.pack_into(converted, _ATTRIBUTES_AT, attributes)
+    # The checksum with the rest: the base offset and the epoch are those that a client's batch has.
+    patch_batch(converted, 0, base_offset=0, leader_epoch=-1, max_timestamp=batch.max_timestamp)
+    return converted

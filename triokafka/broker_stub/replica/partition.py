@@ -18,6 +18,7 @@ from triokafka.structs import Buffer, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.log.appendable_log import AppendInfo
+    from triokafka.broker_stub.log.check_ahead import Checked
     from triokafka.broker_stub.log.log import PartitionLog
 
 UNKNOWN_OFFSET: Final = -1
@@ -151,7 +152,9 @@ class Partition:
         """Whether as many replicas are in sync as acks=all wants (never more than there are replicas)."""
         return len(self.in_sync_replicas) >= min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
 
-    def append(self, batches: Buffer, *, required_acks: int, now_ms: int, from_client: bool = True) -> AppendInfo:
+    def append(
+        self, batches: Buffer | Checked, *, required_acks: int, now_ms: int, from_client: bool = True
+    ) -> AppendInfo:
         """Append as the leader. The caller then calls `advance_high_watermark`.
 
         Raises:

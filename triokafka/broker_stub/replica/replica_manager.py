@@ -18,6 +18,7 @@ from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
+from triokafka.broker_stub.log.check_ahead import Checked, is_work
 from triokafka.broker_stub.log.resident import ColdReadError
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
@@ -28,6 +29,7 @@ from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.log.config import LogConfig
     from triokafka.broker_stub.log.log_manager import LogManager
     from triokafka.broker_stub.replica.fetch_session import WantedPartition
 
@@ -276,9 +278,18 @@ class ReplicaManager:
 
     # Writing
 
+    def work_ahead(self, entries: Mapping[TopicPartition, Buffer]) -> dict[TopicPartition, tuple[Buffer, LogConfig]]:
+        """Those of a client's batches that `check_ahead` should look at before they are appended."""
+        found = {}
+        for topic_partition, data in entries.items():
+            partition = self._partitions.get(topic_partition)
+            if partition is not None and is_work(data, partition.log.config):
+                found[topic_partition] = data, partition.log.config
+        return found
+
     def append(
         self,
-        entries: Mapping[TopicPartition, Buffer],
+        entries: Mapping[TopicPartition, Buffer | Checked],
         *,
         required_acks: int,
     ) -> dict[TopicPartition, AppendOutcome]:
@@ -296,7 +307,7 @@ class ReplicaManager:
         return outcomes
 
     def _append_one(
-        self, topic_partition: TopicPartition, batches: Buffer, required_acks: int, now_ms: int
+        self, topic_partition: TopicPartition, batches: Buffer | Checked, required_acks: int, now_ms: int
     ) -> AppendOutcome:
         partition = self._partitions.get(topic_partition)
         try:
@@ -318,7 +329,8 @@ class ReplicaManager:
             logger.error("appending to %s failed: %s", topic_partition, error)
             self.traffic.refused()
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
-        self.traffic.appended(len(batches), info.last_offset - info.first_offset + 1)
+        size = len(batches.data if isinstance(batches, Checked) else batches)
+        self.traffic.appended(size, info.last_offset - info.first_offset + 1)
         self.appended(partition)
         return AppendOutcome(
             base_offset=info.first_offset,
