@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import threading
 import zlib
+from functools import lru_cache
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError, CorruptRecordError, UnsupportedCodecError
@@ -23,6 +24,7 @@ _GZIP_DEFAULT_LEVEL: Final = -1
 _LZ4_FAST_LEVEL: Final = 9  # Kafka's default: Java compresses with the fast mode there, and with HC at any other level
 _ZSTD_DEFAULT_LEVEL: Final = 3
 
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable since version 1
 _XERIAL_BLOCK: Final = 32 * 1024
@@ -243,6 +245,12 @@ def _with_right_lz4_checksum(data: Buffer) -> bytes:
         if at < len(frame):
             frame[at] = _xxh32_short(bytes(frame[4:at])) >> 8 & 0xFF
     return bytes(frame)
+
+
+@lru_cache(maxsize=16)
+def is_lz4_header(data: bytes) -> bool:
+    """Whether ``data`` is a whole header of an lz4 frame with its right checksum."""
+    return data[:4] == _LZ4_MAGIC and data[-1] == _xxh32_short(data[4:-1]) >> 8 & 0xFF
 
 
 def _xxh32_short(data: bytes) -> int:

@@ -21,6 +21,7 @@ from triokafka.records.kernel import (
     open_payload,
 )
 from triokafka.records.legacy import decode_legacy
+from triokafka.records.unpacker import Unpacker
 from triokafka.structs import Buffer
 
 _ABORT: Final = 0
@@ -33,6 +34,8 @@ class RecordDecoder:
     ``from_offset`` is the position that was fetched from: a batch may begin before it. ``aborted`` lists the aborted
     transactions of the fetch response as (producer id, first offset); giving it, even empty, means read_committed, and
     whole batches of aborted transactions are left out. Control batches are never handed out unless ``include_control``.
+
+    Batches are decompressed into buffers of the ``unpacker``, if one is given.
 
     ``next_offset`` is the position to fetch from next: after the last record handed out, and past what was left out.
     ``leader_epoch`` and ``timestamp_type`` are those of the last batch looked at, -1 when unknown or without one.
@@ -53,6 +56,7 @@ class RecordDecoder:
         "_origin",
         "_position",
         "_previous_delta",
+        "_unpack",
         "_view",
         "_walked",
         "leader_epoch",
@@ -73,6 +77,7 @@ class RecordDecoder:
         aborted: Sequence[tuple[int, int]] | None = None,
         include_control: bool = False,
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
+        unpacker: Unpacker | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -84,6 +89,7 @@ class RecordDecoder:
         self._check_crc = check_crc
         self._include_control = include_control
         self._max_decompressed = max_decompressed
+        self._unpack = decompress if unpacker is None else unpacker.unpack
         self._aborted = None if aborted is None else sorted(aborted, key=lambda entry: entry[1], reverse=True)
         self._aborted_producers: set[int] = set()
         self._failure: CorruptRecordError | None = None
@@ -289,8 +295,10 @@ class RecordDecoder:
         else:
             start = info.position + HEADER_SIZE
             if info.codec:
-                payload = decompress(info.codec, self._view[start : info.end], max_size=self._max_decompressed)
+                payload = self._unpack(info.codec, self._view[start : info.end], max_size=self._max_decompressed)
                 self._data, self._position, self._end = payload, 0, len(payload)
+                if rows:
+                    self._data, self._position, self._end = open_payload(payload, 0, len(payload))
             elif rows:
                 self._data, self._position, self._end = open_payload(self._view, start, info.end)
             else:

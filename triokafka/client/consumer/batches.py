@@ -21,7 +21,7 @@ class FetchedBatch:
     values are bytes; deserializers are not applied.
     """
 
-    __slots__ = ("_aborted", "_records", "next_offset", "start_offset", "topic_partition")
+    __slots__ = ("_aborted", "_records", "_unpacker", "next_offset", "start_offset", "topic_partition")
 
     def __init__(self, data: FetchedData, next_offset: int, size: int) -> None:
         self.topic_partition: TopicPartition = data.partition
@@ -29,6 +29,7 @@ class FetchedBatch:
         self.next_offset = next_offset
         self._records = data.records if size == data.size else memoryview(data.records)[:size]
         self._aborted = data.aborted
+        self._unpacker = data.unpacker
 
     def _decoder(self) -> RecordDecoder:
         return RecordDecoder(
@@ -38,6 +39,7 @@ class FetchedBatch:
             from_offset=self.start_offset,
             check_crc=False,
             aborted=self._aborted,
+            unpacker=self._unpacker,
         )
 
     @property

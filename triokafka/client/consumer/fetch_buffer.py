@@ -14,6 +14,7 @@ from triokafka.client.consumer.subscription import PartitionState, SubscriptionS
 from triokafka.errors import CorruptRecordError, KafkaError
 from triokafka.records import ConsumerRecord, RecordDecoder, iter_batches
 from triokafka.records.batch import check_batch_crc
+from triokafka.records.unpacker import Unpacker
 from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class FetchedData:
         "position",
         "records",
         "size",
+        "unpacker",
         "version",
     )
 
@@ -82,6 +84,7 @@ class FetchedData:
         aborted: Sequence[tuple[int, int]] | None = None,
         check_crcs: bool = True,
         error: KafkaError | None = None,
+        unpacker: Unpacker | None = None,
     ) -> None:
         self.partition = partition
         self.version = version
@@ -92,6 +95,7 @@ class FetchedData:
         self.size = len(records)
         self.end = end_of(records) if error is None else None
         self.done = False
+        self.unpacker = unpacker
         self._check_crcs = check_crcs
         self._decoder = self.decoder()
 
@@ -104,6 +108,7 @@ class FetchedData:
             from_offset=self.position,
             check_crc=self._check_crcs,
             aborted=self.aborted,
+            unpacker=self.unpacker,
         )
 
     @property

@@ -40,6 +40,7 @@ from triokafka.protocol.api.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from triokafka.records.unpacker import Unpacker
 from triokafka.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class Fetcher:
         self._preferred: dict[TopicPartition, tuple[int, float]] = {}
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
+        self._unpacker = Unpacker()
 
     # ---------------------------------------------------------------- planning
 
@@ -412,6 +414,7 @@ class Fetcher:
             records,
             aborted=aborted,
             check_crcs=self._options.check_crcs,
+            unpacker=self._unpacker,
         )
         if data.end is None and len(records) >= target.max_bytes:
             self._put_error(
