@@ -5,20 +5,18 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from triokafka.blocking.producer.staging import Chunk, Listening
+from collections.abc import Callable
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
 
 class CallbackThread:
-    """Settles futures. Its thread begins with the first callback, is a daemon, and ends with `end`."""
+    """Does what it is given in order. Its thread begins with the first, is a daemon, and ends with `end`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._waiting: queue.SimpleQueue[tuple[Chunk, Listening] | threading.Event | None]
+        self._waiting: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]] | None]
         self._waiting = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ending = False
@@ -28,28 +26,26 @@ class CallbackThread:
         """Whether the caller is a callback."""
         return self._thread is not None and threading.get_ident() == self._thread.ident
 
-    def settle(self, chunk: Chunk, group: Listening) -> None:
-        """Settle futures: here if it is one that only threads wait for, else in the thread. Called in the loop."""
-        if len(group) == 1 and chunk.settle_unheard(group[0]):
-            return
+    def put(self, do: Callable[..., object], *arguments: Any) -> None:
+        """Have the thread call ``do``. Called in the loop."""
         if self._ending:
             # Somebody asks only now what became of a record; the thread may have ended.
-            threading.Thread(target=_settle, args=(chunk, group), name=self._name, daemon=True).start()
+            threading.Thread(target=_guarded, args=(do, arguments), name=self._name, daemon=True).start()
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        self._waiting.put((chunk, group))
+        self._waiting.put((do, arguments))
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until the callbacks of what was settled before have run; False when the time was over."""
+        """Wait until all that was put before is done; False when the time was over."""
         if self._thread is None or self.is_current_thread:
             return True
         if self._ending:
             self._thread.join(timeout)
             return not self._thread.is_alive()
         passed = threading.Event()
-        self._waiting.put(passed)
+        self._waiting.put((passed.set, ()))
         return passed.wait(timeout)
 
     def end(self) -> None:
@@ -60,14 +56,11 @@ class CallbackThread:
 
     def _run(self) -> None:
         while (next_one := self._waiting.get()) is not None:
-            if isinstance(next_one, threading.Event):
-                next_one.set()
-                continue
-            _settle(*next_one)
+            _guarded(*next_one)
 
 
-def _settle(chunk: Chunk, group: Listening) -> None:
+def _guarded(do: Callable[..., object], arguments: tuple[Any, ...]) -> None:
     try:
-        chunk.settle(group)
+        do(*arguments)
     except Exception:
-        logger.exception("a callback failed")
+        logger.exception("callbacks could not be called")

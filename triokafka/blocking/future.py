@@ -37,6 +37,33 @@ class _Lock:
 _shared: Final = _Lock()
 
 
+def tell(listeners: Listeners, outcome: Outcome) -> None:
+    """Call them with what a future came to. What they raise is logged, also when it is to end the thread."""
+    for callback, errback in _pairs(listeners):
+        try:
+            _call(callback, errback, outcome)
+        except BaseException:
+            log_failed(outcome[1])
+
+
+def _pairs(listeners: Listeners) -> list[tuple[Callback | None, Callback | None]]:
+    return listeners if isinstance(listeners, list) else [] if listeners is None else [(listeners, None)]
+
+
+def _call(callback: Callback | None, errback: Callback | None, outcome: Outcome) -> None:
+    value, error = outcome
+    if error is None:
+        if callback is not None:
+            callback(value)
+    elif errback is not None:
+        errback(error)
+
+
+def log_failed(error: BaseException | None) -> None:
+    """A callback, or with an error an errback, has just raised something."""
+    log.exception("Error processing %s", "callback" if error is None else "errback")
+
+
 class Future:
     """A value that is not known yet. Thread-safe.
 
@@ -49,7 +76,7 @@ class Future:
     error_on_callbacks: ClassVar[bool] = False
 
     _outcome: Outcome | None
-    _listeners: Listeners
+    _listeners: Any  # Listeners, and what those that inherit have more
 
     def __init__(self) -> None:
         self._outcome = None
@@ -107,43 +134,23 @@ class Future:
         self._settle((None, error))
         return self
 
-    def _lock(self) -> threading.Lock:
-        """What guards the listeners."""
-        return _shared.lock
-
     def _settle(self, outcome: Outcome) -> None:
-        with self._lock():
-            listeners = self.conclude(outcome)
-        self.tell(listeners, outcome)
-
-    def conclude(self, outcome: Outcome) -> Listeners:
-        """Note what it came to; returns who is to be told. The lock is held."""
-        self._outcome = outcome
-        listeners, self._listeners = self._listeners, None
-        return listeners
-
-    def tell(self, listeners: Listeners, outcome: Outcome) -> None:
-        """Call those that `conclude` gave. The lock is not held."""
-        if isinstance(listeners, list):
-            for callback, errback in listeners:
-                self._tell(callback, errback, outcome)
-        elif listeners is not None:
-            self._tell(listeners, None, outcome)
+        with _shared.lock:
+            self._outcome = outcome
+            listeners, self._listeners = self._listeners, None
+        for callback, errback in _pairs(listeners):
+            self._tell(callback, errback, outcome)
 
     def _tell(self, callback: Callback | None, errback: Callback | None, outcome: Outcome) -> None:
-        value, error = outcome
-        told: tuple[Callback | None, Any] = (callback, value) if error is None else (errback, error)
-        if told[0] is None:
-            return
         try:
-            told[0](told[1])
+            _call(callback, errback, outcome)
         except Exception:
-            log.exception("Error processing %s", "callback" if error is None else "errback")
+            log_failed(outcome[1])
             if self.error_on_callbacks:
                 raise
 
     def _listen(self, callback: Callback | None, errback: Callback | None) -> Self:
-        with self._lock():
+        with _shared.lock:
             outcome = self._outcome
             if outcome is None:
                 self._add(callback, errback)
@@ -156,19 +163,10 @@ class Future:
         known = self._listeners
         if known is None:
             self._listeners = callback if errback is None else [(callback, errback)]
-            self._attend()
         elif isinstance(known, list):
             known.append((callback, errback))
         else:
             self._listeners = [(known, None), (callback, errback)]
-
-    @property
-    def has_callbacks(self) -> bool:
-        """Whether anybody's functions are to be called."""
-        return bool(self._listeners)
-
-    def _attend(self) -> None:
-        """Somebody listens now, and nobody did before. The lock is held."""
 
     def add_callback(self, f: Callback, *args: Any, **kwargs: Any) -> Self:
         """Call ``f`` with the arguments, then the value, if there will be one."""

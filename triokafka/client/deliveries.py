@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from triokafka.client.producer.kernel import Delivery
 from triokafka.structs import RecordMetadata, TopicPartition
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from triokafka.client.producer.batch import ProducerBatch
 
 E = TypeVar("E", bound=Exception)
+
+_CREATE_TIME: Final = -1
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], None]
 """Called with the metadata and None, or None and the error."""
@@ -93,6 +96,62 @@ class DeliveredColumns(NamedTuple):
     value_sizes: array[int] | None = None
 
 
+class AcknowledgedColumns(NamedTuple):
+    """Of some records in their order: offsets, timestamps in milliseconds, sizes in bytes (-1 for null). What is the
+    same for all of them may go on for ever."""
+
+    offsets: Iterable[int]
+    timestamps: Iterable[int]
+    key_sizes: Iterable[int]
+    value_sizes: Iterable[int]
+
+
+class DeliveredPart:
+    """The records of one `Deliveries` that came to one batch. ``positions`` are theirs among all, ascending.
+
+    For whoever wants the fate of every record without an object for each.
+    """
+
+    __slots__ = ("_columns", "_span", "positions")
+
+    def __init__(self, span: _Span, positions: Sequence[int], columns: DeliveredColumns) -> None:
+        self.positions = positions
+        self._span = span
+        self._columns = columns
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where they went."""
+        return self._span.batch.topic_partition
+
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the last of them is settled, or now. Mostly all of them are then."""
+        span = self._span
+        last = Delivery(span.batch, span.first + span.records - 1, span.timestamp, -1, -1, span.age)
+        last.add_callback(lambda metadata, error: callback())
+
+    def acknowledged(self, begin: int, end: int) -> AcknowledgedColumns | None:
+        """What became of the records from number ``begin`` to before number ``end`` of ``positions``; None when they
+        were not all written with one batch, so that each one's `Delivery` has to be asked."""
+        span = self._span
+        batch = span.batch
+        if batch.pieces or not batch.done or batch.failed:
+            return None
+        first = batch.base_offset + span.first
+        columns, positions = self._columns, self.positions[begin:end]
+        timestamps: Iterable[int]
+        if batch.log_append_time != _CREATE_TIME:
+            timestamps = repeat(batch.log_append_time)
+        else:
+            timestamps = _column(columns.timestamps, positions, span.timestamp)
+        return AcknowledgedColumns(
+            range(first + begin, first + end) if batch.base_offset >= 0 else repeat(-1),
+            timestamps,
+            _column(columns.key_sizes, positions, -1),
+            _column(columns.value_sizes, positions, -1),
+        )
+
+
 class Deliveries:
     """The fate of many records that were sent together.
 
@@ -136,6 +195,20 @@ class Deliveries:
                 span.age,
             )
         yield from self._singles
+
+    def parts(self) -> Iterator[DeliveredPart]:
+        """The records by the batches that they came to. Those that were sent one by one are in none."""
+        columns = self._columns
+        of_partition: dict[int, list[int]] = {}
+        for position, partition in enumerate(columns.partitions or ()):
+            of_partition.setdefault(partition, []).append(position)
+        seen: dict[int, int] = {}
+        for span in self._spans:
+            number = span.batch.topic_partition.partition if of_partition else -1
+            first = seen.get(number, 0)
+            seen[number] = end = first + span.records
+            positions = of_partition[number][first:end] if of_partition else range(first, end)
+            yield DeliveredPart(span, positions, columns)
 
     def counts(self) -> dict[TopicPartition, int]:
         """How many of the records went to each partition, delivered or not."""
@@ -193,6 +266,14 @@ class Deliveries:
         return self._wait().__await__()
 
 
+def _column(column: array[int] | None, positions: Sequence[int], missing: int) -> Iterable[int]:
+    if column is None:
+        return repeat(missing)
+    if isinstance(positions, range):
+        return column[positions.start : positions.stop]
+    return map(column.__getitem__, positions)
+
+
 def _places(spans: list[_Span]) -> Iterator[tuple[_Span, int]]:
     return ((span, index) for span in spans for index in range(span.first, span.first + span.records))
 
@@ -217,7 +298,9 @@ def _add_range(found: dict[TopicPartition, OffsetRange], partition: TopicPartiti
 
 
 __all__ = [
+    "AcknowledgedColumns",
     "DeliveredColumns",
+    "DeliveredPart",
     "Deliveries",
     "Delivery",
     "DeliveryCallback",

@@ -8,10 +8,15 @@ import pytest
 
 from triokafka.blocking.callbacks import CallbackThread
 from triokafka.blocking.future import Outcome
+from triokafka.blocking.producer.chunk import Chunk
 from triokafka.blocking.producer.future import FutureRecordMetadata
-from triokafka.blocking.producer.staging import Chunk, Stage, Staging
+from triokafka.blocking.producer.staging import Stage, Staging
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.loop_thread import loop_thread
+
+
+async def ident() -> int:
+    return threading.get_ident()
 
 
 def staging() -> Staging:
@@ -23,10 +28,12 @@ class Called:
 
     def __init__(self) -> None:
         self.thread: int | None = None
+        self.times = 0
         self._event = threading.Event()
 
     def __call__(self, _: object) -> None:
         self.thread = threading.get_ident()
+        self.times += 1
         self._event.set()
 
     def wait(self) -> int | None:
@@ -34,26 +41,31 @@ class Called:
         return self.thread
 
 
-def test_a_callback_added_while_its_future_is_being_settled_does_not_run_in_the_loop() -> None:
+def test_a_callback_added_while_its_future_is_being_settled_is_called_once_and_not_in_the_loop() -> None:
     called = Called()
+    waiting: list[threading.Thread] = []
 
     class Interleaved(Chunk):
         """Another thread adds its callback between the look at the outcome and the settling."""
 
         def outcome(self, index: int) -> Outcome | None:
             found = super().outcome(index)
-            if not future.has_callbacks and future._outcome is None:
-                future.add_errback(called)
+            if threading.get_ident() == loop_ident and not waiting:
+                waiting.append(threading.Thread(target=future.add_errback, args=(called,)))
+                waiting[0].start()
+                waiting[0].join(20)
             return found
 
-    stage = Stage(staging(), "topic")
-    chunk = Interleaved(stage)
+    loop_ident = loop_thread().call(ident)
+    chunk = Interleaved(Stage(staging(), "topic"))
     future = FutureRecordMetadata(chunk, 0)
-    chunk.handed(KafkaError("refused"))
-    # As the loop does; this thread stands for it.
-    stage.staging.callbacks.settle(chunk, [future])
-    assert called.wait() not in (threading.get_ident(), loop_thread()._thread.ident)
-    stage.staging.callbacks.end()
+    loop_thread().soon(chunk.handed, KafkaError("refused"))
+    with pytest.raises(KafkaError, match="refused"):
+        future.get(20)
+    assert waiting
+    assert called.wait() not in (threading.get_ident(), loop_ident)
+    assert called.times == 1
+    chunk.stage.staging.callbacks.end()
 
 
 def test_callbacks_that_come_after_the_end_are_called_and_those_who_wait_are_woken() -> None:

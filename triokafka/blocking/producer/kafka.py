@@ -21,11 +21,12 @@ from typing import Any, Final, NoReturn, Self
 from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.options import API_VERSION, take
 from triokafka.blocking.partitioner import DefaultPartitioner, StickyPartitioner
+from triokafka.blocking.producer.chunk import Chunk, Headers
 from triokafka.blocking.producer.configuration import PRODUCER_DEFAULTS, sdk_options, staged_bytes
 from triokafka.blocking.producer.future import FutureRecordMetadata
 from triokafka.blocking.producer.records import TopicView, check_timestamp, checked_headers, serialized
 from triokafka.blocking.producer.session import ProducerSession
-from triokafka.blocking.producer.staging import RECORD_OVERHEAD, Chunk, Headers, Stage
+from triokafka.blocking.producer.staging import RECORD_OVERHEAD, Stage
 from triokafka.blocking.serializer import Serializer, SerializeWrapper
 from triokafka.blocking.topic_names import ensure_valid_topic_name
 from triokafka.errors import (
@@ -150,6 +151,7 @@ class KafkaProducer:
             self._session.abandon()
             raise
         self._session.callbacks.wait(timeout)
+        self._staging.end_flush(float("inf"))
         for name in ("key_serializer", "value_serializer"):
             if self.config[name] is not None:
                 self.config[name].close()
@@ -341,8 +343,10 @@ class KafkaProducer:
         session = self._session
         if session.callbacks.is_current_thread:
             raise IllegalStateError("flush() in a callback would wait for itself")
+        era = self._staging.begin_flush()
         if not (session.loop.call(session.flush, timeout) and session.callbacks.wait(timeout)):
             raise KafkaTimeoutError(f"Timeout waiting for future after {timeout} secs")
+        self._staging.end_flush(era)
 
     def partitions_for(self, topic: str) -> set[int]:
         """The numbers of a topic's partitions; waits for them at most ``max_block_ms``.

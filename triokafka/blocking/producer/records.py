@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from triokafka.blocking.producer.staging import Headers
+from triokafka.blocking.producer.chunk import Headers
 
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))
 
