@@ -24,6 +24,7 @@ import trio
 
 from triokafka.coordinator.load_times import LoadTimes
 from triokafka.coordinator.log import CoordinatorLog, Shard, replay_log
+from triokafka.coordinator.outbox import Outbox
 from triokafka.coordinator.timers import Moment
 from triokafka.coordinator.turn import Turn
 from triokafka.errors import (
@@ -98,6 +99,7 @@ class CoordinatorRuntime(Generic[S, C]):
         """From being told to load until serving, of the shards that loaded lately."""
         self._contexts: dict[int, _Context[S, C]] = {}
         self._loads: deque[tuple[_Context[S, C], Iterator[None]]] = deque()
+        self._outbox = Outbox()
         self._wake = trio.Event()
         self._sleeps_until = -inf
 
@@ -138,6 +140,7 @@ class CoordinatorRuntime(Generic[S, C]):
         self.is_stopped = True
         for context in list(self._contexts.values()):
             self._drop(context)
+        self._outbox.give_all()
 
     def state(self, partition: int) -> ShardState | None:
         """How far the shard of ``partition`` is; None when it is not here."""
@@ -217,9 +220,10 @@ class CoordinatorRuntime(Generic[S, C]):
     # --- time ---
 
     async def run(self) -> None:
-        """Load shards and fire deadlines until cancelled. The only task of a coordinator."""
+        """Load shards, fire deadlines and give what is left of many answers, until cancelled. The only task of a
+        coordinator."""
         while True:
-            if self._loads:
+            if self._loads or self._outbox:
                 self.load_step()
                 self.fire_due()
                 await trio.lowlevel.checkpoint()
@@ -236,11 +240,14 @@ class CoordinatorRuntime(Generic[S, C]):
         self._wake.set()
 
     def next_deadline(self) -> float:
-        """When `fire_due` has something to do next, in seconds on the world's clock; infinity for never."""
-        return min(map(self._deadline_of, self._contexts.values()), default=inf)
+        """When `fire_due` has something to do next, in seconds on the world's clock: infinity for never, and minus
+        infinity for at once."""
+        return -inf if self._outbox else min(map(self._deadline_of, self._contexts.values()), default=inf)
 
     def fire_due(self) -> None:
-        """Fire every deadline that has passed: the shards' own, and those of commits that take too long."""
+        """Fire every deadline that has passed: the shards' own, and those of commits that take too long. Give a few of
+        the answers that wait for that."""
+        self._outbox.give_more()
         now = self._world.now() + _TOLERANCE
         for context in list(self._contexts.values()):
             while self._contexts.get(context.partition) is context and context.state is ShardState.ACTIVE:
@@ -390,10 +397,10 @@ class CoordinatorRuntime(Generic[S, C]):
         for note in turn.notes:
             logger.info("%s", note)
 
-    @staticmethod
-    def _give(turn: Turn[C]) -> None:
-        for reply, value in turn.answers:
-            reply.set(value)
+    def _give(self, turn: Turn[C]) -> None:
+        self._outbox.give(turn.answers)
+        if self._outbox:
+            self._wake.set()
 
     @staticmethod
     def _guarded(context: _Context[S, C], step: Callable[[], None]) -> None:

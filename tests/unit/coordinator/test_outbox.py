@@ -1,0 +1,85 @@
+"""Many answers at once go out a few at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from tests.unit.coordinator.rig import RANGE, Rig
+from triokafka.coordinator.outbox import AT_ONCE, Outbox
+from triokafka.coordinator.turn import Reply
+
+MEMBERS = 4 * AT_ONCE + 1
+
+
+def round_of_many() -> tuple[Rig, list[Reply[Any]]]:
+    """A group whose members have all joined; the initial delay is all that they wait for."""
+    rig = Rig()
+    return rig, [rig.join(protocols=(RANGE,)) for _ in range(MEMBERS)]
+
+
+def given(replies: list[Reply[Any]]) -> int:
+    return sum(reply.is_set for reply in replies)
+
+
+def test_few_answers_are_given_at_once_also_while_many_wait() -> None:
+    outbox = Outbox()
+    many: list[Reply[int]] = [Reply() for _ in range(AT_ONCE + 3)]
+    few: list[Reply[int]] = [Reply() for _ in range(2)]
+    outbox.give([(reply, 1) for reply in many])
+    outbox.give([(reply, 2) for reply in few])
+    assert (given(many), given(few), len(outbox)) == (AT_ONCE, 2, 3)
+    outbox.give_more()
+    assert (given(many), len(outbox)) == (AT_ONCE + 3, 0)
+
+
+def test_members_of_a_large_round_are_answered_a_few_at_a_time() -> None:
+    rig, joins = round_of_many()
+    rig.world.clock += 60
+    rig.runtime.fire_due()
+    while rig.runtime.next_deadline() > rig.world.clock:  # members arrived: the initial delay was extended
+        rig.world.clock = rig.runtime.next_deadline()
+        rig.runtime.fire_due()
+    seen = [given(joins)]
+    while rig.runtime.next_deadline() <= rig.world.clock:
+        rig.runtime.fire_due()
+        seen.append(given(joins))
+    assert seen == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, 4 * AT_ONCE, MEMBERS]
+
+
+def test_who_stops_leaves_nobody_without_the_answer_that_was_on_its_way() -> None:
+    rig, joins = round_of_many()
+    while not given(joins):
+        rig.world.clock = rig.runtime.next_deadline()
+        rig.runtime.fire_due()
+    rig.runtime.stop()
+    assert {reply.value.error_code for reply in joins} == {0}
+
+
+async def test_others_have_their_turns_between_the_answers_of_a_large_round() -> None:
+    rig, joins = round_of_many()
+    while rig.runtime.next_deadline() != float("-inf"):
+        rig.world.clock = rig.runtime.next_deadline()
+        rig.runtime.fire_due()
+    turns = 0
+    answered_in: set[int] = set()
+
+    async def wait(reply: Reply[Any]) -> None:
+        await reply.wait()
+        answered_in.add(turns)
+
+    async def bystander() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as waiting:
+            for reply in joins:
+                waiting.start_soon(wait, reply)
+            nursery.start_soon(bystander)
+            nursery.start_soon(rig.runtime.run)
+        nursery.cancel_scope.cancel()
+    assert len(answered_in) >= MEMBERS // AT_ONCE
