@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
 from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
+from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.server import Broker
 
 logger = logging.getLogger(__name__)
+
+_MADE_AT_ONCE: Final = 4
+"""Logs that are made on the event loop; more, in threads."""
 
 Guard = Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]
 
@@ -49,6 +54,7 @@ class Backend:
         self._brokers: list[Broker] = []
         self._hosting = False
         self._behind = trio.Event()
+        self.controller.follower = self
         self.logs.high_watermark_of = self._high_watermark_of
         self.logs.on_flushed = self._flushed
         self.logs.on_offline = self._logs_offline
@@ -128,6 +134,27 @@ class Backend:
                 await self.controller.everybody_in_sync()
             except KafkaError as error:
                 logger.error("in-sync sets could not be changed: %s", error)
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Make the logs of new partitions in threads, where they are more than a few."""
+        wanted: dict[TopicPartition, tuple[UUID, LogConfig]] = {}
+        try:
+            for broker in self._brokers:
+                local = delta.local_changes(broker.node_id)
+                for states in (local.leaders, local.followers):
+                    for topic_partition, (topic_id, _) in states.items():
+                        if self.logs.get(topic_partition) is None:
+                            config = self.logs.config_for(image.topic_configs(topic_partition.topic))
+                            wanted[topic_partition] = topic_id, config
+        except KafkaError as error:
+            logger.error("logs cannot be made ahead: %s", error)
+            return
+        if len(wanted) > _MADE_AT_ONCE:
+            await self.logs.make_ahead(wanted)
+
+    async def settle(self) -> None:
+        """See `LogManager.settle`."""
+        await self.logs.settle()
 
     def _flushed(self, topic_partition: TopicPartition) -> None:
         for broker in self._brokers:

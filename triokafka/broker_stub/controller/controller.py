@@ -16,7 +16,7 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import features
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
 from triokafka.broker_stub.controller.delta import MetadataDelta
-from triokafka.broker_stub.controller.event_queue import EventQueue, encode_batch_at
+from triokafka.broker_stub.controller.event_queue import EventQueue, Follower, encode_batch_at
 from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.controller.metadata_log import KEEP_ALL, MetadataLog
@@ -50,6 +50,8 @@ class Controller(Operations):
         self._identity: ClusterIdentity | None = None
         self._log: MetadataLog | None = None
         self._publishers: list[Publisher] = []
+        self.follower: Follower | None = None
+        """Set before `start`; see there."""
         self._snapshots = SnapshotSchedule(
             config.metadata_log_max_record_bytes_between_snapshots, config.metadata_log_max_snapshot_interval_ms
         )
@@ -145,7 +147,9 @@ class Controller(Operations):
         await self._world.run_in_thread(self._begin_epoch, first)
         self._snapshots.taken(log.bytes_since(snapshot_end), self._world.now())
         state.cluster.begin(state.committed, now=self._world.now(), own_id=self._config.node_id)
-        self._queue = EventQueue(self._world, state, log, self._publish, appended=self._appended)
+        self._queue = EventQueue(
+            self._world, state, log, self._publish, appended=self._appended, follower=self.follower
+        )
         logger.info(
             "leads the metadata quorum of cluster %s in epoch %d, %d topics, next offset %d",
             self.cluster_id,

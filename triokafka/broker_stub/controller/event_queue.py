@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
 
@@ -34,6 +34,16 @@ MAX_WAITING: Final = 1000
 """Operations that may wait in the queue; the callers of more wait for room in it."""
 MAX_TOGETHER: Final = 64
 """Operations that are committed with one sync."""
+
+
+class Follower(Protocol):
+    """Who follows changes with work that does not belong on the event loop. Raises nothing."""
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """The change is committed and about to be published."""
+
+    async def settle(self) -> None:
+        """Changes were published; their answers wait for this."""
 
 
 class Operation(Generic[T]):
@@ -76,6 +86,7 @@ class EventQueue:
     Args:
         publish: told of every committed change, in order, before its answer goes out.
         appended: told how many bytes were committed.
+        follower: does what following a change takes and may take long, before and after it is published.
     """
 
     def __init__(
@@ -86,12 +97,14 @@ class EventQueue:
         publish: Callable[[MetadataDelta, MetadataImage], None],
         *,
         appended: Callable[[int], None] = lambda size: None,
+        follower: Follower | None = None,
     ) -> None:
         self._world = world
         self._state = state
         self._log = log
         self._publish = publish
         self._appended = appended
+        self._follower = follower
         self._broken: Exception | None = None
         self._send, self._receive = trio.open_memory_channel[Operation[Any]](MAX_WAITING)
 
@@ -159,19 +172,29 @@ class EventQueue:
                 operation.fail(error)
         changes = [change for _, change, _ in staged if change is not None]
         if changes:
-            # Once begun it must be known whether it was committed, so cancelling waits for it.
+            # Once begun it must be known whether it was committed, so cancelling waits for it; and for what follows.
             with trio.CancelScope(shield=True):
                 failure = await self._commit(changes)
+                if failure is None:
+                    await self._follow(changes)
             if failure is not None:
                 self._state.roll_back()
                 for operation, _, _ in staged:
                     operation.fail(errors.KafkaStorageError(f"the metadata log could not be written: {failure}"))
                 return
-        for operation, change, response in staged:
-            if change is not None:
-                self._state.commit(change)
-                self._publish(change.delta, change.image)
+        for operation, _, response in staged:
             operation.succeed(response)
+
+    async def _follow(self, changes: Sequence[StagedChange]) -> None:
+        """Publish what was committed."""
+        if self._follower is not None:
+            for change in changes:
+                await self._follower.prepare(change.delta, change.image)
+        for change in changes:
+            self._state.commit(change)
+            self._publish(change.delta, change.image)
+        if self._follower is not None:
+            await self._follower.settle()
 
     def _stage(self, operation: Operation[T]) -> tuple[StagedChange | None, T]:
         if self._broken is not None:

@@ -34,6 +34,7 @@ from triokafka.broker_stub.log.log_directory import (
     renamed_folder,
 )
 from triokafka.broker_stub.log.log_loading import FoundLog
+from triokafka.broker_stub.log.made_log import MadeLog
 from triokafka.broker_stub.log.open_files import DEFAULT_LIMIT, OpenFiles
 from triokafka.errors import ConfigurationError, IllegalStateError, KafkaStorageError
 from triokafka.structs import TopicPartition
@@ -112,6 +113,8 @@ class HostedLogs:
         self._files = OpenFiles(world.storage, self._config.max_open_files)
         self._directories = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in directories]
         self._logs: dict[TopicPartition, Hosted] = {}
+        self._made: dict[TopicPartition, MadeLog] = {}  # ahead, for `create` to take over
+        self._unsynced: set[LogDirectory] = set()  # where logs were deleted
         self._doomed: list[tuple[int, str]] = []  # when to remove which renamed folder
         self._flusher = LogFlusher(world, flushed=self._log_flushed, failed=self._log_not_flushed)
         self._gone_offline: list[tuple[list[TopicPartition], str]] = []  # what `on_offline` is yet to be told
@@ -125,7 +128,15 @@ class HostedLogs:
         self._logs[topic_partition] = Hosted(log, directory, topic_id)
         directory.logs[topic_partition] = log
 
-    def _open(self, found: FoundLog, files: OpenFiles, *, clean: bool, now_ms: int) -> PartitionLog:
+    def _open(
+        self,
+        found: FoundLog,
+        files: OpenFiles,
+        *,
+        clean: bool,
+        now_ms: int,
+        disk_failed: Callable[[OSError], None] | None = None,
+    ) -> PartitionLog:
         return PartitionLog.open(
             self._world.storage,
             found.path,
@@ -139,7 +150,7 @@ class HostedLogs:
             before_cut=partial(self._before_cut, found.directory, found.topic_partition),
             checkpoint_start=partial(self._written, found.directory, found.directory.checkpoint_start_offsets),
             request_flush=self._flusher.request,
-            disk_failed=partial(self._fail, found.directory),
+            disk_failed=partial(self._fail, found.directory) if disk_failed is None else disk_failed,
             files=files,
         )
 
@@ -242,16 +253,33 @@ class HostedLogs:
         for path, reason in self.offline_directories().items():
             if not is_new or not self._online():
                 raise KafkaStorageError(f"there is no log of {topic_partition}, unless in {path}: {reason}")
-        if topic_id is not None:
-            self._clear_remains(topic_partition, topic_id)
+        made = self._made.pop(topic_partition, None)
+        if made is not None:
+            log = made.take_over(self._files, topic_id, config)
+            if log is not None:
+                self._host(topic_partition, log, made.found.directory, topic_id)
+                return log
         directory = min(self._online(), key=lambda candidate: len(candidate.logs) + len(candidate.offline))
         path = f"{directory.path}/{folder_name(topic_partition)}"
-        self._written(directory, partial(directory.forget, topic_partition))
+        self._written(directory, partial(directory.forget, {topic_partition}))
         found = FoundLog(directory, topic_partition, path, config or self.defaults, 0, 0)
-        log = self._open(found, self._files, clean=False, now_ms=self._world.wall_ms())
-        if topic_id is not None:
-            self._write_topic_id(path, topic_id)
+        log = self._make(found, topic_id, self._files)
         self._host(topic_partition, log, directory, topic_id)
+        return log
+
+    def _make(
+        self,
+        found: FoundLog,
+        topic_id: UUID | None,
+        files: OpenFiles,
+        disk_failed: Callable[[OSError], None] | None = None,
+    ) -> PartitionLog:
+        """Make the log of a partition that has none. Raises `KafkaStorageError`."""
+        if topic_id is not None:
+            self._clear_remains(found.topic_partition, topic_id)
+        log = self._open(found, files, clean=False, now_ms=self._world.wall_ms(), disk_failed=disk_failed)
+        if topic_id is not None:
+            self._write_topic_id(found.path, topic_id)
         return log
 
     def _clear_remains(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
@@ -277,8 +305,11 @@ class HostedLogs:
         hosted = self._logs.get(topic_partition)
         return None if hosted is None else hosted.topic_id
 
-    def delete(self, topic_partition: TopicPartition) -> None:
+    def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
         """Give up a log. Its folder is renamed now and removed ``file.delete.delay.ms`` later (Z17).
+
+        Args:
+            sync: False to leave it to `LogManager.settle` that this is on the disk.
 
         Raises:
             KafkaStorageError: the disk failed; the log is closed all the same.
@@ -286,11 +317,11 @@ class HostedLogs:
         for directory in self._directories:
             if directory.offline.pop(topic_partition, None) is not None:
                 source = f"{directory.path}/{folder_name(topic_partition)}"
-                path = self._rename_away(topic_partition, directory, source, DELETE_SUFFIX)
+                path = self._rename_away(topic_partition, directory, source, DELETE_SUFFIX, sync=sync)
                 self._doomed.append((self._world.wall_ms() + self.defaults.file_delete_delay_ms, path))
         hosted = self._logs.get(topic_partition)
         if hosted is not None:
-            path = self._move_away(topic_partition, DELETE_SUFFIX)
+            path = self._move_away(topic_partition, DELETE_SUFFIX, sync=sync)
             self._doomed.append((self._world.wall_ms() + hosted.log.config.file_delete_delay_ms, path))
 
     def put_aside(self, topic_partition: TopicPartition) -> None:
@@ -304,19 +335,24 @@ class HostedLogs:
         except KafkaStorageError as error:
             logger.error("%s", error)
 
-    def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
+    def _move_away(self, topic_partition: TopicPartition, suffix: str, *, sync: bool = True) -> str:
         hosted = self._logs.pop(topic_partition)
         del hosted.directory.logs[topic_partition]
         hosted.log.abandon()
         if self.watcher is not None:
             self.watcher.log_deleted(topic_partition, hosted.directory.path)
-        return self._rename_away(topic_partition, hosted.directory, hosted.log.directory, suffix)
+        return self._rename_away(topic_partition, hosted.directory, hosted.log.directory, suffix, sync=sync)
 
-    def _rename_away(self, topic_partition: TopicPartition, directory: LogDirectory, source: str, suffix: str) -> str:
+    def _rename_away(
+        self, topic_partition: TopicPartition, directory: LogDirectory, source: str, suffix: str, *, sync: bool = True
+    ) -> str:
         target = f"{directory.path}/{renamed_folder(topic_partition, self._world.uuid().hex, suffix)}"
         try:
             self._world.storage.rename(source, target)
-            self._world.storage.sync_dir(directory.path)
+            if sync:
+                self._world.storage.sync_dir(directory.path)
+            else:
+                self._unsynced.add(directory)
         except OSError as error:
             raise KafkaStorageError(f"{source} cannot be renamed: {error}") from error
         return target

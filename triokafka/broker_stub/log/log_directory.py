@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -204,8 +204,8 @@ class LogDirectory:
             raise KafkaStorageError(f"{checkpoint} in {self.path} cannot be written: {error}") from error
         self._checkpointed[checkpoint] = self._written[checkpoint] = offsets
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Take a log out of the checkpoints, before a new one of that name is made: it must not inherit their offsets.
+    def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Take logs out of the checkpoints, before new ones of these names are made: they must not inherit offsets.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -214,8 +214,9 @@ class LogDirectory:
             offsets = self._checkpointed.get(checkpoint)
             if offsets is None:
                 offsets = self.read_offsets(checkpoint)
-            if topic_partition in offsets:
-                self.write_offsets(checkpoint, {tp: at for tp, at in offsets.items() if tp != topic_partition})
+            gone = offsets.keys() & topic_partitions
+            if gone:
+                self.write_offsets(checkpoint, {tp: at for tp, at in offsets.items() if tp not in gone})
 
 
 def folder_name(topic_partition: TopicPartition) -> str:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 import trio
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.hosted_logs import Hosted, HostedLogs, LogManagerConfig, LogWatcher, cause_of
 from triokafka.broker_stub.log.log import PartitionLog
-from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
+from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog, folder_name
 from triokafka.broker_stub.log.log_loading import FoundLog, LoadedLog, find_logs, open_logs
+from triokafka.broker_stub.log.made_log import MadeLog, make_logs
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.errors import ConfigurationError, KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
@@ -214,6 +217,51 @@ class LogManager(HostedLogs):
             directory.offline.clear()
             directory.failure = ""
             directory.release()
+
+    # -- many at once
+
+    async def make_ahead(self, wanted: Mapping[TopicPartition, tuple[UUID, LogConfig]]) -> None:
+        """Make logs of new partitions in threads, for `create` to take over; the partitions may not be there yet.
+
+        What cannot be made is left to `create`, and nothing is made while a data directory is offline. Not cancelled.
+        """
+        missing = {tp: made for tp, made in wanted.items() if tp not in self._logs}
+        if not self._started or self.offline_directories():
+            return
+        shares: dict[LogDirectory, list[MadeLog]] = {directory: [] for directory in self._directories}
+        for topic_partition, (topic_id, config) in missing.items():
+            directory = min(shares, key=lambda d: len(d.logs) + len(d.offline) + len(shares[d]))
+            path = f"{directory.path}/{folder_name(topic_partition)}"
+            found = FoundLog(directory, topic_partition, path, config, 0, 0)
+            shares[directory].append(MadeLog(found, topic_id, partial(self._fail, directory)))
+        try:
+            for directory, share in shares.items():
+                self._written(directory, partial(directory.forget, {made.found.topic_partition for made in share}))
+        except KafkaStorageError as error:
+            logger.error("%s", error)
+            return
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                for share in shares.values():
+                    self._made.update((made.found.topic_partition, made) for made in share)
+                    left = list(reversed(share))
+                    for _ in range(min(self._config.recovery_threads_per_data_dir, len(left))):
+                        files = OpenFiles(self._world.storage, max(1, self._config.max_open_files // 8))
+                        nursery.start_soon(self._world.run_in_thread, make_logs, left, self._make, files)
+
+    async def settle(self) -> None:
+        """After changes of many partitions: what `make_ahead` made and nobody took is given up, and what was deleted
+        without a sync is on the disk afterwards; that is done in a thread. Not cancelled."""
+        for made in self._made.values():
+            made.give_up()
+        self._made.clear()
+        unsynced, self._unsynced = self._unsynced, set()
+        with trio.CancelScope(shield=True):
+            for directory in unsynced:
+                try:
+                    await self._world.run_in_thread(self._world.storage.sync_dir, directory.path)
+                except OSError as error:
+                    logger.error("%s cannot be synced: %s", directory.path, error)
 
     # -- background work
 

@@ -244,7 +244,7 @@ class ReplicaManager:
             pass  # others have it, or have begun one for a new topic of that name
         elif hosted is not None or self.logs.get(topic_partition) is not None:
             try:
-                self.logs.delete(topic_partition)
+                self.logs.delete(topic_partition, sync=False)
             except errors.KafkaStorageError as error:
                 logger.error("the log of %s cannot be removed: %s", topic_partition, error)
         self._complete_waiting(topic_partition)

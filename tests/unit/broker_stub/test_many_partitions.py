@@ -1,0 +1,131 @@
+"""Claims about topics with many partitions: making and deleting their logs holds up nobody else."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import trio
+
+from tests.unit.broker_stub.api.node import Node, batch, running_node
+from triokafka import errors
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.structs import TopicPartition
+from triokafka.world import RealWorld
+from triokafka.world_memory import DiskFault, MemoryStorage
+
+T = TypeVar("T")
+MANY = 30
+
+
+class HeldThreads(RealWorld):
+    """A world in memory; the threads that run a function of the name ``held`` begin when the test says so."""
+
+    def __init__(self, held: str = "") -> None:
+        super().__init__()
+        self.memory = MemoryStorage(crashable=False)
+        self.storage = self.memory
+        self.asked = trio.Event()
+        self.go = trio.Event()
+        self._held = held
+
+    async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        if function.__name__ == self._held:
+            self.asked.set()
+            await self.go.wait()
+        return await super().run_in_thread(function, *args)
+
+
+async def delete(node: Node, name: str) -> int:
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
+    return (await node.call(request, 5)).responses[0].error_code
+
+
+async def test_others_are_served_while_the_logs_of_a_large_topic_are_made() -> None:
+    """(`broker-log/A01`, `G14`)"""
+    world = HeldThreads("make_logs")
+    async with running_node(world=world) as node, trio.open_nursery() as nursery:
+        await node.create("small")
+        nursery.start_soon(node.create, "large", MANY)
+        await world.asked.wait()
+        assert (await node.produce("small", batch(b"v"))).error_code == 0
+        assert node.broker.replicas.find("large", 0) is None
+        assert "large" not in node.broker.image.topics, "who sees it can use it"
+        world.go.set()
+        while node.broker.replicas.find("large", MANY - 1) is None:
+            await trio.lowlevel.checkpoint()
+        for number in range(MANY):
+            assert (await node.produce("large", batch(b"v"), partition=number)).base_offset == 0
+
+
+async def test_others_are_served_while_the_deletion_of_a_topic_reaches_the_disk() -> None:
+    """All partitions with one sync of the directory, and the answer waits for it (`broker-log/Z17`)."""
+    world = HeldThreads("sync_dir")
+    async with running_node(world=world) as node, trio.open_nursery() as nursery:
+        await node.create("small")
+        await node.create("large", MANY)
+        codes = []
+
+        async def delete_large() -> None:
+            codes.append(await delete(node, "large"))
+
+        nursery.start_soon(delete_large)
+        await world.asked.wait()
+        assert (await node.produce("small", batch(b"v"))).error_code == 0
+        assert not codes
+        assert sum(name.startswith("large-") and name.endswith("-delete") for name in world.storage.list_dir("/data"))
+        assert not world.storage.exists("/data/large-0")
+        world.go.set()
+        while not codes:
+            await trio.lowlevel.checkpoint()
+        assert codes == [0]
+
+
+async def test_a_log_that_could_not_be_made_ahead_is_tried_again() -> None:
+    """For want of files, say, of which there are some a moment later."""
+    world = HeldThreads()
+    async with running_node(world=world) as node:
+        world.memory.inject(DiskFault("open", "*/large-3/*", errno.EMFILE, times=1))
+        await node.create("large", MANY)
+        for number in range(MANY):
+            assert (await node.produce("large", batch(b"v"), partition=number)).error_code == 0
+
+
+async def test_a_log_that_cannot_be_made_leaves_the_others_alone() -> None:
+    """Its partition is offline, and says why; the data directory stays (`broker-log/Z16`)."""
+    world = HeldThreads()
+    async with running_node(world=world) as node:
+        world.memory.inject(DiskFault("open", "*/large-3/*", errno.EMFILE, times=1000))
+        await node.create("large", MANY)
+        found = [(await node.produce("large", batch(b"v"), partition=number)).error_code for number in range(MANY)]
+        assert Counter(found) == {0: MANY - 1, errors.KafkaStorageError.code: 1}
+        assert found[3] == errors.KafkaStorageError.code
+        assert not node.broker.logs.offline_directories()
+
+
+async def test_a_topic_made_anew_does_not_inherit_offsets() -> None:
+    """What the checkpoints say is of the earlier one, which had the same partitions (`broker-log/G09`)."""
+    world = HeldThreads()
+    async with running_node(world=world) as node:
+        await node.create("large", MANY)
+        for number in range(MANY):
+            await node.produce("large", batch(b"a", b"b"), partition=number)
+        node.broker.logs.checkpoint_high_watermarks(node.broker.replicas.high_watermarks())
+        await node.broker.logs.flush_sealed()
+        assert await delete(node, "large") == 0
+        await node.create("large", MANY)
+        kept = node.broker.logs.read_high_watermarks()
+        assert not any(topic == "large" for topic, _ in kept)
+        for number in range(MANY):
+            assert (await node.produce("large", batch(b"c"), partition=number)).base_offset == 0
+
+
+async def test_logs_of_a_large_topic_are_spread_over_the_data_directories() -> None:
+    """(`broker-log/G14`)"""
+    async with running_node(world=HeldThreads(), log_dirs=("/one", "/two", "/three")) as node:
+        await node.create("small", 3)
+        await node.create("large", MANY)
+        where = Counter(node.broker.logs.directory_of(TopicPartition("large", number)) for number in range(MANY))
+        assert where == {"/one": 10, "/two": 10, "/three": 10}
