@@ -11,6 +11,8 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
+import trio
+
 from triokafka.coordinator import operations
 from triokafka.coordinator.config import GroupCoordinatorConfig, GroupSettings, no_settings
 from triokafka.coordinator.consumer_group import heartbeat as heartbeats
@@ -70,6 +72,8 @@ T = TypeVar("T")
 _FIRST_BATCHED_LEAVE: Final = 3
 _FIRST_SYNC_WITH_PROTOCOL: Final = 5
 _LONGEST_MESSAGE: Final = 1_000
+_GROUPS_AT_ONCE: Final = 100
+"""Groups that are described before others are served."""
 
 
 class Operation(Protocol):
@@ -355,8 +359,13 @@ class GroupCoordinator:
     # --- tools ---
 
     async def describe_groups(self, request: DescribeGroupsRequest, *, version: int) -> DescribeGroupsResponse:
-        """DescribeGroups. Answers at once."""
-        return DescribeGroupsResponse(groups=[self._describe(group_id, version) for group_id in request.groups])
+        """DescribeGroups. Waits for nothing; with very many groups, others are served in between."""
+        response = DescribeGroupsResponse()
+        for group_id in request.groups:
+            response.groups.append(self._describe(group_id, version))
+            if not len(response.groups) % _GROUPS_AT_ONCE:
+                await trio.lowlevel.checkpoint()
+        return response
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
@@ -402,13 +411,15 @@ class GroupCoordinator:
         return response
 
     async def delete_groups(self, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-        """DeleteGroups, with one append per shard. Waits until every removal is committed or refused."""
+        """DeleteGroups, with one append per shard, or several for very many positions; others are served in between.
+        Waits until every removal is committed or refused. Cancelled, it may leave a group with a part of its positions.
+        """
         replies: dict[str, Reply[DeletableGroupResult]] = {name: Reply() for name in request.groups_names}
         by_partition: dict[int, list[str]] = {}
         for group_id in replies:
             by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
         for partition, group_ids in by_partition.items():
-            self._start_deleting(partition, {group_id: replies[group_id] for group_id in group_ids})
+            await self._delete(partition, {group_id: replies[group_id] for group_id in group_ids})
         response = DeleteGroupsResponse()
         for group_id, reply in replies.items():
             try:
@@ -418,7 +429,7 @@ class GroupCoordinator:
             response.results.append(result)
         return response
 
-    def _start_deleting(self, partition: int, replies: dict[str, Reply[DeletableGroupResult]]) -> None:
+    async def _delete(self, partition: int, replies: dict[str, Reply[DeletableGroupResult]]) -> None:
         left = list(replies)
 
         def delete(shard: GroupShard, turn: GroupTurn) -> None:
@@ -431,6 +442,7 @@ class GroupCoordinator:
             except KafkaError as error:
                 for reply in replies.values():
                     reply.fail(error)
+            await trio.lowlevel.checkpoint()
 
     # --- shards ---
 

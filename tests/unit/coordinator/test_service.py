@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import Any
 
 import pytest
@@ -486,6 +487,34 @@ async def test_groups_with_very_many_positions_are_deleted_with_several_appends(
     assert [result.error_code for result in results] == [0, 0, 0]
     assert desk.log.appends - before == 4
     assert (await desk.coordinator.list_groups(ListGroupsRequest())).groups == []
+
+
+async def test_others_are_served_while_a_group_with_very_many_positions_is_deleted() -> None:
+    desk = Desk()
+    await desk.coordinator.commit_offsets(commit_of_many("many", 4_500), version=8)
+    turns = 0
+
+    async def bystander() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bystander)
+        await desk.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["many"]))
+        nursery.cancel_scope.cancel()
+    assert turns >= 3, "there are five appends"
+
+
+async def test_who_joins_a_group_while_its_very_many_positions_are_deleted_keeps_it() -> None:
+    desk = Desk(group_initial_rebalance_delay_ms=0)
+    await desk.coordinator.commit_offsets(commit_of_many("many", 4_500), version=8)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(desk.join, group_id="many"))
+        (result,) = (await desk.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["many"]))).results
+        nursery.cancel_scope.cancel()
+    assert result.error_code == NonEmptyGroupError.code
 
 
 async def test_deletion_that_fails_half_way_fails_for_all_that_were_not_deleted() -> None:

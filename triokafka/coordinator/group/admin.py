@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
@@ -130,8 +131,8 @@ def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult],
             raise NonEmptyGroupError(f"group {group_id!r} has {len(group.profiles)} members")
     elif group.state is not GroupState.EMPTY:
         raise NonEmptyGroupError(f"group {group_id!r} is {group.state.value} and has {len(group.members)} members")
-    keys = shard.offsets.removable(group_id)
     room = max(MAX_RECORDS - len(turn.records), 0)
+    keys = list(islice(shard.offsets.removable(group_id), room + 1))
     for key in keys[:room]:
         turn.write(OffsetChange(key, None))
     if len(keys) > room:

@@ -83,12 +83,14 @@ class OffsetStore:
         """All offsets of a group by topic and partition, by the newest state."""
         return self._groups.get(group_id, _EMPTY)
 
-    def removable(self, group_id: str) -> list[OffsetKey]:
+    def removable(self, group_id: str) -> Iterator[OffsetKey]:
         """Every key of a group that a tombstone is to remove: of newest values, and of pending ones."""
-        keys = dict.fromkeys(key for key, _ in self.newest(group_id))
+        for key, _ in self.newest(group_id):
+            yield key
         if self.pending:
-            keys.update(dict.fromkeys(self.pending.of_group(group_id)))
-        return list(keys)
+            for key in self.pending.of_group(group_id):
+                if self.newest_one(key) is None:
+                    yield key
 
     def read(self, key: OffsetKey) -> CommittedOffset | None:
         """The committed value of one offset."""
