@@ -12,7 +12,6 @@ from triokafka.spark.batch_plan import plan_batch
 from triokafka.spark.brokers import ask_brokers
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import Task
-from triokafka.spark.reading import read_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,4 +50,6 @@ class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no type
         """The records of one task; raises as `read_task`."""
         # A plan without ranges comes back as one partition without a value.
         if isinstance(partition, RangePartition):
+            from triokafka.spark.reading import read_task  # planning needs none of it
+
             yield from read_task(self.options, partition.ranges)

@@ -2,6 +2,9 @@
 
 Spark keeps one reader for the offsets in a process of the driver's, and pickles another one for the tasks; nothing
 flows between the two but what a task is given. It never says that a query has stopped, so nothing here needs closing.
+
+That process is started anew for every query, which waits for its imports: what only tasks need is imported where it is
+used.
 """
 
 from __future__ import annotations
@@ -17,14 +20,11 @@ from triokafka.spark.admission import Admission
 from triokafka.spark.brokers import Brokers, ask_brokers
 from triokafka.spark.data_loss import report_loss
 from triokafka.spark.initial_offsets import load_initial_offsets, store_initial_offsets
-from triokafka.spark.listener import commit_to_group
 from triokafka.spark.offsets import Offsets, offsets_json, parse_offsets
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import tasks
 from triokafka.spark.reader import RangePartition
-from triokafka.spark.reading import read_task
 from triokafka.spark.resolve import resolve, settle
-from triokafka.spark.samples import bytes_per_offset
 from triokafka.spark.stream_plan import AvailableNowTarget, batch_ranges, went_back
 from triokafka.structs import TopicPartition
 
@@ -177,6 +177,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task; raises as `read_task`."""
         if isinstance(partition, RangePartition):
+            from triokafka.spark.reading import read_task
+
             yield from read_task(self.options, partition.ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -186,6 +188,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """
         group = self.options.commit_group_id
         if group is not None:
+            from triokafka.spark.listener import commit_to_group
+
             try:
                 commit_to_group(self.options.client.connection(), group, parse_offsets(end), COMMIT_TIMEOUT_MS)
             except Exception:
@@ -240,6 +244,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         start = {**firsts, **begin}
         sampled = None
         if self._admission.limits_bytes:
+            from triokafka.spark.samples import bytes_per_offset
+
             sampled = bytes_per_offset(self.options, start, self._latest)
         end = self._admission.admit(start, self._latest, now_ms=self._now_ms(), bytes_per_offset=sampled)
         # Spark compares offsets as text: naming a new partition would be a batch, an empty one.
