@@ -87,6 +87,54 @@ def test_callbacks_run_before_get_and_flush_return_and_may_use_the_producer(boot
         assert seen[-1].offset == 0  # of what is settled, at once
 
 
+def test_every_record_of_many_is_told_of_once_with_its_place_in_the_order_of_its_partition(
+    bootstrap: str, topic: str
+) -> None:
+    told: list[tuple[int, Any]] = []
+    with KafkaProducer(bootstrap_servers=bootstrap, batch_size=2_000) as producer:
+        for index in range(3_000):
+            keyed, timed, headed = index % 2 == 0, index % 3 == 0, index % 5 == 0
+            future = producer.send(
+                topic,
+                b"x" * (index % 90),
+                key=b"key %d" % (index % 7) if keyed else None,
+                timestamp_ms=1_000_000 + index if timed else None,
+                headers=[("h", b"value")] if headed else None,
+            )
+            if index % 4:
+                future.add_callback(lambda metadata, index=index: told.append((index, metadata)))
+    assert sorted(index for index, _ in told) == [index for index in range(3_000) if index % 4]
+    for partition in {metadata.partition for _, metadata in told}:
+        offsets = [metadata.offset for _, metadata in told if metadata.partition == partition]
+        assert offsets == sorted(set(offsets))
+    for index, metadata in told:
+        assert metadata.topic_partition == (topic, metadata.partition)
+        assert metadata.serialized_value_size == index % 90
+        assert metadata.serialized_key_size == (5 if index % 2 == 0 else -1)
+        assert metadata.serialized_header_size == (6 if index % 5 == 0 else -1)
+        assert metadata.timestamp == 1_000_000 + index or index % 3
+    with KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=2_000
+    ) as c:
+        places = {(metadata.partition, metadata.offset): index for index, metadata in told}
+        for record in c:
+            index = places.get((record.partition, record.offset))
+            assert index is None or len(record.value) == index % 90
+
+
+def test_a_callback_that_is_added_after_the_record_is_known_to_be_settled_runs_at_once(
+    bootstrap: str, topic: str
+) -> None:
+    here: list[int] = []
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        flushed, awaited = producer.send(topic, b"flushed"), producer.send(topic, b"awaited")
+        awaited.get(timeout=20)
+        awaited.add_callback(lambda _: here.append(threading.get_ident()))
+        producer.flush()
+        flushed.add_callback(lambda _: here.append(threading.get_ident()))
+        assert here == [threading.get_ident()] * 2
+
+
 def test_headers_of_a_record_that_was_read_can_be_sent_on(bootstrap: str, topic: str) -> None:
     headers = [("trace", b"1"), ("trace", b"2")]
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
@@ -251,6 +299,27 @@ def test_a_record_that_is_refused_in_the_middle_of_many_fails_alone(bootstrap: s
         producer.flush()
         assert isinstance(wrong.exception, MessageSizeTooLargeError)
         assert [future.value.offset for future in futures] == list(range(1, 101))
+
+
+def test_a_record_that_is_refused_among_others_with_keys_spoils_none_of_them(bootstrap: str, topic: str) -> None:
+    told: list[tuple[int, Any]] = []
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"first").get(timeout=20)
+        for number in range(100):
+            if number == 50:
+                wrong = producer.send(topic, b"x" * 800_000, key=b"wrong", headers=[("h" * 100_000, b"")])
+                wrong.add_errback(lambda error: told.append((-1, error)))
+            future = producer.send(topic, b"%d" % number, key=b"key %d" % (number % 9))
+            future.add_callback(lambda metadata, number=number: told.append((number, metadata)))
+        producer.flush()
+    assert sorted(number for number, _ in told) == list(range(-1, 100))
+    assert isinstance(wrong.exception, MessageSizeTooLargeError)
+    by_partition: dict[int, list[int]] = {}
+    for number, metadata in told:
+        if number >= 0:
+            assert metadata.serialized_value_size == len(str(number))
+            by_partition.setdefault(metadata.partition, []).append(number)
+    assert all(numbers == sorted(numbers) for numbers in by_partition.values())
 
 
 def test_closing_without_patience_settles_every_future(topic: str) -> None:

@@ -64,6 +64,16 @@ def log_failed(error: BaseException | None) -> None:
     log.exception("Error processing %s", "callback" if error is None else "errback")
 
 
+def with_another(listeners: Listeners, callback: Callback | None, errback: Callback | None) -> Listeners:
+    """The same and these."""
+    if listeners is None:
+        return callback if errback is None else [(callback, errback)]
+    if isinstance(listeners, list):
+        listeners.append((callback, errback))
+        return listeners
+    return [(listeners, None), (callback, errback)]
+
+
 class Future:
     """A value that is not known yet. Thread-safe.
 
@@ -76,7 +86,7 @@ class Future:
     error_on_callbacks: ClassVar[bool] = False
 
     _outcome: Outcome | None
-    _listeners: Any  # Listeners, and what those that inherit have more
+    _listeners: Listeners
 
     def __init__(self) -> None:
         self._outcome = None
@@ -153,20 +163,10 @@ class Future:
         with _shared.lock:
             outcome = self._outcome
             if outcome is None:
-                self._add(callback, errback)
+                self._listeners = with_another(self._listeners, callback, errback)
         if outcome is not None:
             self._tell(callback, errback, outcome)
         return self
-
-    def _add(self, callback: Callback | None, errback: Callback | None) -> None:
-        """Have them told. The lock is held."""
-        known = self._listeners
-        if known is None:
-            self._listeners = callback if errback is None else [(callback, errback)]
-        elif isinstance(known, list):
-            known.append((callback, errback))
-        else:
-            self._listeners = [(known, None), (callback, errback)]
 
     def add_callback(self, f: Callback, *args: Any, **kwargs: Any) -> Self:
         """Call ``f`` with the arguments, then the value, if there will be one."""

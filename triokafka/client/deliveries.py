@@ -184,7 +184,7 @@ class Deliveries:
 
     def __iter__(self) -> Iterator[Delivery]:
         columns = self._columns
-        places = _places(self._spans) if columns.partitions is None else self._places_in_order(columns.partitions)
+        places = _places(self._spans) if columns.partitions is None else self._places_in_order()
         for position, (span, index) in enumerate(places):
             yield Delivery(
                 span.batch,
@@ -200,7 +200,7 @@ class Deliveries:
         """The records by the batches that they came to. Those that were sent one by one are in none."""
         columns = self._columns
         of_partition: dict[int, list[int]] = {}
-        for position, partition in enumerate(columns.partitions or ()):
+        for position, partition in enumerate(self._chosen_partitions()):
             of_partition.setdefault(partition, []).append(position)
         seen: dict[int, int] = {}
         for span in self._spans:
@@ -221,12 +221,16 @@ class Deliveries:
             found[partition] = found.get(partition, 0) + 1
         return found
 
-    def _places_in_order(self, partitions: array[int]) -> Iterator[tuple[_Span, int]]:
+    def _chosen_partitions(self) -> Sequence[int]:
+        """Those of the records that were accepted: the column has room for all that were given."""
+        return (self._columns.partitions or ())[: self._count]
+
+    def _places_in_order(self) -> Iterator[tuple[_Span, int]]:
         spans: dict[int, list[_Span]] = {}
         for span in self._spans:
             spans.setdefault(span.batch.topic_partition.partition, []).append(span)
         places = {partition: _places(those) for partition, those in spans.items()}
-        return (next(places[partition]) for partition in partitions)
+        return (next(places[partition]) for partition in self._chosen_partitions())
 
     @property
     def done(self) -> bool:

@@ -41,30 +41,33 @@ class Called:
         return self.thread
 
 
-def test_a_callback_added_while_its_future_is_being_settled_is_called_once_and_not_in_the_loop() -> None:
-    called = Called()
-    waiting: list[threading.Thread] = []
+def test_a_callback_added_while_its_record_is_being_settled_is_called_once() -> None:
+    first, second = Called(), Called()
+    adding: list[threading.Thread] = []
 
     class Interleaved(Chunk):
-        """Another thread adds its callback between the look at the outcome and the settling."""
+        """Another thread adds its callback between the look at the outcome and the telling."""
 
         def outcome(self, index: int) -> Outcome | None:
             found = super().outcome(index)
-            if threading.get_ident() == loop_ident and not waiting:
-                waiting.append(threading.Thread(target=future.add_errback, args=(called,)))
-                waiting[0].start()
-                waiting[0].join(20)
+            if not adding:
+                adding.append(threading.Thread(target=future.add_errback, args=(second,)))
+                adding[0].start()
+                adding[0].join(20)
             return found
 
-    loop_ident = loop_thread().call(ident)
     chunk = Interleaved(Stage(staging(), "topic"))
     future = FutureRecordMetadata(chunk, 0)
+    future.add_errback(first)
     loop_thread().soon(chunk.handed, KafkaError("refused"))
     with pytest.raises(KafkaError, match="refused"):
         future.get(20)
-    assert waiting
-    assert called.wait() not in (threading.get_ident(), loop_ident)
-    assert called.times == 1
+    loop_ident = loop_thread().call(ident)
+    for called in (first, second):
+        assert called.wait() not in (threading.get_ident(), loop_ident)
+    assert adding
+    assert chunk.stage.staging.callbacks.wait(20)
+    assert (first.times, second.times) == (1, 1)
     chunk.stage.staging.callbacks.end()
 
 

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from triokafka.blocking.future import Outcome, log_failed, tell
-from triokafka.blocking.producer.future import TOLD, FutureRecordMetadata, RecordMetadata, Telling
+from triokafka.blocking.future import Callback, Outcome, log_failed, tell, with_another
+from triokafka.blocking.producer.telling import TOLD, RecordMetadata, Telling
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from triokafka.client.deliveries import DeliveredPart
 
 Headers = list[tuple[str, bytes]]
-Listening = list[FutureRecordMetadata]
-"""Futures that somebody listens to."""
-
 _AT_ONCE: Final = 64
 _metadata: Final = partial(tuple.__new__, RecordMetadata)  # its own constructor is a function in Python
 
@@ -29,21 +26,24 @@ _metadata: Final = partial(tuple.__new__, RecordMetadata)  # its own constructor
 class Chunk:
     """Records of one topic that are handed over together, in columns, and afterwards their deliveries.
 
-    Futures that somebody listens to before their records are handed over are settled batch by batch: programs listen to
-    each as soon as they have it. Those that find a listener later are settled by themselves. Columns but ``values`` may
-    be missing, or shorter than it is: then the rest is None.
+    Columns but ``values`` may be missing, or shorter than it is: then the rest is None. Who is to be told what became
+    of a record is a column as well, so that a future that the sender does not keep is gone at once, and the garbage
+    collector has nothing to look at. Listeners that are there when the records are handed over, as those of programs
+    that listen to each record as soon as it is sent, are called batch by batch; later ones by themselves.
     """
 
     __slots__ = (
         "_each",
+        "_failures",
         "_late",
+        "_listened_late",
         "_pieces",
-        "_repeated",
+        "_wakers",
         "era",
-        "futures",
         "header_sizes",
         "headers",
         "keys",
+        "listeners",
         "lock",
         "partitions",
         "size",
@@ -64,14 +64,16 @@ class Chunk:
         self.header_sizes: list[int] | None = None
         self.size = 0
         self.era = stage.staging.era
-        self.futures: list[FutureRecordMetadata | None] = []
-        """Those with listeners, by the number of their record, until that is handed over; the list may be shorter."""
+        self.listeners: list[Any] = []
+        """`Listeners` by the number of the record, a `Telling` instead of those that are called; may be shorter."""
         self.told = 0
         """Records of which it is known whether they were accepted: the first ones."""
-        self._late: Listening = []
-        self._repeated: Listening = []
+        self._late: list[int] = []
+        self._listened_late = False
+        self._wakers: list[tuple[int, threading.Event]] = []
         self._pieces: list[Deliveries | Exception] = []
         self._each: list[Delivery | Exception] = []
+        self._failures: dict[int, Outcome] = {}
 
     def put_key(self, index: int, key: bytes) -> None:
         """The key of the record at ``index``. The caller holds the lock."""
@@ -120,35 +122,27 @@ class Chunk:
             first = self.told
             self.told = end = first + count
             self._pieces.append(piece)
-            futures = self.futures[first:end]
-            if end >= len(self.futures):
-                self.futures = []  # nobody's cycle: each of them has the chunk
+            heard = self.listeners[first:end]
+        if any(heard):
+            if isinstance(piece, Exception):
+                self.stage.staging.callbacks.put(self._tell_each, [first])
             else:
-                self.futures[first:end] = [None] * len(futures)
-        if any(futures):
-            self._have_settled(piece, first, _padded(futures, count, None))
-        if self._repeated:
-            repeated, self._repeated = self._repeated, []
-            self._hear(repeated)
+                self._have_told(piece, first, heard)
+        if self._wakers:
+            wakers, self._wakers = self._wakers, []
+            for index, event in wakers:
+                self._wake(index, event)
 
-    def _have_settled(
-        self, piece: Deliveries | Exception, first: int, futures: list[FutureRecordMetadata | None]
-    ) -> None:
-        if isinstance(piece, Exception):
-            self._hear([future for future in futures if future is not None])
-            return
+    def _have_told(self, piece: Deliveries, first: int, heard: list[Any]) -> None:
+        put = self.stage.staging.callbacks.put
         for part in piece.parts():
             positions = part.positions
-            those: Sequence[FutureRecordMetadata | None]
             if isinstance(positions, range):
-                those = futures[positions.start : positions.stop]
+                listened = any(heard[positions.start : positions.stop])
             else:
-                those = [futures[position] for position in positions]
-            listening = len(those) - those.count(None)
-            if listening > 1:
-                part.add_callback(partial(self.stage.staging.callbacks.put, self._settle_part, part, first, those))
-            elif listening:
-                self._hear([future for future in those if future is not None])
+                listened = any(heard[position] for position in positions if position < len(heard))
+            if listened:
+                part.add_callback(partial(put, self._tell_part, part, first))
 
     def delivery(self, index: int) -> Delivery | Exception | None:
         """Of one record: its delivery, why it was refused, or None as long as it was not handed over."""
@@ -175,7 +169,8 @@ class Chunk:
         except IllegalStateError:
             return None
         except Exception as error:
-            return None, error
+            # Everybody is told of the same object: each look at a delivery gives another one.
+            return self._failures.setdefault(index, (None, error))
         offset, timestamp, key_size, value_size = rest
         place = self.stage.places.get(number)
         if place is None:
@@ -196,89 +191,101 @@ class Chunk:
         """Whether the caller is a callback of this producer."""
         return self.stage.staging.callbacks.is_current_thread
 
+    def wake(self, index: int, event: threading.Event) -> None:
+        """Somebody waits for this record: set the event when it is settled. From any thread."""
+        self.stage.staging.loop.soon(self._hurry, index, event)
+
     def hurry(self) -> None:
-        """Somebody waits for a record of this chunk."""
+        """Somebody waits for a record. From any thread."""
         self.stage.staging.loop.soon(self.stage.hurry)
 
-    def attend(self, future: FutureRecordMetadata) -> None:
-        """Tell the future when its record is settled. The caller holds the lock."""
-        index, futures = future.index, self.futures
-        if index >= self.told:
-            if index >= len(futures):
-                _padded(futures, index, None).append(future)
-                return
-            if futures[index] is None:
-                futures[index] = future
-                return
-        self._late.append(future)
-        if len(self._late) == 1:
-            self.stage.staging.loop.soon(self._hear_late)
+    def _hurry(self, index: int, event: threading.Event) -> None:
+        self._wake(index, event)
+        self.stage.hurry()
+
+    def _wake(self, index: int, event: threading.Event) -> None:
+        delivery = self.delivery(index)
+        if delivery is None:
+            self._wakers.append((index, event))
+        elif isinstance(delivery, Exception):
+            event.set()
+        else:
+            delivery.add_callback(lambda metadata, error: event.set())
+
+    def listen(self, index: int, callback: Callback | None, errback: Callback | None, *, known: bool) -> bool:
+        """Have them called when the record is settled. False when its listeners are called already, or, with ``known``,
+        when there are none: then it is the caller's business."""
+        with self.lock:
+            listeners = self.listeners
+            if index >= len(listeners):
+                _padded(listeners, index + 1, None)
+            self._listened_late = self._listened_late or known or index < self.told
+            others = listeners[index]
+            if isinstance(others, Telling):
+                return False
+            if others is None and known:
+                listeners[index] = TOLD
+                return False
+            listeners[index] = with_another(others, callback, errback)
+            if others is None and index < self.told:
+                self._late.append(index)
+                if len(self._late) == 1:
+                    self.stage.staging.loop.soon(self._hear_late)
+            return True
 
     def _hear_late(self) -> None:
+        """Have these told when their records are settled: one call for several of a partition, which mostly went out
+        and come back together. In the loop."""
         with self.lock:
             late, self._late = self._late, []
-        self._hear(late)
-
-    def _hear(self, listening: Listening) -> None:
-        """Have these settled when their records are: one call for several of a partition, which mostly went out and
-        come back together. In the loop."""
-        groups: dict[int, Listening] = {}
-        for future in listening:
-            delivery = self.delivery(future.index)
-            if delivery is None:
-                self._repeated.append(future)
-            elif isinstance(delivery, Exception):
-                self._settle_group([future])
+        groups: dict[int, list[int]] = {}
+        for index in late:
+            delivery = self.delivery(index)
+            assert delivery is not None
+            if isinstance(delivery, Exception):
+                self.stage.staging.callbacks.put(self._tell_each, [index])
             else:
                 group = groups.setdefault(delivery.partition, [])
-                group.append(future)
+                group.append(index)
                 if len(group) == _AT_ONCE:
-                    self._settle_with_last(groups.pop(delivery.partition))
+                    self._tell_with_last(groups.pop(delivery.partition))
         for group in groups.values():
-            self._settle_with_last(group)
+            self._tell_with_last(group)
 
-    def _settle_with_last(self, group: Listening) -> None:
-        delivery = self.delivery(group[-1].index)
+    def _tell_with_last(self, group: list[int]) -> None:
+        delivery = self.delivery(group[-1])
         assert delivery is not None
         assert not isinstance(delivery, Exception)
-        delivery.add_callback(lambda metadata, error: self._settle_group(group))
-
-    def _settle_group(self, group: Listening) -> None:
-        if len(group) != 1 or not self._settle_unheard(group[0]):
-            self.stage.staging.callbacks.put(self.settle, group)
-
-    def _settle_unheard(self, future: FutureRecordMetadata) -> bool:
-        """Settle a future that only threads wait for; False when somebody's function is to be called. In the loop."""
-        outcome = self.outcome(future.index)
-        with self.lock:
-            # Under the lock: a callback that is added in this moment must not run in the loop.
-            if outcome is None or future.has_callbacks:
-                return False
-            listeners = future.conclude(outcome, TOLD)
-        tell(listeners, outcome)
-        return True
+        delivery.add_callback(lambda metadata, error: self.stage.staging.callbacks.put(self._tell_each, group))
 
     # ---------------------------------------------------------------- telling, in the thread for callbacks
 
-    def _settle_part(self, part: DeliveredPart, first: int, futures: list[FutureRecordMetadata | None]) -> None:
-        """Settle the futures of a part of what was handed over when ``first`` records were told of; None where nobody
-        listens."""
+    def _tell_part(self, part: DeliveredPart, first: int) -> None:
+        """Call the listeners of a part of what was handed over when ``first`` records were told of."""
         topic, number = place = part.topic_partition
-        for begin in range(0, len(futures), _AT_ONCE):
-            those = futures[begin : begin + _AT_ONCE]
-            listening = [future for future in those if future is not None]
+        positions = part.positions
+        for begin in range(0, len(positions), _AT_ONCE):
+            those = positions[begin : begin + _AT_ONCE]
             end = begin + len(those)
+            indices: Sequence[int]
+            if isinstance(those, range):
+                indices = range(first + those.start, first + those.stop)
+            else:
+                indices = [first + position for position in those]
             acknowledged = part.acknowledged(begin, end)
             if acknowledged is None:
-                self.settle(listening)
+                self._tell_each(indices)
                 continue
-            columns: Sequence[Iterable[int]] = (*acknowledged, self._header_sizes(part.positions[begin:end], first))
-            if len(listening) < len(those):
-                heard = [future is not None for future in those]
+            telling = Telling()
+            listeners = self._take(indices, telling)
+            columns: Sequence[Iterable[int]] = (*acknowledged, self._header_sizes(indices))
+            if None in listeners:
+                heard = [listener is not None for listener in listeners]
                 columns = [compress(column, heard) for column in columns]
+                listeners = [listener for listener in listeners if listener is not None]
             offsets, timestamps, key_sizes, value_sizes, header_sizes = columns
             rows = zip(
-                repeat(topic, len(listening)),  # the first one ends them all: others go on for ever
+                repeat(topic, len(listeners)),  # the first one ends them all: others go on for ever
                 repeat(number),
                 repeat(place),
                 offsets,
@@ -289,47 +296,59 @@ class Chunk:
                 header_sizes,
                 strict=False,
             )
-            self._tell_all(listening, map(_metadata, rows))
+            for listener, metadata in zip(listeners, map(_metadata, rows), strict=True):
+                if isinstance(listener, list):
+                    tell(listener, (metadata, None))
+                    continue
+                try:
+                    listener(metadata)
+                except BaseException:
+                    log_failed(None)
+            telling.end(self.lock)
 
-    def _header_sizes(self, positions: Sequence[int], first: int) -> Iterable[int]:
-        sizes = self.header_sizes
-        if sizes is None:
-            return repeat(-1)
-        return [sizes[first + position] for position in positions]
-
-    def _tell_all(self, futures: Listening, values: Iterable[RecordMetadata]) -> None:
-        telling = Telling()
-        # Once for all of them: the threads that send want this lock for every record.
+    def _take(self, indices: Sequence[int], telling: Telling) -> list[Any]:
+        """The listeners of these records, or None; from now on the records are being told of."""
+        # One lock for many: the threads that send want it for every record.
         with self.lock:
-            listeners = [future.begin_telling(telling) for future in futures]
-        for value, listener in zip(values, listeners, strict=True):
-            if isinstance(listener, list):
-                tell(listener, (value, None))
-                continue
-            try:
-                listener(value)
-            except BaseException:
-                log_failed(None)
-        telling.end(self.lock)
-
-    def settle(self, group: Listening) -> None:
-        """Settle these futures; those whose records went out later than the group's last are left for their time."""
-        settled: list[tuple[FutureRecordMetadata, Outcome]] = []
-        later: Listening = []
-        for future in group:
-            outcome = self.outcome(future.index)
-            if outcome is None:
-                later.append(future)
+            column = self.listeners
+            last = max(indices)
+            if len(column) <= last:
+                _padded(column, last + 1, None)
+            if isinstance(indices, range) and not self._listened_late:
+                found = column[indices.start : indices.stop]
+                if None not in found:
+                    column[indices.start : indices.stop] = [telling] * len(found)
+                    return found
             else:
-                settled.append((future, outcome))
-        telling = Telling()
-        with self.lock:
-            listeners = [future.conclude(outcome, telling) for future, outcome in settled]
-        for (_, outcome), told in zip(settled, listeners, strict=True):
-            tell(told, outcome)
-        telling.end(self.lock)
+                found = [column[index] for index in indices]
+            for place, index in enumerate(indices):
+                listeners = found[place]
+                if listeners is None:
+                    continue
+                if isinstance(listeners, Telling):
+                    found[place] = None
+                else:
+                    column[index] = telling
+        return found
+
+    def _header_sizes(self, indices: Sequence[int]) -> Iterable[int]:
+        sizes = self.header_sizes
+        return repeat(-1) if sizes is None else [sizes[index] for index in indices]
+
+    def _tell_each(self, group: Sequence[int]) -> None:
+        """Call the listeners of these records; those that went out later than the last are left for their time."""
+        outcomes = {index: outcome for index in group if (outcome := self.outcome(index)) is not None}
+        if outcomes:
+            telling = Telling()
+            listeners = self._take(list(outcomes), telling)
+            for outcome, told in zip(outcomes.values(), listeners, strict=True):
+                tell(told, outcome)
+            telling.end(self.lock)
+        later = [index for index in group if index not in outcomes]
         if later:
-            self.stage.staging.loop.soon(self._hear, later)
+            with self.lock:
+                self._late += later
+            self.stage.staging.loop.soon(self._hear_late)
 
 
 def _put(column: list[Any] | None, index: int, value: Any, fill: Any) -> list[Any]:

@@ -1,0 +1,51 @@
+"""What became of a record, and whether those who want to know were told."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final, NamedTuple
+
+from triokafka.structs import TopicPartition
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record landed. ``offset`` is -1 with ``acks=0``; sizes are bytes, -1 for null; ``checksum`` is None."""
+
+    topic: str
+    partition: int
+    topic_partition: TopicPartition
+    offset: int
+    timestamp: int
+    checksum: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+    serialized_header_size: int
+
+
+class Telling:
+    """Takes the place of the listeners of records that are settled: these are called, or, when ``over``, were."""
+
+    __slots__ = ("_ended", "over")
+
+    def __init__(self, *, over: bool = False) -> None:
+        self.over = over
+        self._ended: threading.Event | None = None
+
+    def wait(self, lock: threading.Lock, timeout: float | None) -> None:
+        """Wait until they were called, at most ``timeout`` seconds."""
+        with lock:
+            if self.over:
+                return
+            ended = self._ended = self._ended or threading.Event()
+        ended.wait(timeout)
+
+    def end(self, lock: threading.Lock) -> None:
+        """They were."""
+        with lock:
+            self.over = True
+            ended = self._ended
+        if ended is not None:
+            ended.set()
+
+
+TOLD: Final = Telling(over=True)
