@@ -133,6 +133,8 @@ def _read_entries(storage: Storage, path: str) -> list[str]:
     lines = text.splitlines()
     if not lines:
         return []
+    if not text.endswith("\n"):
+        raise CorruptCheckpointError(f"{path} ends within a line")  # of the number there, digits may be missing
     if lines[0] != "0":
         raise CorruptCheckpointError(f"{path} has version {lines[0]!r}, 0 is known")
     if len(lines) < 2 or _number(path, lines[1]) != len(lines) - 2:

@@ -31,7 +31,9 @@ def test_an_offset_checkpoint_is_version_count_and_lines() -> None:
     assert read_offsets(storage, "c") == offsets
 
 
-@pytest.mark.parametrize("text", ["1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\nx\n", "0\n"])
+@pytest.mark.parametrize(
+    "text", ["1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\nx\n", "0\n", "0\n1\na 0 1"]
+)
 def test_a_malformed_checkpoint_says_so(text: str) -> None:
     """(`broker-log/G09`)"""
     storage = MemoryStorage()
@@ -83,6 +85,17 @@ def test_leader_epochs_are_epoch_and_offset() -> None:
     write_leader_epochs(storage, "e", [(0, 0), (3, 17)])
     assert storage.read_file("e") == b"0\n2\n0 0\n3 17\n"
     assert read_leader_epochs(storage, "e") == [(0, 0), (3, 17)]
+
+
+def test_a_torn_file_of_leader_epochs_is_no_shorter_number() -> None:
+    """It is written without a sync: of "3 17", a power cut may leave "3 1" (`broker-log/Z10`)."""
+    storage = MemoryStorage()
+    write_leader_epochs(storage, "e", [(0, 0), (3, 17)])
+    whole = storage.read_file("e")
+    for size in range(len(whole)):
+        storage.replace_file("e", whole[:size])
+        with pytest.raises(CorruptCheckpointError):
+            read_leader_epochs(storage, "e")
 
 
 def test_partition_metadata_has_version_and_topic_id() -> None:
