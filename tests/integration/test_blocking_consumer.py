@@ -377,3 +377,9 @@ def test_a_rebalance_takes_part_of_what_was_taken_over_and_nothing_is_read_twice
             assert take(first.poll(20)) + take(second.poll(20)) + take(first.poll(500)) >= 0
         assert len(first.assignment()) == len(second.assignment()) == 1
     assert sorted(read) == [(partition, offset) for partition in (0, 1) for offset in range(1_000)]
+
+
+@pytest.mark.parametrize("method", ["pause", "resume"])
+def test_a_partition_that_is_not_assigned_is_a_key_error_as_in_kafka_python(bootstrap: str, method: str) -> None:
+    with KafkaConsumer(bootstrap_servers=bootstrap) as consumer, pytest.raises(KeyError):
+        getattr(consumer, method)(TopicPartition("nobody-has-it", 0))

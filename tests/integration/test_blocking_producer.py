@@ -135,6 +135,21 @@ def test_a_callback_that_is_added_after_the_record_is_known_to_be_settled_runs_a
         assert here == [threading.get_ident()] * 2
 
 
+def test_flush_without_patience_says_whether_all_is_settled_and_called_back(bootstrap: str, topic: str) -> None:
+    """As kafka-python's; a producer that is closed has nothing left."""
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        producer.flush(0)
+        go_on = threading.Event()
+        producer.send(topic, b"first").add_callback(lambda _: go_on.wait(20))
+        for patience in (0, -1, 0.05):
+            with pytest.raises(KafkaTimeoutError):
+                producer.flush(patience)
+        go_on.set()
+        producer.flush()
+        producer.flush(timeout=0)
+    producer.flush()
+
+
 def test_headers_of_a_record_that_was_read_can_be_sent_on(bootstrap: str, topic: str) -> None:
     headers = [("trace", b"1"), ("trace", b"2")]
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:

@@ -16,10 +16,11 @@ class CallbackThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._waiting: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]] | None]
+        self._waiting: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]] | threading.Event | None]
         self._waiting = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ending = False
+        self._put = self._done = 0
 
     @property
     def is_current_thread(self) -> bool:
@@ -35,17 +36,18 @@ class CallbackThread:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
+        self._put += 1
         self._waiting.put((do, arguments))
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until all that was put before is done; False when the time was over."""
-        if self._thread is None or self.is_current_thread:
+        if self._thread is None or self._done == self._put or self.is_current_thread:
             return True
         if self._ending:
             self._thread.join(timeout)
             return not self._thread.is_alive()
         passed = threading.Event()
-        self._waiting.put((passed.set, ()))
+        self._waiting.put(passed)
         return passed.wait(timeout)
 
     def end(self) -> None:
@@ -56,7 +58,11 @@ class CallbackThread:
 
     def _run(self) -> None:
         while (next_one := self._waiting.get()) is not None:
-            _guarded(*next_one)
+            if isinstance(next_one, threading.Event):
+                next_one.set()
+            else:
+                _guarded(*next_one)
+                self._done += 1
 
 
 def _guarded(do: Callable[..., object], arguments: tuple[Any, ...]) -> None:

@@ -9,6 +9,11 @@ from triokafka.errors import IllegalStateError, KafkaTimeoutError
 from triokafka.structs import TopicPartition
 
 
+class UnassignedPartitionError(IllegalStateError, KeyError):
+    """A partition is not assigned to the consumer. kafka-python raises `KeyError` here, and elsewhere
+    `IllegalStateError`."""
+
+
 class PositionPart(ConsumerPart):
     """The part of `KafkaConsumer` about positions."""
 
@@ -47,8 +52,13 @@ class PositionPart(ConsumerPart):
         return found.high_watermark
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; what was fetched is kept."""
-        check_partitions(*partitions)
+        """Hand out nothing of these until `resume`; what was fetched is kept.
+
+        Raises:
+            TypeError: no `TopicPartition`.
+            KeyError: a partition is not assigned; it is an `IllegalStateError` as well.
+        """
+        self._check_assigned(partitions)
         self._buffered.put_back()
         self._do(self._session.consumer.pause, *partitions)
         self._buffered.paused.update(partitions)
@@ -58,8 +68,8 @@ class PositionPart(ConsumerPart):
         return set(self._do(self._session.consumer.paused))
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`."""
-        check_partitions(*partitions)
+        """Undo `pause`. Raises as that."""
+        self._check_assigned(partitions)
         self._do(self._session.consumer.resume, *partitions)
         self._buffered.paused.difference_update(partitions)
 
@@ -97,6 +107,13 @@ class PositionPart(ConsumerPart):
         self._do(seek, *partitions)
         for partition in partitions or assigned:
             self._buffered.drop(partition)
+
+    def _check_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
+        check_partitions(*partitions)
+        assigned = self._assigned()
+        for partition in partitions:
+            if partition not in assigned:
+                raise UnassignedPartitionError(partition)
 
     def _assigned(self) -> set[TopicPartition]:
         return set(self._do(self._session.consumer.assignment))

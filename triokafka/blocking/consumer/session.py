@@ -61,6 +61,7 @@ class ConsumerSession:
         self._sent: dict[TopicPartition, int] = {}
         self._consumer: Consumer | None = None
         self._closing = False
+        self._ended = trio.Event()
         self._answer: Callable[[BaseException | None], None] | None = None
         self._listener_error: BaseException | None = None
 
@@ -95,6 +96,7 @@ class ConsumerSession:
             self.conversation.end()
             if self._answer is not None:
                 self._answer(error)
+            self._ended.set()
 
     async def close(self, commit: bool, seconds: float) -> Any:
         """Commit if wanted, leave the group and end; the thread waits at most so long."""
@@ -104,8 +106,13 @@ class ConsumerSession:
         self._commit_seconds = None
         self._answer = answer = self.conversation.answer_later()
         self._closing = True
-        self.loop.start(_answer_after, seconds, answer, name="kafka consumer close timeout")
+        self.loop.start(self._answer_after, seconds, answer, name="kafka consumer close timeout")
         return LATER
+
+    async def _answer_after(self, seconds: float, answer: Callable[[BaseException | None], None]) -> None:
+        with trio.move_on_after(seconds):
+            await self._ended.wait()
+        answer(None)
 
     def abandon(self) -> None:
         """Nobody has the consumer any more. From any thread; waits for nothing."""
@@ -263,8 +270,3 @@ def _call(function: Callable[[Any], Any], partitions: set[TopicPartition]) -> No
             return
         result.close()
         raise TypeError(f"{function!r} waits for something, which it must not do here")
-
-
-async def _answer_after(seconds: float, answer: Callable[[BaseException | None], None]) -> None:
-    await trio.sleep(seconds)
-    answer(None)

@@ -333,14 +333,20 @@ class KafkaProducer:
     def flush(self, timeout: float | None = None) -> None:
         """Send all that is in the buffer at once, and wait until it is settled and its callbacks have run.
 
+        Does nothing when the producer is closed: then all is settled.
+
         Arguments:
-            timeout: longest wait in seconds.
+            timeout: longest wait in seconds; with 0 it only finds out whether all is settled.
 
         Raises:
             KafkaTimeoutError: it took longer.
+            IllegalStateError: called in a callback, or in a process that was forked from the producer's.
         """
+        if self._closed and self._forks == fork_count():
+            return
         self._check_open()
         session = self._session
+        timeout = None if timeout is None else max(0.0, timeout)
         if session.callbacks.is_current_thread:
             raise IllegalStateError("flush() in a callback would wait for itself")
         era = self._staging.begin_flush()

@@ -83,6 +83,11 @@ class Stage:
         """Do not wait for more records. In the loop."""
         self._hurried.set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was staged is handed over."""
+        return self._idle.is_set() and self.open is None
+
     async def wait_idle(self) -> None:
         """Wait until all that was staged is handed over. In the loop."""
         self.hurry()
