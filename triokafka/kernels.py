@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 TWINS: Final[dict[str, str]] = {
     "triokafka.client.producer._append": "triokafka.client.producer.plain_append",
+    "triokafka.client.producer._lz4_worker": "triokafka.client.producer.plain_lz4_worker",
     "triokafka.records._appender": "triokafka.records.plain_appender",
     "triokafka.records._arrow_buffers": "triokafka.records.plain_arrow_buffers",
     "triokafka.records._columns": "triokafka.records.plain_columns",

@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import trio
 
@@ -260,6 +260,28 @@ class Storage(ABC):
         self.sync_dir(os.path.dirname(path))
 
 
+class Doorbell:
+    """Rung by writing a byte to ``descriptor``, heard by one task. Leaving its block closes it."""
+
+    def __init__(self) -> None:
+        self._heard, self.descriptor = os.pipe()
+        os.set_blocking(self._heard, False)
+        os.set_blocking(self.descriptor, False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        trio.lowlevel.notify_closing(self._heard)
+        os.close(self._heard)
+        os.close(self.descriptor)
+
+    async def wait(self) -> None:
+        """Wait until it was rung, however often. Cancelling loses no ring."""
+        await trio.lowlevel.wait_readable(self._heard)
+        os.read(self._heard, 4096)
+
+
 class World(ABC):
     """Clocks, randomness, network, storage and threads, as one node sees them.
 
@@ -323,6 +345,15 @@ class World(ABC):
     @abstractmethod
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Run a blocking function away from the event loop and return its result. Not stopped by cancellation."""
+
+    @property
+    def has_doorbells(self) -> bool:
+        """Whether `doorbell` makes any: not where threads do not run beside the event loop."""
+        return False
+
+    def doorbell(self) -> Doorbell:
+        """A bell that a thread can ring without the interpreter. Raises `OSError` when there is none to be had."""
+        raise OSError(errno.ENOSYS, "threads do not run beside the event loop here")
 
     def raise_file_limit(self) -> int:
         """Let this process open as many files and connections as it may, and return how many that is; 0: unknown."""
@@ -713,6 +744,13 @@ class RealWorld(World):
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await trio.to_thread.run_sync(function, *args)
+
+    @property
+    def has_doorbells(self) -> bool:
+        return os.name == "posix"
+
+    def doorbell(self) -> Doorbell:
+        return Doorbell()
 
     def raise_file_limit(self) -> int:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

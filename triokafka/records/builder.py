@@ -96,6 +96,12 @@ class BatchBuilder(RecordAppender):
         if not self.compressed:
             self._packed = self._compressed()
 
+    def take_packed(self, size: int) -> None:
+        """Note that the records were compressed, as `compress` does it, to so many bytes that lie where they did."""
+        self.close()
+        self.compression_ratio = size / max(self.size - batch.HEADER_SIZE, 1)
+        self._packed = self.buffer, batch.HEADER_SIZE + size
+
     def build(
         self,
         producer_id: int = -1,

@@ -14,6 +14,7 @@ from triokafka.client.producer.batch_ledger import BatchLedger
 from triokafka.client.producer.batch_settings import BATCH_HEADER, AccumulatorSettings
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor
+from triokafka.client.producer.lz4_beside import Lz4Beside
 from triokafka.client.producer.partition_queue import CompressionRatio, PartitionQueue, QueueRegister
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.network.snapshot import Cluster
@@ -105,7 +106,7 @@ class Accumulator(BatchLedger):
 
     # ---------------------------------------------------------------- what is ready
 
-    def use_compressor(self, compressor: Compressor) -> None:
+    def use_compressor(self, compressor: Compressor | Lz4Beside) -> None:
         """Have threads compress. To be called before there are queues."""
         self.queues.compressor = compressor
 
@@ -242,7 +243,7 @@ class Accumulator(BatchLedger):
         compressor = self.queues.compressor
         if compressor is not None:
             compressor.enqueue(head)
-            if compressor.hand_over():
+            if compressor.hand_over() or head.in_thread:
                 return False
             compressor.withdraw(head)
         try:

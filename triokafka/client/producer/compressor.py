@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.lz4_beside import Lz4Beside, can_serve
 from triokafka.records import BatchBuilder
 from triokafka.world import World
 
@@ -135,6 +136,29 @@ class Compressor:
             for batch, error in zip(batches, errors, strict=True):
                 batch.in_thread = False
                 self._on_done(batch, error)
+
+
+def compressor_for(
+    codec: str,
+    level: int | None,
+    *,
+    world: World,
+    start_task: Callable[[Callable[[], Awaitable[None]]], None],
+    on_done: Callable[[ProducerBatch, Exception | None], None],
+    wake: Callable[[], None],
+) -> Compressor | Lz4Beside:
+    """What compresses beside the event loop with this codec, in this world.
+
+    ``on_done`` is told of each batch that a thread lets go of, and ``wake`` is called then.
+    """
+    if codec == "lz4" and level in (None, _FAST_LZ4) and can_serve(world):
+        return Lz4Beside(world=world, start_task=start_task, on_done=on_done, wake=wake)
+
+    def done(batch: ProducerBatch, error: Exception | None) -> None:
+        on_done(batch, error)
+        wake()
+
+    return Compressor(codec, level, world=world, start_task=start_task, on_done=done)
 
 
 def _compress_all(builders: list[BatchBuilder]) -> list[Exception | None]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         QueueEnds,
         ShortWay,
     )
+    from triokafka.client.producer.plain_lz4_worker import Lz4Worker
 else:
     _append = kernels.load("triokafka.client.producer._append")
     CHEAP_TO_AWAIT = _append.CHEAP_TO_AWAIT
@@ -23,5 +24,6 @@ else:
     QueueEnd = _append.QueueEnd
     QueueEnds = _append.QueueEnds
     ShortWay = _append.ShortWay
+    Lz4Worker = kernels.load("triokafka.client.producer._lz4_worker").Lz4Worker
 
-__all__ = ["CHEAP_TO_AWAIT", "BoundWay", "Delivery", "QueueEnd", "QueueEnds", "ShortWay"]
+__all__ = ["CHEAP_TO_AWAIT", "BoundWay", "Delivery", "Lz4Worker", "QueueEnd", "QueueEnds", "ShortWay"]

@@ -11,6 +11,7 @@ import trio
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.kernel import QueueEnd
+from triokafka.client.producer.lz4_beside import Lz4Beside
 from triokafka.client.producer.requests import Route
 from triokafka.client.producer.sequences import PartitionSequences
 from triokafka.structs import TopicPartition
@@ -67,7 +68,7 @@ class PartitionQueue(QueueEnd):
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, ratio: CompressionRatio, compressor: Compressor | None = None
+        self, topic_partition: TopicPartition, ratio: CompressionRatio, compressor: Compressor | Lz4Beside | None = None
     ) -> None:
         super().__init__()
         self.compressor = compressor
@@ -137,7 +138,7 @@ class QueueRegister:
         self._queues: dict[TopicPartition, _QueueReference] = {}
         self._ratios: weakref.WeakValueDictionary[str, CompressionRatio] = weakref.WeakValueDictionary()
         self._numbers_lost = False
-        self.compressor: Compressor | None = None
+        self.compressor: Compressor | Lz4Beside | None = None
 
     def __len__(self) -> int:
         return len(self._queues)

@@ -19,9 +19,8 @@ from triokafka.client.config import ProducerOptions
 from triokafka.client.deliveries import Deliveries, Delivery, DeliveryCallback, raisable_copy
 from triokafka.client.keywords import ProducerKeywords
 from triokafka.client.producer.accumulator import Accumulator, AccumulatorSettings
-from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
-from triokafka.client.producer.compressor import Compressor
+from triokafka.client.producer.compressor import compressor_for
 from triokafka.client.producer.health import ProducerHealth, take_health
 from triokafka.client.producer.intake import Headers, Intake
 from triokafka.client.producer.interceptors import InterceptorChain
@@ -52,8 +51,9 @@ class Producer:
     One producer may be used by many tasks at once. Options are those of `ProducerOptions`, by keyword; ``world`` is for
     simulations. A wrong option raises `ConfigurationError` here; nothing is connected before the first send.
 
-    Leaving the block sends what was accepted and waits for its acknowledgement, at most ``close_timeout_ms``, also when
-    the body was cancelled or raised. Failures of records whose delivery nobody awaited, and that had no callback, are
+    Leaving the block sends what was accepted and waits for its acknowledgement, at most ``close_timeout_ms``; when the
+    body was cancelled or raised, only while acknowledgements come, none of them more than ``close_stall_timeout_ms``
+    after the one before. Failures of records whose delivery nobody awaited, and that had no callback, are
     then raised together as an `ExceptionGroup`; an exception of the body leaves as itself, with a note about them.
     """
 
@@ -96,12 +96,13 @@ class Producer:
         )
         if settings.compression_type != "none":
             self._accumulator.use_compressor(
-                Compressor(
+                compressor_for(
                     settings.compression_type,
                     settings.compression_level,
                     world=self._world,
                     start_task=lambda work: self._tasks.start(work, name="kafka compression"),
-                    on_done=self._compressed,
+                    on_done=self._accumulator.out_of_thread,
+                    wake=self._sender.wake,
                 )
             )
         # Last of what can be refused: from here on there are plug-ins that would have to be closed.
@@ -174,15 +175,18 @@ class Producer:
             lambda: ClosedError("the producer was closed while a send waited for buffer memory; nothing was accepted")
         )
         limit = self.options.close_timeout_ms
+        bound = f"close_timeout_ms={limit}"
         try:
             with trio.CancelScope(shield=True), trio.move_on_after(limit / 1000):
-                await self._drain()
+                patience = float("inf") if kind is None else self.options.close_stall_timeout_ms / 1000
+                if not await self._drain(patience):
+                    bound = f"close_stall_timeout_ms={self.options.close_stall_timeout_ms}"
         finally:
             self._state = "closed"
             self._accumulator.abort(
                 lambda batch: KafkaTimeoutError(
                     f"{batch.count} records for {batch.topic_partition} were not acknowledged when the producer was"
-                    f" closed (close_timeout_ms={limit}){self._sender.why_unacknowledged(batch)}"
+                    f" closed ({bound}){self._sender.why_unacknowledged(batch)}"
                 )
             )
             try:
@@ -192,19 +196,21 @@ class Producer:
                 self._plugins.close()
         self._unseen.report(error)
 
-    async def _drain(self) -> None:
+    async def _drain(self, patience: float) -> bool:
+        """Wait until all is settled; False when nothing was for ``patience`` seconds."""
         self._accumulator.closing = True
         self._sender.wake()
         while self._failure is None and (waiting := self._accumulator.incomplete()):
-            await waiting[0].wait()
+            with trio.move_on_after(patience) as scope:
+                await waiting[0].wait()
+            # Other partitions may have got on.
+            if scope.cancelled_caught and not any(batch.done or batch.pieces for batch in waiting):
+                return False
+        return True
 
     def _forget_topics(self) -> None:
         self._topics.clear()
         self._accumulator.close_open_batches()
-
-    def _compressed(self, batch: ProducerBatch, error: Exception | None) -> None:
-        self._accumulator.out_of_thread(batch, error)
-        self._sender.wake()
 
     def _fail(self, error: Exception) -> None:
         """The producer cannot go on: what is pending fails with the cause, waiting callers wake, and later calls

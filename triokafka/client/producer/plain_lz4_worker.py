@@ -1,0 +1,86 @@
+"""The plain twin of ``_lz4_worker``: the same jobs, with the interpreter between them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import Final
+
+from triokafka.records.compression import compress
+
+MOST_JOBS: Final = 16
+"""How many jobs there may be that were not collected."""
+
+
+class Lz4Worker:
+    """Jobs in their order, each the part of a buffer that is to be compressed in place.
+
+    `serve` runs in a thread; all else is called by the event loop. ``compress`` and ``bound`` are the addresses of
+    liblz4's ``LZ4F_compressFrame`` and ``LZ4F_compressFrameBound``, for the compiled twin. When jobs are done that were
+    not collected, a byte is written to ``descriptor``. A buffer must neither be read nor written while it is in a job.
+    """
+
+    def __init__(self, compress: int, bound: int, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._changed = threading.Condition()
+        self._jobs: deque[tuple[memoryview, int]] = deque()
+        self._results: list[int] = []
+        self._serving = False
+        self._stopping = False
+        self._rung = False
+
+    @property
+    def serving(self) -> bool:
+        """Whether a thread is there for new jobs."""
+        return self._serving
+
+    def push(self, buffer: bytearray, start: int, end: int) -> bool:
+        """Give a job; False when nothing was done because there is no room, or nobody who would do it.
+
+        Raises:
+            ValueError: the buffer has no such bytes.
+        """
+        if not 0 <= start <= end <= len(buffer):
+            raise ValueError(f"bytes {start} to {end} of a buffer of {len(buffer)}")
+        with self._changed:
+            if not self._serving or self._stopping or len(self._jobs) + len(self._results) >= MOST_JOBS:
+                return False
+            self._jobs.append((memoryview(buffer)[start:], end - start))
+            self._changed.notify()
+        return True
+
+    def finished(self) -> list[int]:
+        """The compressed sizes of the jobs that were done since the last call, -1 where it did not fit its buffer."""
+        with self._changed:
+            results, self._results = self._results, []
+            self._rung = False
+        return results
+
+    def stop(self) -> None:
+        """End `serve` after the job that is being done; jobs that are not done by then never are."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+
+    def serve(self, idle: float) -> None:
+        """In a thread: do jobs until there was none for so many seconds, or `stop`."""
+        with self._changed:
+            self._serving = True
+            while self._changed.wait_for(lambda: self._jobs or self._stopping, idle) and not self._stopping:
+                place, size = self._jobs[0]
+                self._changed.release()
+                try:
+                    packed = compress("lz4", place[:size])
+                    fits = len(packed) <= len(place)
+                    if fits:
+                        place[: len(packed)] = packed
+                finally:
+                    self._changed.acquire()
+                del place
+                self._jobs.popleft()
+                self._results.append(len(packed) if fits else -1)
+                if not self._rung:
+                    self._rung = True
+                    os.write(self._descriptor, b"!")
+            self._serving = False
