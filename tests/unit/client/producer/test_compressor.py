@@ -191,7 +191,7 @@ async def test_cancelled_body_still_delivers_what_is_in_a_thread() -> None:
 
                 async def end() -> None:
                     with trio.CancelScope(shield=True):
-                        await trio.sleep(1)
+                        await trio.sleep(0.5)
                         threads.release()
 
                 nursery.start_soon(end)
