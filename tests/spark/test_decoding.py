@@ -128,6 +128,19 @@ def test_a_poison_value_fails_with_its_place_or_becomes_null(bootstrap: str):
     assert list(found[0]) == ["value", "value_error"]
 
 
+def test_a_value_of_an_unknown_schema_fails_with_its_place_or_becomes_null(bootstrap: str, stub: StubRegistry):
+    topic = make_topic(bootstrap)
+    number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
+    value = {"n": 1, "tags": [], "counts": {}}
+    filled(bootstrap, topic, [Record(enveloped(99, value)), Record(enveloped(number, value))])
+    given = options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url, columns="value")
+    with pytest.raises(DecodeError, match=f"topic {topic}, partition 0, offset 0 .* schema 99 cannot be had"):
+        rows(given)
+    poison, good = rows({**given, "onDecodeError": "null"})
+    assert poison["value"] is None and "404" in poison["value_error"]
+    assert good["value"]["n"] == 1 and good["value_error"] is None
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

@@ -8,8 +8,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
-from triokafka.formats.decoding import Format, scattered
-from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, opened
+from triokafka.formats.decoding import Format, UnknownSchemas, scattered
+from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, UnknownSchemaError, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +43,7 @@ class AvroFormat(Format):
             raise ConfigurationError("Avro needs a schema, or a registry and a subject whose newest schema it is")
         self._registry = registry
         self._writers: dict[int, Any] = {}
+        self._unknown = UnknownSchemas()
         if schema is None:
             assert registry is not None and subject is not None
             self._schema = self._registered(registry.latest(subject))
@@ -60,7 +61,7 @@ class AvroFormat(Format):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._schema, self._registry = state["schema"], state["registry"]
-        self._writers = {}
+        self._writers, self._unknown = {}, UnknownSchemas()
         self._type, self._convert = _column(self._schema, _names(self._schema), ())
 
     def decode(self, payloads: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
@@ -70,12 +71,18 @@ class AvroFormat(Format):
         if self._registry is None:
             return self._read(payloads, self._schema)
         groups, errors = opened(payloads)
-        if len(groups) == 1 and not errors:
-            return self._read(payloads=groups[0].payloads, writer=self._writer(groups[0].schema_id))
         parts: list[pa.Array] = []
         positions: list[int] = []
         for group in groups:
-            found, wrong = self._read(group.payloads, self._writer(group.schema_id))
+            try:
+                writer = self._writer(group.schema_id)
+            except (UnknownSchemaError, ConfigurationError) as error:
+                why = self._unknown.report(group.schema_id, error)
+                errors.update(dict.fromkeys(group.positions, why))
+                continue
+            found, wrong = self._read(group.payloads, writer)
+            if len(groups) == 1 and not errors:
+                return found, wrong
             parts.append(found)
             positions += group.positions
             errors.update({group.positions[at]: why for at, why in wrong.items()})

@@ -6,6 +6,7 @@ null with a sentence in a column of its own.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -14,6 +15,8 @@ from triokafka.errors import ConfigurationError, KafkaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log: Final = logging.getLogger("triokafka.formats")
 
 OnError = Literal["fail", "null"]
 ERROR_SUFFIX: Final = "_error"
@@ -43,8 +46,24 @@ class Format(ABC):
             by position.
 
         Raises:
-            SchemaRegistryError: a schema cannot be had, whatever the bytes are.
+            SchemaRegistryError: the registry cannot be asked. A schema that it does not have is an error of the values
+                that name it.
         """
+
+
+class UnknownSchemas:
+    """Schemas that values name, and that cannot be had: each is told to the log once, and asked for again later."""
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+
+    def report(self, number: int, error: KafkaError) -> str:
+        """A sentence for the values that name schema ``number``."""
+        sentence = f"its schema {number} cannot be had: {error}"
+        if number not in self._told:
+            self._told.add(number)
+            _log.warning("values name a schema that cannot be used, and are not decoded: %s", sentence)
+        return sentence
 
 
 class Decoding:
@@ -86,7 +105,7 @@ class Decoding:
 
         Raises:
             DecodeError: a value cannot be decoded, unless those become null.
-            SchemaRegistryError: a schema cannot be had.
+            SchemaRegistryError: the registry cannot be asked.
         """
         import pyarrow as pa
 

@@ -8,8 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
-from triokafka.formats.decoding import Format
-from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, SchemaRegistryError, opened
+from triokafka.formats.decoding import Format, UnknownSchemas
+from triokafka.formats.registry import (
+    RegisteredSchema,
+    SchemaRegistry,
+    SchemaRegistryError,
+    UnknownSchemaError,
+    opened,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +59,7 @@ class ProtobufFormat(Format):
         if message is None and (registry is None or subject is None):
             raise ConfigurationError("Protobuf needs a message class, or a registry and a subject")
         self._registry = registry
+        self._unknown = UnknownSchemas()
         self._files: tuple[bytes, ...] = ()
         if message is None:
             assert registry is not None and subject is not None
@@ -75,7 +82,7 @@ class ProtobufFormat(Format):
         return {"registry": self._registry, "message": self._message}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._registry, self._files = state["registry"], ()
+        self._registry, self._files, self._unknown = state["registry"], (), UnknownSchemas()
         if "files" in state:
             self._set(state["files"], state["name"], "")
         else:
@@ -99,12 +106,17 @@ class ProtobufFormat(Format):
                 for position, payload in zip(group.positions, group.payloads.to_pylist(), strict=True):
                     values[position], ids[position] = payload, group.schema_id
         messages: list[Any] = []
+        unknown: dict[int, str] = {}
         for position, payload in enumerate(values):
             found = None
-            if payload is not None:
+            if payload is not None and ids.get(position) in unknown:
+                errors[position] = unknown[ids[position]]
+            elif payload is not None:
                 try:
                     start = 0 if self._registry is None else self._opened(payload, ids[position])
                     found = self._message.FromString(payload[start:])
+                except UnknownSchemaError as error:
+                    errors[position] = unknown[ids[position]] = self._unknown.report(ids[position], error)
                 except SchemaRegistryError:
                     raise
                 except Exception as error:

@@ -25,12 +25,19 @@ _ENVELOPE: Final = 5
 _END: Final = 2**31 - 1  # pyarrow 26 fails on values of five bytes when the end is left out
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _TRIES: Final = 3
+_NOT_FOUND: Final = 404
 
 
 class SchemaRegistryError(KafkaError):
     """The registry does not answer, or does not have what it was asked for."""
 
     advice = "Check the registry's address and credentials"
+
+
+class UnknownSchemaError(SchemaRegistryError):
+    """The registry answers, and has no such schema: what names one by its id is not to be decoded."""
+
+    advice = "Check whether the value was written with a schema of this registry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,8 @@ class SchemaRegistry:
         """The schema with an id; ``form="serialized"`` for Protobuf's descriptors instead of its text.
 
         Raises:
-            SchemaRegistryError: there is none, or the registry cannot be asked.
+            UnknownSchemaError: there is none now; asked again, the registry may have it.
+            SchemaRegistryError: the registry cannot be asked.
         """
         answer = self._ask(f"/schemas/ids/{number}", form)
         return _schema(answer, number)
@@ -95,7 +103,8 @@ class SchemaRegistry:
         """The newest schema of a subject, as it is now; later calls say the same.
 
         Raises:
-            SchemaRegistryError: there is none, or the registry cannot be asked.
+            UnknownSchemaError: there is no such subject, or none of its schemas.
+            SchemaRegistryError: the registry cannot be asked.
         """
         return self.version(subject, "latest", form=form)
 
@@ -122,6 +131,8 @@ class SchemaRegistry:
                     return _checked(json.loads(answer.read()))
             except urllib.error.HTTPError as error:
                 said = f"{url}{path}: {error.code} {_said(error)}"
+                if error.code == _NOT_FOUND:
+                    raise UnknownSchemaError(said) from None
                 if error.code < 500 and error.code != 429:
                     raise SchemaRegistryError(said) from None
                 failures.append(said)

@@ -297,12 +297,41 @@ def test_avro_schemas_may_build_upon_others(stub: StubRegistry):
     assert values(how, enveloped(number, avro(whole, row))) == ([row], {})
 
 
-def test_a_schema_that_the_registry_does_not_have_is_no_poison_value(stub: StubRegistry):
+def test_a_value_whose_schema_the_registry_does_not_have_is_poison_and_told_once(
+    stub: StubRegistry, caplog: pytest.LogCaptureFixture
+):
+    """One such value must not end a query that lets poison pass; the others of its batch are read."""
+    number = stub.register("s", '"long"')
+    how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
+    for _ in range(2):
+        found, errors = values(how, enveloped(99, b"\2"), enveloped(number, b"\4"), enveloped(99, b"\6"))
+        assert found == [None, 2, None]
+        assert list(errors) == [0, 2]
+        assert "its schema 99 cannot be had" in errors[0] and "404 Schema 99 not found" in errors[0]
+    assert len(caplog.records) == 1
+    # It was asked for again, once in each batch: a registry may lag behind the one that wrote.
+    assert [path for path in stub.asked if "99" in path] == ["/schemas/ids/99"] * 2
+    stub.schemas[99] = stub.schemas[number]
+    assert values(how, enveloped(99, b"\2")) == ([1], {})
+
+
+def test_a_schema_that_is_none_is_an_error_of_the_values_that_name_it(stub: StubRegistry):
+    stub.register("s", '"long"')
+    number = stub.register("other", 'syntax = "proto3";', kind="PROTOBUF")
+    how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
+    found, errors = values(how, enveloped(number, b"\2"))
+    assert found == [None]
+    assert "it is not JSON" in errors[0]
+
+
+def test_a_registry_that_cannot_be_asked_is_always_an_error(stub: StubRegistry):
     """Nulls for what a registry cannot tell would be data lost."""
     stub.register("s", '"long"')
     how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
-    with pytest.raises(SchemaRegistryError, match="404 Schema 99 not found"):
-        values(how, enveloped(99, b"\2"))
+    for failures in ([503] * 3, [401]):
+        stub.failures[:] = failures
+        with pytest.raises(SchemaRegistryError, match="not now"):
+            values(how, enveloped(99, b"\2"))
     with pytest.raises(SchemaRegistryError, match="404"):
         AvroFormat(registry=SchemaRegistry(stub.url), subject="none")
 
@@ -457,6 +486,22 @@ def test_another_message_of_the_same_file_is_not_read_as_the_one_that_is_meant(s
     assert found == [None, None]
     assert errors[0] == "ValueError: it is a shop.Unused, and not a shop.Order"
     assert errors[1] == "ValueError: schema 1 has no message [9]"
+
+
+def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRegistry):
+    """The registry is asked for another place of the file alone, and once for all values of a batch."""
+    text = base64.b64encode(proto("default").SerializeToString()).decode()
+    number = stub.register("orders-value", "syntax…", "PROTOBUF", serialized=text)
+    how = ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders-value", name="shop.Order")
+    found, errors = values(
+        how, enveloped(99, b"", b"\0"), enveloped(number, filled(), b"\2\2"), enveloped(99, b"", b"\0")
+    )
+    assert found == [None, FILLED, None]
+    assert errors[0] == errors[2] and "404 Schema 99 not found" in errors[0]
+    assert sum("ids/99" in path for path in stub.asked) == 1
+    stub.failures[:] = [503] * 3
+    with pytest.raises(SchemaRegistryError, match="503 not now"):
+        values(how, enveloped(99, b"", b"\0"))
 
 
 def test_the_first_message_of_a_file_has_a_short_envelope(stub: StubRegistry):
