@@ -5,7 +5,11 @@ after round, and the medians are compared, so that a slow moment of the machine 
 one action on a frame that is loaded for it; CPU is that of the JVM and the Python workers together, without the broker.
 
 ``python -m benchmarks.spark --quick``
+``python -m benchmarks.spark --essential``: every floor once, in ten minutes
 ``python -m benchmarks.spark --records 5000000 --broker triokafka --size 100 --compression none --operation noop``
+
+In streams an operation is done with the frame of each micro-batch. Python processes find byte code of what they import,
+as after an installation.
 """
 
 from __future__ import annotations
@@ -21,10 +25,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from benchmarks import report
 from benchmarks.broker_kinds import KINDS, Instance
 from benchmarks.report import save
 from benchmarks.spark_jars import connector_jars
+from benchmarks.spark_processes import forget_peaks, spark_cpu, worker_peak_mib
+from benchmarks.spark_tables import Findings, IdleRow, MemoryRow, Row, as_document, draw, line, ratios, show
 from benchmarks.spark_topics import Topic, filled, idle
 from triokafka.cli.measuring.process import MeasurementError
 
@@ -34,59 +39,13 @@ CODECS: Final = ("none", "lz4")
 OPERATIONS: Final = ("noop", "count", "group by")
 MODES: Final = ("batch", "available now")
 READERS: Final = ("triokafka", "connector", "ceiling", "ready", "tuples")
-TARGETS: Final = {"connector": 1.5, "ceiling": 0.85, "tuples": 8.0}
-"""How many times as fast as each ours is to be, with 10 partitions, for ``noop``; the connector also for ``count``."""
-
 _STREAMS: Final = ("triokafka", "connector")
 _TUPLE_SHARE: Final = 10  # tuples are that much slower: they get a topic of a tenth
+_LARGE: Final = 1_000_000  # of records of 1,000 bytes there are not fewer than that, if there are of small ones
 
-
-class Row(NamedTuple):
-    """The medians of one reader in one case."""
-
-    broker: str
-    size: int
-    compression: str
-    mode: str
-    operation: str
-    reader: str
-    rows: int
-    seconds: float
-    rows_per_second: float
-    cpu_seconds_per_million: float
-
-
-class Ratio(NamedTuple):
-    """Ours over another reader."""
-
-    broker: str
-    size: int
-    compression: str
-    mode: str
-    operation: str
-    against: str
-    ratio: float
-    target: float | None
-
-
-class IdleRow(NamedTuple):
-    """One read of many partitions with almost nothing in them."""
-
-    broker: str
-    reader: str
-    mode: str
-    partitions: int
-    seconds: float
-
-
-class Findings(NamedTuple):
-    """All of a run."""
-
-    rows: list[Row]
-    ratios: list[Ratio]
-    idle: list[IdleRow]
-    jars: list[str]
-    failures: list[str]
+WORKER_MIB: Final = 256.0
+"""What a Python worker may have: about 150 MiB with pyspark and pyarrow before it reads, 64 MB of fetched bytes
+(``prefetch.max.bytes``), and the record batches that wait for Spark, of a megabyte each (``fetchAhead``)."""
 
 
 class Plan(NamedTuple):
@@ -105,6 +64,9 @@ class Plan(NamedTuple):
 
 
 QUICK: Final = Plan(200_000, 2, 4, 20, BROKERS[:1], SIZES[:1], CODECS[:1], OPERATIONS, MODES, READERS)
+ESSENTIAL: Final = Plan(
+    1_000_000, 2, 10, 200, BROKERS, SIZES, CODECS, OPERATIONS[:2], MODES, READERS
+)  # every floor, of no more rows than it is about
 FULL: Final = Plan(5_000_000, 5, 10, 200, BROKERS, SIZES, CODECS, OPERATIONS, MODES, READERS)
 
 
@@ -121,6 +83,7 @@ def run(plan: Plan = FULL) -> Findings:
     spark = _session(jars)
     rows: list[Row] = []
     idles: list[IdleRow] = []
+    memory: list[MemoryRow] = []
     try:
         for name in plan.brokers:
             kind = KINDS[name]
@@ -133,13 +96,15 @@ def run(plan: Plan = FULL) -> Findings:
                     address = instance.start().broker.bootstrap
                     for size in plan.sizes:
                         for codec in plan.codecs:
-                            rows += _Case(spark, plan, name, address, failures).measure(size, codec)
+                            case = _Case(spark, plan, name, address, failures)
+                            rows += case.measure(size, codec)
+                            memory += case.memory(size, codec)
                     idles += _idle(spark, plan, name, address, failures)
                 finally:
                     instance.kill()
     finally:
         spark.stop()
-    return Findings(rows, ratios(rows), idles, [jar.name for jar in jars], failures)
+    return Findings(rows, ratios(rows, plan.partitions), idles, memory, [jar.name for jar in jars], failures)
 
 
 class _Case:
@@ -148,17 +113,18 @@ class _Case:
     def __init__(self, spark: Any, plan: Plan, broker: str, address: str, failures: list[str]) -> None:
         self._spark, self._plan, self._broker, self._address = spark, plan, broker, address
         self._failures = failures
+        self._peaks: dict[str, float] = defaultdict(float)
 
     def measure(self, size: int, codec: str) -> list[Row]:
         """All modes, operations and readers on records of one size and compression."""
         plan = self._plan
         # As many bytes of large records as of small ones, about.
-        count = plan.records if size <= 100 else plan.records // 5
+        count = plan.records if size <= 100 else max(plan.records // 5, min(plan.records, _LARGE))
         topic = filled(self._address, count, plan.partitions, size, codec)
         small = filled(self._address, count // _TUPLE_SHARE, plan.partitions, size, codec)
         found: list[Row] = []
         for mode in plan.modes:
-            for operation in plan.operations if mode == "batch" else plan.operations[:1]:
+            for operation in plan.operations:
                 chosen = [reader for reader in plan.readers if mode == "batch" or reader in _STREAMS]
                 taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
                 for number in range(plan.rounds + 1):
@@ -181,15 +147,29 @@ class _Case:
                         Row(self._broker, size, codec, mode, operation, reader, records, wall, records / wall,
                             cpu / records * 1e6)
                     )  # fmt: skip
-                    print(_line(found[-1]), flush=True)
+                    print(line(found[-1]), flush=True)
         return found
 
+    def memory(self, size: int, codec: str) -> list[MemoryRow]:
+        """The largest workers of `measure`; of the connector there are none."""
+        return [
+            MemoryRow(self._broker, size, codec, reader, peak, WORKER_MIB if reader == "triokafka" else None)
+            for reader, peak in self._peaks.items()
+        ]
+
     def _once(self, reader: str, topic: Topic, size: int, mode: str, operation: str) -> tuple[float, float]:
-        act = _STREAM if mode == "available now" else _OPERATIONS[operation]
         loading = self._spark.readStream if mode == "available now" else self._spark.read
+        forget_peaks()
         wall, cpu = time.perf_counter(), spark_cpu()
-        act(loading.format(_FORMATS[reader]).options(**_options(reader, self._address, topic, size)).load())
-        return time.perf_counter() - wall, spark_cpu() - cpu
+        frame = loading.format(_FORMATS[reader]).options(**_options(reader, self._address, topic, size)).load()
+        if mode == "available now":
+            _stream(frame, operation)
+        else:
+            _OPERATIONS[operation](frame)
+        taken = time.perf_counter() - wall, spark_cpu() - cpu
+        if reader != "connector":
+            self._peaks[reader] = max(self._peaks[reader], worker_peak_mib())
+        return taken
 
 
 _FORMATS: Final = {"triokafka": "triokafka", "connector": "kafka", "ceiling": "ceiling", "ready": "ready",
@@ -214,59 +194,51 @@ def _group(frame: Any) -> None:
     _noop(frame.groupBy("key").count())
 
 
-def _stream(frame: Any) -> None:
+def _stream(frame: Any, operation: str) -> None:
+    act = _OPERATIONS[operation]
+    writer = frame.writeStream
+    to = writer.format("noop") if operation == "noop" else writer.foreachBatch(lambda batch, number: act(batch))
     with tempfile.TemporaryDirectory() as checkpoint:
-        query = (
-            frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        )
+        query = to.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
 
 
 _OPERATIONS: Final[dict[str, Callable[[Any], None]]] = {"noop": _noop, "count": _count, "group by": _group}
-_STREAM: Final = _stream
 
 
 def _idle(spark: Any, plan: Plan, broker: str, address: str, failures: list[str]) -> list[IdleRow]:
     """Many partitions with ten records each: what a task costs, and what putting them together saves."""
-    topic = idle(address, plan.idle_partitions)
+    many, two = idle(address, plan.idle_partitions), idle(address, 2)
     found = []
-    ways = [("triokafka", "triokafka", {}), ("triokafka maxPartitions=2", "triokafka", {"maxPartitions": "2"})]
+    ways: list[tuple[str, str, Topic, dict[str, str]]] = [
+        ("triokafka", "triokafka", many, {}),
+        ("triokafka maxPartitions=2", "triokafka", many, {"maxPartitions": "2"}),
+        ("triokafka, of two", "triokafka", two, {}),
+    ]
     if "connector" in plan.readers:
-        ways.append(("connector", "connector", {}))
+        ways.append(("connector", "connector", many, {}))
     for mode in plan.modes:
         times: dict[str, list[float]] = defaultdict(list)
         for number in range(plan.rounds + 1):
-            for label, reader, more in ways:
+            for label, reader, topic, more in ways:
                 loading = spark.readStream if mode == "available now" else spark.read
                 options = {**_options(reader, address, topic, 100), **more}
                 began = time.perf_counter()
                 try:
                     frame = loading.format(_FORMATS[reader]).options(**options).load()
-                    (_STREAM if mode == "available now" else _noop)(frame)
+                    if mode == "available now":
+                        _stream(frame, "noop")
+                    else:
+                        _noop(frame)
                 except Exception as error:
                     if not number:
                         failures.append(f"{broker}, {mode}, idle, {label}: {str(error).strip().splitlines()[:1]}")
                     continue
                 if number:
                     times[label].append(time.perf_counter() - began)
-        for label, taken in times.items():
-            found.append(IdleRow(broker, label, mode, plan.idle_partitions, statistics.median(taken)))
-    return found
-
-
-def ratios(rows: Sequence[Row]) -> list[Ratio]:
-    """Ours over each other reader, case by case."""
-    found = []
-    cases: dict[tuple[str, int, str, str, str], dict[str, float]] = defaultdict(dict)
-    for row in rows:
-        case = (row.broker, row.size, row.compression, row.mode, row.operation)
-        cases[case][row.reader] = row.rows_per_second
-    for case, rates in cases.items():
-        ours = rates.get("triokafka")
-        for reader, rate in rates.items():
-            if ours is not None and reader != "triokafka":
-                aimed = case[4] == "noop" or (case[4] == "count" and reader == "connector")
-                found.append(Ratio(*case, reader, ours / rate, TARGETS.get(reader) if aimed else None))
+        for label, _, topic, _ in ways:
+            if times[label]:
+                found.append(IdleRow(broker, label, mode, len(topic.ends), statistics.median(times[label])))
     return found
 
 
@@ -274,6 +246,8 @@ def _session(jars: Sequence[Path]) -> Any:
     import triokafka.spark
     from benchmarks import spark_readers
 
+    # Whatever this process was told: an installed package has byte code, and so has Spark's.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Workers import the readers from here.
     os.environ["PYTHONPATH"] = os.pathsep.join((str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")))
     triokafka.spark.prepare_java()
@@ -300,82 +274,14 @@ def _session(jars: Sequence[Path]) -> Any:
     return spark
 
 
-_ticks_seen: Final[dict[int, int]] = {}
-
-
-def spark_cpu() -> float:
-    """CPU seconds so far of this process's JVM and of the Python processes below it, also of those that have ended."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            pid = int(entry.name)
-            parents[pid], ticks[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
-    below = {pid for pid in parents if parents[pid] == os.getpid() and _is_spark(pid)}
-    while more := {pid for pid, parent in parents.items() if parent in below} - below:
-        below |= more
-    _ticks_seen.update((pid, ticks[pid]) for pid in below)
-    return sum(_ticks_seen.values()) / os.sysconf("SC_CLK_TCK")
-
-
-def _is_spark(pid: int) -> bool:
-    try:
-        return b"org.apache.spark" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def _line(row: Row) -> str:
-    case = f"{row.broker:13} {row.size:5} B {row.compression:5} {row.mode:13} {row.operation:9}"
-    return (
-        f"{case} {row.reader:10} {row.rows_per_second / 1e6:7.3f} M rows/s {row.seconds:8.2f} s"
-        f" {row.cpu_seconds_per_million:7.2f} CPU s/M"
-    )
-
-
-def show(found: Findings) -> None:
-    """Print the ratios and what is about many partitions; the rows were printed as they came."""
-    print(f"\nours against the others (connector: {', '.join(found.jars) or 'not measured'})")
-    for ratio in found.ratios:
-        aim = (
-            "" if ratio.target is None else f"  (aim {ratio.target}{'' if ratio.ratio >= ratio.target else ', missed'})"
-        )
-        case = f"{ratio.broker:13} {ratio.size:5} B {ratio.compression:5} {ratio.mode:13} {ratio.operation:9}"
-        print(f"{case} / {ratio.against:10} {ratio.ratio:6.2f}{aim}")
-    for row in found.idle:
-        print(f"{row.broker:13} {row.partitions} idle partitions, {row.mode:13} {row.reader:26} {row.seconds:6.2f} s")
-    for failure in found.failures:
-        print(f"FAILED: {failure}")
-
-
-def as_document(found: Findings) -> dict[str, Any]:
-    """For JSON."""
-    document = report.as_document(found._replace(jars=[]))
-    return {**document, "jars": found.jars}
-
-
-def draw(found: Findings) -> Any:
-    """Rows a second of every reader."""
-    rows = [row for row in found.rows if row.operation == "noop"] or found.rows
-    return report.bars(
-        "million rows a second",
-        lambda row: (
-            f"{row.broker}, {row.size} B, {row.compression}, {row.mode}: {row.reader}",
-            row.rows_per_second / 1e6,
-        ),
-        rows,
-    )
-
-
 def main() -> int:
     """Measure, print, and write JSON and a picture; 1 when something could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run that shows that all of it works")
-    parser.add_argument("--records", type=int, help="of 100 bytes; a fifth as many of 1,000")
+    parser.add_argument("--essential", action="store_true", help="every floor once: ten minutes on a quiet machine")
+    parser.add_argument(
+        "--records", type=int, help="of 100 bytes; a fifth as many of 1,000, but a million if it can be"
+    )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--partitions", type=int)
     parser.add_argument("--idle-partitions", type=int)
@@ -386,7 +292,8 @@ def main() -> int:
     parser.add_argument("--mode", dest="modes", action="append", choices=MODES)
     parser.add_argument("--reader", dest="readers", action="append", choices=READERS)
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    plan = (QUICK if given.pop("quick") else FULL)._replace(**given)
+    quick, essential = given.pop("quick"), given.pop("essential")
+    plan = (QUICK if quick else ESSENTIAL if essential else FULL)._replace(**given)
     found = run(plan)
     show(found)
     save("spark", as_document(found), draw(found))

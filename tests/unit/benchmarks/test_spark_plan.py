@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from benchmarks import spark
-from benchmarks.spark import FULL, QUICK, Findings, Row, as_document, draw, ratios, show
+from benchmarks.spark import ESSENTIAL, FULL, QUICK
+from benchmarks.spark_tables import Findings, MemoryRow, Row, as_document, draw, ratios, show
 
 
-def row(reader: str, rate: float, operation: str = "noop", mode: str = "batch") -> Row:
-    return Row("triokafka", 100, "none", mode, operation, reader, 1_000, 1.0, rate, 0.5)
+def row(reader: str, rate: float, operation: str = "noop", mode: str = "batch", rows: int = 1_000_000) -> Row:
+    return Row("triokafka", 100, "none", mode, operation, reader, rows, 1.0, rate, 0.5)
 
 
 ROWS = [row("triokafka", 3.0), row("connector", 2.0), row("ceiling", 4.0), row("ready", 6.0), row("tuples", 0.1)]
@@ -34,15 +35,30 @@ def test_only_what_the_connector_prunes_as_well_is_aimed_at() -> None:
     assert [ratio.target for ratio in grouped] == [None]
 
 
+def test_the_connector_is_aimed_at_only_where_reading_is_most_of_the_work() -> None:
+    few = ratios([row(reader, 1.0, rows=999_999) for reader in ("triokafka", "connector", "ceiling")])
+    assert {ratio.against: ratio.target for ratio in few} == {"connector": None, "ceiling": 0.85}
+    assert few[0].reason == "fewer than 10 partitions of 100,000 rows"
+    streams = [row(reader, 1.0, "count", "available now") for reader in ("triokafka", "connector")]
+    assert [ratio.target for ratio in ratios(streams)] == [1.5]
+    assert [ratio.target for ratio in ratios(streams, partitions=4)] == [None]
+
+
 def test_without_ours_there_is_nothing_to_hold() -> None:
     assert ratios(ROWS[1:]) == []
 
 
-def test_the_table_says_what_was_missed_and_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = Findings(ROWS, ratios(ROWS), [], ["connector-1.jar"], ["Apache Kafka: no java"])
+def test_the_table_says_of_each_floor_whether_it_is_met_and_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    peaks = [MemoryRow("triokafka", 100, "none", "triokafka", peak, 256.0) for peak in (200.0, 300.0)]
+    found = Findings(ROWS, ratios(ROWS), [], peaks, ["connector-1.jar"], ["Apache Kafka: no java"])
     show(found)
     said = capsys.readouterr().out
-    assert "/ ceiling      0.75  (aim 0.85, missed)" in said
+    assert "met     triokafka       100 B none  batch         noop      / connector    1.50  (at least 1.5)" in said
+    assert "NOT MET triokafka       100 B none  batch         noop      / ceiling      0.75  (at least 0.85)" in said
+    assert "/ ready        0.50  (fetches nothing)" in said
+    assert "2 of 3 floors met" in said
+    assert "met     triokafka       100 B none  triokafka     200 MiB in the largest worker, at most 256" in said
+    assert "NOT MET triokafka       100 B none  triokafka     300 MiB in the largest worker, at most 256" in said
     assert "connector: connector-1.jar" in said
     assert "FAILED: Apache Kafka: no java" in said
     assert as_document(found)["jars"] == ["connector-1.jar"]
@@ -54,11 +70,16 @@ def test_the_command_line_narrows_the_plan(monkeypatch: pytest.MonkeyPatch) -> N
 
     def run(plan: Any) -> Findings:
         asked.append(plan)
-        return Findings(ROWS, [], [], [], [])
+        return Findings(ROWS, [], [], [], [], [])
 
     monkeypatch.setattr(spark, "run", run)
     monkeypatch.setattr(spark, "save", lambda *_: None)
-    for arguments in ([], ["--quick"], ["--records", "10", "--broker", "triokafka", "--size", "100", "--size", "1000"]):
+    for arguments in (
+        [],
+        ["--quick"],
+        ["--essential"],
+        ["--records", "10", "--broker", "triokafka", "--size", "100", "--size", "1000"],
+    ):
         monkeypatch.setattr("sys.argv", ["spark", *arguments])
         assert spark.main() == 0
-    assert asked == [FULL, QUICK, FULL._replace(records=10, brokers=["triokafka"], sizes=[100, 1000])]
+    assert asked == [FULL, QUICK, ESSENTIAL, FULL._replace(records=10, brokers=["triokafka"], sizes=[100, 1000])]

@@ -1,0 +1,167 @@
+"""What the Spark benchmark found, and whether that is enough."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from benchmarks import report
+
+TARGETS: Final = {"connector": 1.5, "ceiling": 0.85, "tuples": 8.0}
+"""How many times as fast as each ours is to be for ``noop``; the connector also for ``count``, and in streams too."""
+
+ENOUGH_ROWS: Final = 100_000
+"""In each of `ENOUGH_PARTITIONS`; with fewer there is no aim, since starting a job or a query is most of the work."""
+ENOUGH_PARTITIONS: Final = 10
+
+
+class Row(NamedTuple):
+    """The medians of one reader in one case."""
+
+    broker: str
+    size: int
+    compression: str
+    mode: str
+    operation: str
+    reader: str
+    rows: int
+    seconds: float
+    rows_per_second: float
+    cpu_seconds_per_million: float
+
+
+class Ratio(NamedTuple):
+    """Ours over another reader. ``target`` is None where nothing is aimed at; ``reason`` says why."""
+
+    broker: str
+    size: int
+    compression: str
+    mode: str
+    operation: str
+    against: str
+    ratio: float
+    target: float | None
+    reason: str = ""
+
+
+class IdleRow(NamedTuple):
+    """One read of many partitions with almost nothing in them."""
+
+    broker: str
+    reader: str
+    mode: str
+    partitions: int
+    seconds: float
+
+
+class MemoryRow(NamedTuple):
+    """The most memory that one Python worker of Spark had in one case, and what it had before it read anything."""
+
+    broker: str
+    size: int
+    compression: str
+    reader: str
+    peak_mib: float
+    bound_mib: float | None
+
+
+class Findings(NamedTuple):
+    """All of a run."""
+
+    rows: list[Row]
+    ratios: list[Ratio]
+    idle: list[IdleRow]
+    memory: list[MemoryRow]
+    jars: list[str]
+    failures: list[str]
+
+
+def ratios(rows: Sequence[Row], partitions: int = ENOUGH_PARTITIONS) -> list[Ratio]:
+    """Ours over each other reader, case by case."""
+    found = []
+    cases: dict[tuple[str, int, str, str, str], dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        case = (row.broker, row.size, row.compression, row.mode, row.operation)
+        cases[case][row.reader] = row
+    for case, by_reader in cases.items():
+        ours = by_reader.get("triokafka")
+        for reader, row in by_reader.items():
+            if ours is not None and reader != "triokafka":
+                reason = _no_aim(case[4], reader, ours.rows, partitions)
+                ratio = ours.rows_per_second / row.rows_per_second
+                found.append(Ratio(*case, reader, ratio, None if reason else TARGETS[reader], reason))
+    return found
+
+
+def _no_aim(operation: str, reader: str, rows: int, partitions: int) -> str:
+    if reader == "ready":
+        return "fetches nothing"
+    if operation == "group by" or (operation == "count" and reader != "connector"):
+        return "the same work of Spark's in both"
+    if reader == "connector" and (partitions < ENOUGH_PARTITIONS or rows < partitions * ENOUGH_ROWS):
+        return f"fewer than {ENOUGH_PARTITIONS} partitions of {ENOUGH_ROWS:,} rows"
+    return ""
+
+
+def line(row: Row) -> str:
+    """A row for the terminal."""
+    return (
+        f"{_case(row)} {row.reader:10} {row.rows_per_second / 1e6:7.3f} M rows/s {row.seconds:8.2f} s"
+        f" {row.cpu_seconds_per_million:7.2f} CPU s/M"
+    )
+
+
+def _case(row: Row | Ratio) -> str:
+    return f"{row.broker:13} {row.size:5} B {row.compression:5} {row.mode:13} {row.operation:9}"
+
+
+def show(found: Findings) -> None:
+    """Print the floors, what is about many partitions, and memory; the rows were printed as they came."""
+    print(f"\nours against the others (connector: {', '.join(found.jars) or 'not measured'})")
+    for ratio in found.ratios:
+        print(f"  {_verdict(ratio)} {_case(ratio)} / {ratio.against:10} {ratio.ratio:6.2f}  {_aim(ratio)}")
+    aimed = [ratio for ratio in found.ratios if ratio.target is not None]
+    missed = sum(not is_met(ratio) for ratio in aimed)
+    print(f"  {len(aimed) - missed} of {len(aimed)} floors met")
+    for row in found.idle:
+        print(f"{row.broker:13} {row.partitions:3} idle partitions, {row.mode:13} {row.reader:26} {row.seconds:6.2f} s")
+    for peak in found.memory:
+        word = "       " if peak.bound_mib is None else "met    " if peak.peak_mib <= peak.bound_mib else "NOT MET"
+        bound = "" if peak.bound_mib is None else f", at most {peak.bound_mib:.0f}"
+        case = f"{peak.broker:13} {peak.size:5} B {peak.compression:5}"
+        print(f"  {word} {case} {peak.reader:10} {peak.peak_mib:6.0f} MiB in the largest worker{bound}")
+    for failure in found.failures:
+        print(f"FAILED: {failure}")
+
+
+def is_met(ratio: Ratio) -> bool:
+    """Whether ours is as fast as it is to be; so also where nothing is aimed at."""
+    return ratio.target is None or ratio.ratio >= ratio.target
+
+
+def _verdict(ratio: Ratio) -> str:
+    return "       " if ratio.target is None else "met    " if is_met(ratio) else "NOT MET"
+
+
+def _aim(ratio: Ratio) -> str:
+    return f"({ratio.reason})" if ratio.target is None else f"(at least {ratio.target})"
+
+
+def as_document(found: Findings) -> dict[str, Any]:
+    """For JSON."""
+    document = report.as_document(found._replace(jars=[]))
+    return {**document, "jars": found.jars}
+
+
+def draw(found: Findings) -> Any:
+    """Rows a second of every reader."""
+    rows = [row for row in found.rows if row.operation == "noop"] or found.rows
+    return report.bars(
+        "million rows a second",
+        lambda row: (
+            f"{row.broker}, {row.size} B, {row.compression}, {row.mode}: {row.reader}",
+            row.rows_per_second / 1e6,
+        ),
+        rows,
+    )
