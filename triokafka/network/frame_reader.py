@@ -15,7 +15,7 @@ from triokafka.structs import Buffer
 from triokafka.world import Stream
 
 _RECEIVE_BYTES: Final = 64 << 10
-_BYTES_BETWEEN_CHECKPOINTS: Final = 1 << 20
+_BYTES_BETWEEN_CHECKPOINTS: Final = 4 << 20
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -36,7 +36,7 @@ class FrameReader:
     async def read(self, handle: Callable[[Buffer], bool]) -> None:
         """Call ``handle`` with every frame, without its size prefix, until it says False or the peer closes.
 
-        Yields to other tasks at least once a megabyte.
+        Yields to other tasks at least once for every four megabytes.
 
         Raises:
             ProtocolError: an impossible size; what there is does not look like a broker.

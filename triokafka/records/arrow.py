@@ -105,6 +105,8 @@ class ArrowBuilder:
             try:
                 if not decoder.take_columns(self._appender, limit - taken, self._number_of):
                     break
+                if decoder.at_end:
+                    break
             except CorruptRecordError:
                 if self._appender.rows == before:
                     raise

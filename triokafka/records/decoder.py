@@ -238,7 +238,12 @@ class RecordDecoder:
     @property
     def exhausted(self) -> bool:
         """Whether there is nothing left to take: no records, and no error to raise."""
-        return self._failure is None and self._current(rows=False) is None
+        return self.at_end or (self._failure is None and self._current(rows=False) is None)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every byte was read. False also where a partial batch follows, which `exhausted` looks at."""
+        return self._walked == len(self._view) and self._batch is None and self._failure is None
 
     def _current(self, rows: bool) -> BatchInfo | None:
         if self._failure is not None:

@@ -160,7 +160,7 @@ async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
             await trio.lowlevel.checkpoint()
 
     frames: list[int] = []
-    reader = FrameReader(Endless(), ReceivePool(64 << 20), name="a broker", max_bytes=64 << 20)  # type: ignore[arg-type]
+    reader = FrameReader(Endless(), ReceivePool(64 << 20), name="a broker", max_bytes=128 << 20)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other_task)
         await reader.read(lambda frame: frames.append(len(frame)) or True)  # type: ignore[func-returns-value]

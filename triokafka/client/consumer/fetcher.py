@@ -146,7 +146,8 @@ class Fetcher:
 
     def _goes_on(self, partition: TopicPartition) -> None:
         self._stuck.pop(partition, None)
-        self._troubles.succeeded(f"fetching {partition}")
+        if self._troubles:
+            self._troubles.succeeded(f"fetching {partition}")
 
     def _has_moved_on(self, partition: TopicPartition) -> bool:
         state = self._subscription.get(partition)
@@ -159,6 +160,8 @@ class Fetcher:
     def _leave_replicas(self) -> bool:
         """Read from leaders again what was read from replicas that are gone, or were named long ago (KIP-392). Whether
         there was any: then the leaders' tasks have to know that it is their turn."""
+        if not self._preferred:
+            return False
         now, nodes = self._world.now(), self._network.cluster.nodes
         left = [
             partition
@@ -178,10 +181,12 @@ class Fetcher:
         """The partitions to fetch from this broker, in fair order."""
         if self._leave_replicas():
             self.wake()
-        order = {partition: None for partition in self._order if partition in self._subscription}
-        for partition in self._subscription.assignment:
-            order.setdefault(partition)
-        self._order = order
+        order = self._order
+        if order.keys() != set(self._subscription.assignment):
+            order = {partition: None for partition in order if partition in self._subscription}
+            for partition in self._subscription.assignment:
+                order.setdefault(partition)
+            self._order = order
         for partition in [known for known in self._retry_at if known not in order]:
             del self._retry_at[partition]
             self._troubles.succeeded(f"fetching {partition}")

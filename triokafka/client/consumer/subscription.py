@@ -43,6 +43,9 @@ class Mode(enum.Enum):
     ASSIGNED = "assigned by hand"
 
 
+_DECIDED_BY_GROUP: Final = (Mode.TOPICS, Mode.PATTERN, Mode.REMOTE_PATTERN)
+
+
 class PartitionState:
     """One assigned partition.
 
@@ -190,7 +193,7 @@ class SubscriptionState:
     @property
     def uses_group(self) -> bool:
         """Whether the group decides the assignment."""
-        return self.mode in (Mode.TOPICS, Mode.PATTERN, Mode.REMOTE_PATTERN)
+        return self.mode in _DECIDED_BY_GROUP
 
     # What is assigned
 
