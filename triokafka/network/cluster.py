@@ -311,6 +311,15 @@ class NetworkClient:
         """A sentence about the last connection failures, for who has waited in vain."""
         return self._directory.why_unreachable()
 
+    def broker_troubles(self) -> list[str]:
+        """Why brokers cannot be reached. One that merely ended the connection is none until it is needed again."""
+        asked = self.node_ids()
+        return [
+            str(broker.error)
+            for broker in self.broker_statuses()
+            if broker.failed_connects and broker.node.node_id in asked
+        ]
+
     # ---------------------------------------------------------------- metadata
 
     def request_metadata_update(self) -> None:

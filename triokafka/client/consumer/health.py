@@ -36,13 +36,15 @@ class ConsumerHealth:
     """A consumer at one moment. Ages are seconds; None means never.
 
     ``state`` is in words: what the member of the group is doing, or that there is no group. ``generation`` is the
-    member epoch under the consumer protocol. ``troubles`` are sentences about what fails at the moment, the longest
-    first; ``failure`` is what made the consumer unusable.
+    member epoch under the consumer protocol. ``metadata_age`` is since a broker last said what there is. ``troubles``
+    are sentences about what fails at the moment, the longest first, and then, where no broker at all can be reached,
+    why; ``failure`` is what made the consumer unusable.
     """
 
     state: str
     member_id: str
     generation: int
+    metadata_age: float | None
     last_heartbeat_age: float | None
     last_fetch_age: float | None
     last_poll_age: float | None
@@ -70,6 +72,7 @@ def take_health(engine: Engine) -> ConsumerHealth:
         state=engine.state,
         member_id=membership.identity.member_id if membership is not None else "",
         generation=membership.identity.generation if membership is not None else -1,
+        metadata_age=age(engine.network.metadata.last_success),
         last_heartbeat_age=age(membership.clock.last_answer if membership is not None else None),
         last_fetch_age=age(engine.fetcher.counters.last_fetch_at),
         last_poll_age=age(membership.clock.last_poll if membership is not None else None),
@@ -78,9 +81,17 @@ def take_health(engine: Engine) -> ConsumerHealth:
         troubles=tuple(
             f"{failing.what} has failed for {now - failing.since:.1f} s: {failing.error}"
             for failing in engine.troubles.current
-        ),
+        )
+        + _no_broker(engine),
         failure=engine.failure,
     )
+
+
+def _no_broker(engine: Engine) -> tuple[str, ...]:
+    """Why no broker can be reached; nothing while one is: that others are away is told by whoever needs them."""
+    if engine.state == "new" or any(broker.connected for broker in engine.network.broker_statuses()):
+        return ()
+    return tuple(engine.network.broker_troubles())
 
 
 def _partition(engine: Engine, partition: TopicPartition) -> PartitionHealth:

@@ -51,7 +51,7 @@ def take_health(
     batches = accumulator.incomplete()
     brokers = client.broker_statuses()
     refreshed = client.metadata.last_success
-    troubles = _broker_troubles(brokers, client) + _partition_troubles(batches, client, now)
+    troubles = client.broker_troubles() + _partition_troubles(batches, client, now)
     return ProducerHealth(
         state="failed" if failure is not None else state,
         brokers=tuple(brokers),
@@ -62,13 +62,6 @@ def take_health(
         troubles=tuple(troubles[:_MOST_TROUBLES]),
         failure=failure,
     )
-
-
-def _broker_troubles(brokers: list[BrokerStatus], client: NetworkClient) -> list[str]:
-    """Brokers that cannot be reached. One that merely ended the connection is none until it is needed again."""
-    return [
-        str(broker.error) for broker in brokers if broker.failed_connects and broker.node.node_id in client.node_ids()
-    ]
 
 
 def _partition_troubles(batches: Sequence[ProducerBatch], client: NetworkClient, now: float) -> list[str]:
