@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.broker_process import BrokerProcess
+from triokafka.cli import consume as consume_module
 from triokafka.cli.app import run
+from triokafka.cli.line_reader import Item
 
 
 class Done(NamedTuple):
@@ -81,6 +84,28 @@ def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: py
     return Tool(broker, capfdbinary, monkeypatch)
 
 
+class NamesFormatter:
+    """Makes text of whatever it gets, which is neither a record nor bytes."""
+
+    def __init__(self, properties: object) -> None:
+        pass
+
+    def __call__(self, *_: object) -> str:
+        return "a name"
+
+
+class FailingReader:
+    """Reads the first line, and fails over the second as a program with a mistake does."""
+
+    def __init__(self, properties: object) -> None:
+        self._known = {b"v": Item(None, b"v")}
+
+    def __call__(self, line: bytes, number: int) -> Item:
+        if line not in self._known:
+            raise KeyError(line.decode())
+        return self._known[line]
+
+
 class TestTopics:
     def test_installation_smoke_test(self, tool: Tool) -> None:
         """(EV-21) Create, produce, consume."""
@@ -115,6 +140,8 @@ class TestTopics:
         assert "takes NAME=VALUE" in tool.fails("topics", "create", "tp-key", "--config", "retention.ms", status=2)
         for wrong in (
             ["--partitions", "0"],
+            ["--partitions", str(2**31)],
+            ["--replica-assignment", str(2**31)],
             ["--replica-assignment", "1", "--partitions", "1"],
             ["--replica-assignment", "1:1"],
             ["--replica-assignment", "1:2,3"],
@@ -210,7 +237,9 @@ class TestTopics:
         config.write_text("request.timeout.ms=20000\n")
         assert tool.ok("topics", "list", "nothing", "--command-config", str(config)) == ""
         config.write_text("request.timeot.ms=20000\n")
-        assert "did you mean 'request_timeout_ms'" in tool.fails("topics", "list", "--command-config", str(config))
+        assert "did you mean 'request_timeout_ms'" in tool.fails(
+            "topics", "list", "--command-config", str(config), status=2
+        )
         assert "cannot be read" in tool.fails("topics", "list", "--command-config", str(tmp_path / "no"), status=2)
 
 
@@ -345,8 +374,29 @@ class TestProduceAndConsume:
         config.write_text("compression.type=lz4\nlinger.ms=1\nacks=1\n")
         flags = ("--producer-config", str(config), "-X", "acks=0", "--acks", "all", "--compression-codec")
         assert tool("produce", "options", *flags, stdin="v\n").err == "1 records acknowledged\n"
-        assert "did you mean 'linger_ms'" in tool.fails("produce", "options", "-X", "lingr.ms=1", stdin="v\n")
+        for wrong, why in (
+            ("lingr.ms=1", "did you mean 'linger_ms'"),
+            ("linger.ms=nan", "expected a number"),
+        ):
+            assert why in tool.fails("produce", "options", "-X", wrong, stdin="v\n", status=2)
         assert "there is no 'parse.keys'" in tool.fails("produce", "options", "--property", "parse.keys=true", status=2)
+
+    def test_line_that_is_too_large_is_told_and_the_next_ones_are_sent(self, tool: Tool) -> None:
+        """(CP-05)"""
+        done = tool("produce", "large", stdin=f"one\n{'x' * 2_000_000}\nthree\n")
+        assert done.status == 1
+        assert "line 2 was not acknowledged: a record of up to 2000036 bytes" in done.err
+        assert done.err.endswith("2 records acknowledged\n")
+        assert tool.ok("consume", "large", "--from-beginning", "--max-messages", "2") == "one\nthree\n"
+
+    def test_reader_of_lines_of_ones_own_that_fails_ends_the_run(self, tool: Tool) -> None:
+        """(CP-02)"""
+        produce = ("produce", "own-reader", "--line-reader")
+        assert "cannot be made" in tool.fails(*produce, "os:getcwd", stdin="v\n", status=2)
+        done = tool(*produce, f"{__name__}:FailingReader", stdin="v\nw\n")
+        assert done.status == 1 and "line 2 could not be read: KeyError: 'w'" in done.err
+        assert done.err.endswith("1 records acknowledged\n")
+        assert "made str of it, not an Item" in tool(*produce, f"{__name__}:NamesFormatter", stdin="v\n").err
 
     def test_reading_begins_and_ends_where_it_is_told(self, tool: Tool) -> None:
         """(CO-01, CO-02, CO-03, CO-05, MD-12)"""
@@ -383,6 +433,12 @@ class TestProduceAndConsume:
             (["t", "--property", "print.keyy=true"], "did you mean print.key?"),
             (["t", "--property", "print.key=perhaps"], "true or false"),
             (["t", "--max-messages", "0"], "--max-messages"),
+            (["t", "--timeout-ms", "nan"], "not a finite number"),
+            (["t", "--partition", "0", "--offset", "²"], "earliest, latest or a number"),
+            (["--include", "("], "not a regular expression"),
+            (["t", "--formatter", "os:getcwd"], "cannot be made"),
+            (["t", "--formatter", "builtins:dict"], "cannot be called"),
+            (["t", "-X", "session.timeout.ms=1", "--group", "g"], "must be less than session_timeout_ms"),
         ):
             assert words in tool.fails("consume", *flags, status=2), flags
 
@@ -408,6 +464,17 @@ class TestProduceAndConsume:
         assert done.status == 1
         assert done.out == "1\n2\n"
         assert "Processed a total of 2 messages" in done.err
+
+    def test_formatter_of_ones_own_that_makes_no_bytes_is_told(self, tool: Tool) -> None:
+        """(CO-04)"""
+        tool("produce", "no-bytes", stdin="1\n")
+        done = tool("consume", "no-bytes", "--from-beginning", "--formatter", f"{__name__}:NamesFormatter")
+        assert done.status == 1 and "made str of it, not bytes" in done.err
+
+    def test_partition_that_there_is_not_ends_the_run(self, tool: Tool) -> None:
+        """(CO-02)"""
+        tool.ok("topics", "create", "two", "--partitions", "2")
+        assert "has 2 partitions and no two-7" in tool.fails("consume", "two", "--partition", "7")
 
     def test_reader_that_goes_away_ends_the_run_without_a_word_about_it(self, tool: Tool) -> None:
         """(CO-04) ``triokafka consume … | head -1``."""
@@ -445,3 +512,39 @@ class TestProduceAndConsume:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
         assert (process.returncode, errors) == (130, b"2 records acknowledged\n")
+
+
+class TestNobodyThere:
+    """What a command says when no broker answers, and where its output goes is closed."""
+
+    @pytest.fixture
+    def nobody(self, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Tool]:
+        """A port where connections are refused."""
+        with socket.socket() as reserved:
+            reserved.bind(("127.0.0.1", 0))
+            yield Tool(f"127.0.0.1:{reserved.getsockname()[1]}", capfdbinary, monkeypatch)
+
+    def test_consuming_says_what_it_waits_for(self, nobody: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(consume_module, "_PATIENCE", 0.2)
+        monkeypatch.setattr(consume_module, "TIMEOUT_MS", 500)
+        done = nobody("consume", "t", "--timeout-ms", "100")
+        assert done.status == 1
+        assert f"could not connect to bootstrap server {nobody.bootstrap}: Connection refused; still trying" in done.err
+        assert "no broker has answered within 500 ms: could not connect" in done.err.splitlines()[-1]
+
+    def test_broker_that_is_silent_is_waited_for_aloud(self, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(consume_module, "_PATIENCE", 0.2)
+        monkeypatch.setattr(consume_module, "TIMEOUT_MS", 500)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            tool.bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
+            done = tool("consume", "t", "--timeout-ms", "100")
+        assert done.status == 1
+        assert "no broker has answered yet; still trying" in done.err
+
+    def test_closed_output_is_no_reason_to_fail(self, broker: str, tool: Tool) -> None:
+        """(PY-02) As ``>&-`` in a shell: there is no standard output at all."""
+        tool("produce", "unheard", stdin="1\n")
+        consume = f"{sys.executable} -m triokafka consume unheard --from-beginning --max-messages 1"
+        shell = f"exec {consume} --bootstrap-server {broker} <&- >&-"
+        done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, check=False)
+        assert (done.returncode, done.stderr) == (0, b"Processed a total of 1 messages\n")

@@ -493,7 +493,9 @@ class TestSurroundings:
         config.write_text("request.timeout.ms=20000\n")
         tool.ok("groups", "list", "--command-config", str(config))
         config.write_text("request.timeot.ms=20000\n")
-        assert "did you mean 'request_timeout_ms'" in tool.fails("groups", "list", "--command-config", str(config))
+        assert "did you mean 'request_timeout_ms'" in tool.fails(
+            "groups", "list", "--command-config", str(config), status=2
+        )
 
     def test_reader_that_goes_away_ends_the_run_without_a_word(self, tool: Tool) -> None:
         """(CL-05) ``triokafka groups list | head -1``."""

@@ -51,7 +51,7 @@ class _Commands(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
-            hint = f" Did you mean {near[0]}?" if near else " See triokafka --help."
+            hint = f" Did you mean {near[0]}?" if near else ""
             ctx.fail(f"There is no command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
@@ -76,12 +76,16 @@ class _Commands(click.Group):
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    from importlib.metadata import version  # takes as long as half the other imports
+    from importlib.metadata import PackageNotFoundError, version  # takes as long as half the other imports
 
     from triokafka.kernels import implementation
 
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    click.echo(f"triokafka {version('triokafka')} ({implementation()} kernels, {python})")
+    try:
+        number = version("triokafka")
+    except PackageNotFoundError:
+        number = "from a source tree that is not installed"
+    click.echo(f"triokafka {number} ({implementation()} kernels, {python})")
     ctx.exit()
 
 
@@ -144,7 +148,10 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 def describe(error: BaseException) -> str:
     """One line for a person: what happened, and what to do when the error knows it."""
-    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:  # without the number
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        text = str(error) or type(error).__name__
     advice = getattr(error, "advice", "")
     return f"{_ended(text)} {advice}" if advice and advice not in text else text
 

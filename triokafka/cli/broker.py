@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from triokafka.cli.output import examples
+from triokafka.cli.values import configured, text_of_file
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
@@ -78,11 +79,7 @@ def command(
     world = RealWorld()
     world.raise_file_limit()
     if config_file is not None:
-        try:
-            text = world.storage.read_file(config_file).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{config_file} cannot be read: {error}") from None
-        properties.update(parse_properties(text, source=config_file))
+        properties.update(configured(parse_properties, text_of_file(config_file), source=config_file))
     for setting in settings:
         name, separator, value = setting.partition("=")
         if not separator:
@@ -110,7 +107,7 @@ def command(
         for name in ("default.replication.factor", "offsets.topic.replication.factor"):
             properties.setdefault(name, str(min(nodes, 3)))
         properties.setdefault("auto.leader.rebalance.enable", "false")
-    brokers = BrokerConfig.from_properties(properties)
+    brokers = configured(BrokerConfig.from_properties, properties)
     if control_address is None and nodes is None:
         return trio.run(_serve, brokers, world)
     return trio.run(_serve_tests, brokers, world, nodes, control_address)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+from triokafka.cli.values import configured, text_of_file
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -67,14 +70,16 @@ def setting(option: str, text: str) -> tuple[str, Any]:
 
 
 def parsed(text: str) -> Any:
-    """A number, a truth value or nothing, where the text is one; else the text."""
+    """A finite number, a truth value or nothing, where the text is one; else the text."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        if math.isfinite(number):
+            return number
     return text
 
 
@@ -88,13 +93,8 @@ def read_properties(path: str | None) -> dict[str, Any]:
 def read_properties_text(path: str) -> dict[str, str]:
     """Names and values in a properties file."""
     from triokafka.broker_stub.config.properties import parse_properties
-    from triokafka.world import RealWorld
 
-    try:
-        text = RealWorld().storage.read_file(path).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path} cannot be read: {error}") from None
-    return parse_properties(text, source=path)
+    return configured(parse_properties, text_of_file(path), source=path)
 
 
 def with_admin(
@@ -106,10 +106,8 @@ def with_admin(
     import triokafka
 
     async def main() -> int:
-        options = {"default_api_timeout_ms": TIMEOUT_MS, **settings}
-        async with triokafka.AdminClient(
-            bootstrap_servers=options.pop("bootstrap_servers", bootstrap), **options
-        ) as admin:
+        options = {"default_api_timeout_ms": TIMEOUT_MS, "bootstrap_servers": bootstrap, **settings}
+        async with configured(triokafka.AdminClient, **options) as admin:
             return await work(admin) or 0
 
     return trio.run(main)

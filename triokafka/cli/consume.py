@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -13,9 +14,15 @@ from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, read_properti
 from triokafka.cli.formatters import Formatter, make_formatter
 from triokafka.cli.output import examples
 from triokafka.cli.produce import pairs_or_empty
+from triokafka.cli.progress import Advance, progress, shows_progress
+from triokafka.cli.values import PARTITION, Number, configured
+from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from triokafka import Consumer
+
+
+_PATIENCE: Final = 5  # seconds without a word about what fails
 
 
 @click.command(
@@ -31,12 +38,12 @@ if TYPE_CHECKING:
 @click.option("--include", metavar="REGEX", help="All topics whose whole name matches, instead of TOPIC.")
 @click.option("--group", metavar="ID", help="Consume as a member of this group, and commit.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record where no offset is committed.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this partition of TOPIC.")
+@click.option("--partition", type=PARTITION, help="Only this partition of TOPIC.")
 @click.option("--offset", metavar="OFFSET", help="With --partition: earliest, latest or a number.  [default: latest]")
 @click.option(
     "--max-messages", "--max-records", "limit", type=click.IntRange(min=1), metavar="COUNT", help="End after this many."
 )
-@click.option("--timeout-ms", type=float, help="End when no record has come for so long; negative: never.")
+@click.option("--timeout-ms", type=Number(), help="End when no record has come for so long; negative: never.")
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_uncommitted", "read_committed"]),
@@ -136,6 +143,11 @@ def _check(
 ) -> None:
     if (topic is None) == (include is None):
         raise click.UsageError("Say what to read: either TOPIC or --include.")
+    if include is not None:
+        try:
+            re.compile(include)
+        except re.error as error:
+            raise click.UsageError(f"--include: {include!r} is not a regular expression: {error}.") from None
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs TOPIC.")
     if offset is not None:
@@ -143,11 +155,11 @@ def _check(
             raise click.UsageError("--offset needs --partition.")
         if from_beginning:
             raise click.UsageError("--offset and --from-beginning exclude each other.")
-        if offset not in ("earliest", "latest") and not offset.isdigit():
+        if offset not in ("earliest", "latest") and not (offset.isascii() and offset.isdigit()):
             raise click.UsageError(f"--offset is earliest, latest or a number, not {offset!r}.")
 
 
-class _UnprintableError(Exception):
+class _UnprintableError(KafkaError):
     """The formatter could not read a record."""
 
 
@@ -161,8 +173,9 @@ class _Run:
         self._skips_errors = skips_errors
         self._signal: int | None = None
         self._broken = False
-        self._problem: _UnprintableError | None = None
+        self._problem: KafkaError | None = None
         self._printed = 0
+        self._advance: Advance = lambda more: None
 
     async def main(self, limit: int | None, timeout_ms: float | None) -> int:
         """Print until one of the ends; returns the exit status."""
@@ -170,24 +183,27 @@ class _Run:
 
         import triokafka
 
+        connected = configured(triokafka.Consumer, **self._options)
         try:
-            async with triokafka.Consumer(**self._options) as consumer:
-                await self._begin(consumer)
+            async with connected as consumer:
                 with trio.CancelScope() as scope, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(self._stop_at_signal, signals, scope)
+                        nursery.start_soon(self._tell_troubles, consumer)
                         try:
-                            await self._print_all(consumer, limit, timeout_ms)
-                        except _UnprintableError as problem:
-                            self._problem = problem
+                            await self._begin(consumer)
+                            shown = limit is not None and shows_progress(beside_output=True)
+                            with progress("reading", limit, shown=shown) as self._advance:
+                                await self._print_all(consumer, limit, timeout_ms)
+                        except (_UnprintableError, KafkaError) as problem:
+                            self._problem = problem  # raised as itself, not in a group
                         nursery.cancel_scope.cancel()
         finally:
             click.echo(f"Processed a total of {self._printed} messages", err=True)
         if self._broken:
             raise BrokenPipeError
         if self._problem is not None:
-            click.echo(f"triokafka: {self._problem}", err=True)
-            return 1
+            raise self._problem
         return 0 if self._signal is None else 128 + self._signal
 
     async def _begin(self, consumer: Consumer) -> None:
@@ -200,6 +216,9 @@ class _Run:
             consumer.subscribe([start.topic])
         elif start.topic is not None and start.partition is not None:
             tp = TopicPartition(start.topic, start.partition)
+            known = await consumer.partitions_for_topic(start.topic)
+            if known is not None and start.partition not in known:
+                raise UnknownTopicOrPartitionError(f"topic {start.topic!r} has {len(known)} partitions and no {tp}")
             consumer.assign([tp])
             if start.offset.isdigit():
                 consumer.seek(tp, int(start.offset))
@@ -214,6 +233,19 @@ class _Run:
             scope.cancel()
             return
 
+    async def _tell_troubles(self, consumer: Consumer) -> None:
+        """Say what keeps records from coming; it goes on, and ends well when the brokers come back."""
+        import trio
+
+        await trio.sleep(_PATIENCE)
+        while True:
+            health = consumer.health()
+            if health.metadata_age is None and not health.troubles:
+                click.echo("triokafka: no broker has answered yet; still trying", err=True)
+            for trouble in health.troubles[:1]:
+                click.echo(f"triokafka: {trouble.removesuffix('.')}; still trying", err=True)
+            await trio.sleep(_PATIENCE)
+
     async def _print_all(self, consumer: Consumer, limit: int | None, timeout_ms: float | None) -> None:
         import trio
 
@@ -224,9 +256,15 @@ class _Run:
             found = await consumer.poll(timeout_ms=1_000 if timeout_ms is None else timeout_ms, max_records=left)
             if not found and timeout_ms is not None:
                 # Joining a group may take longer than anybody wants to wait for records.
-                if consumer.assignment() or trio.current_time() >= joining_until:
-                    return
-                continue
+                if not consumer.assignment() and trio.current_time() < joining_until:
+                    continue
+                health = consumer.health()
+                if health.metadata_age is None:
+                    why = f": {health.troubles[0]}" if health.troubles else ""
+                    raise KafkaTimeoutError(f"no broker has answered within {TIMEOUT_MS} ms{why}")
+                if health.troubles and not consumer.assignment():
+                    raise KafkaTimeoutError(health.troubles[0])
+                return
             for records in found.values():
                 lines: list[bytes] = []
                 problem: _UnprintableError | None = None
@@ -236,6 +274,7 @@ class _Run:
                 except _UnprintableError as error:
                     problem = error  # what comes before it is printed
                 self._printed += len(lines)
+                self._advance(len(lines))
                 left = None if left is None else left - len(lines)
                 try:
                     # In a thread: who reads slowly must not keep this member from saying that it is alive.
@@ -248,7 +287,10 @@ class _Run:
 
     def _shown(self, record: Any) -> bytes:
         try:
-            return self._formatter(record)
+            text = self._formatter(record)
+            if not isinstance(text, bytes):
+                raise TypeError(f"the formatter made {type(text).__name__} of it, not bytes")
+            return text
         except Exception as error:
             where = f"{record.topic}-{record.partition} at offset {record.offset}"
             if not self._skips_errors:

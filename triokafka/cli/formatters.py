@@ -255,7 +255,21 @@ def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
         if ":" not in name:
             raise click.UsageError(f"--formatter: {name!r} is none of {', '.join(_KINDS)}, and no module:Class.")
         kind = imported("--formatter", name)
-    return kind(properties)
+    formatter: Formatter = made("--formatter", kind, properties)
+    return formatter
+
+
+def made(option: str, kind: Callable[[Mapping[str, str]], Any], properties: Mapping[str, str]) -> Any:
+    """What a class of one's own makes of the properties; one that does not is wrong use."""
+    try:
+        found = kind(properties)
+    except click.ClickException:
+        raise
+    except Exception as error:
+        raise click.UsageError(f"{option}: {kind!r} cannot be made: {type(error).__name__}: {error}.") from error
+    if not callable(found):
+        raise click.UsageError(f"{option}: what {kind!r} makes cannot be called.")
+    return found
 
 
 def imported(option: str, name: str) -> Any:
@@ -263,7 +277,7 @@ def imported(option: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # whatever the module does when it is imported
         raise click.UsageError(f"{option}: {name!r} cannot be imported: {error}.") from None
     return found
 

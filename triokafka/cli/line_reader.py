@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from triokafka.cli.formatters import check_properties, imported, text_of, truth
+from triokafka.cli.formatters import check_properties, imported, made, text_of, truth
 
 
 class Item(NamedTuple):
@@ -92,8 +92,8 @@ def make_reader(name: str | None, properties: Mapping[str, str]) -> Reader:
         return LineReader(properties)
     if ":" not in name:
         raise click.UsageError(f"--line-reader takes module:Class, not {name!r}.")
-    made: Reader = imported("--line-reader", name)(properties)
-    return made
+    reader: Reader = made("--line-reader", imported("--line-reader", name), properties)
+    return reader
 
 
 def _cut(text: bytes, separator: bytes, what: str) -> tuple[bytes, bytes]:

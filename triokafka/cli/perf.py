@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import click
 
+from triokafka.cli.connection import setting
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.perf_consume import consume
+from triokafka.cli.values import Number, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.measuring.brokers import Broker
@@ -23,7 +24,6 @@ _APIS: Final = ("send", "send-many", "bound")
 _OWN_TOPIC: Final = "perf"
 _BLOCK_MS: Final = 15_000
 _CLOSE_MS: Final = 5_000
-_WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "none": None, "null": None}
 
 
 class _Settings(NamedTuple):
@@ -74,12 +74,14 @@ command.add_command(consume)
 )
 @click.option("--record-size", "size", type=click.IntRange(min=1), metavar="BYTES", help="Of a value.  [default: 100]")
 @click.option("--payload-file", metavar="FILE", help="Send its lines in turns instead of made-up values.")
-@click.option("--throughput", "rate", type=float, metavar="RATE", help="Records a second; without, or -1: all it can.")
+@click.option(
+    "--throughput", "rate", type=Number(), metavar="RATE", help="Records a second; without, or -1: all it can."
+)
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
 )
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
-@click.option("--linger-ms", type=click.FloatRange(min=0), default=5, show_default=True, help="What a batch waits for.")
+@click.option("--linger-ms", type=Number(min=0), default=5, show_default=True, help="What a batch waits for.")
 @click.option(
     "--batch-size",
     type=click.IntRange(min=0),
@@ -141,10 +143,10 @@ def produce(
         batch_size=batch_size,
         api=api,
         partition=partition,
-        more=dict(_property(text) for text in properties),
+        more=dict(setting("-X", text) for text in properties),
         as_json=as_json,
     )
-    options = _options(bootstrap or "localhost:9092", settings)
+    options = _options("localhost:9092" if bootstrap is None else bootstrap, settings)
     values = _values(settings)
     with _broker(bootstrap, against or "sink") as broker:
         if compare:
@@ -152,32 +154,9 @@ def produce(
         return _measure({**options, "bootstrap_servers": broker.bootstrap}, values, settings)
 
 
-def _property(text: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise click.UsageError(f"-X takes NAME=VALUE, not {text!r}.")
-    # Kafka's own names have dots.
-    return name.strip().replace(".", "_"), _parsed(value.strip())
-
-
-def _parsed(text: str) -> Any:
-    """What a value looks like: a number, true, false, none, or text."""
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        if math.isfinite(number):
-            return number
-    return text
-
-
 def _options(bootstrap: str, settings: _Settings) -> dict[str, Any]:
     """The producer's options, checked. Raises `click.UsageError`."""
     from triokafka.client.config import ProducerOptions
-    from triokafka.errors import ConfigurationError
 
     options = {
         "bootstrap_servers": bootstrap,
@@ -190,11 +169,9 @@ def _options(bootstrap: str, settings: _Settings) -> dict[str, Any]:
     if twice:
         raise click.UsageError(f"-X {twice[0]} is an option of this command: see --help.")
     defaults = {"max_block_ms": _BLOCK_MS, "close_timeout_ms": _CLOSE_MS}
-    try:
-        ProducerOptions.parse({**defaults, **options, **settings.more})
-    except ConfigurationError as error:
-        raise click.UsageError(str(error)) from None
-    return {**defaults, **options, **settings.more}
+    checked = {**defaults, **options, **settings.more}
+    configured(ProducerOptions.parse, checked)
+    return checked
 
 
 def _values(settings: _Settings) -> Sequence[bytes]:
@@ -285,7 +262,6 @@ def _compare(broker: Broker, settings: _Settings, rounds: int) -> int:
     from triokafka.cli.measuring.clients import PRODUCERS
     from triokafka.cli.measuring.comparison import COMPARED, compare
     from triokafka.cli.measuring.job import Job
-    from triokafka.cli.measuring.process import MeasurementError
 
     clients = []
     for name in COMPARED[settings.api]:
@@ -307,11 +283,7 @@ def _compare(broker: Broker, settings: _Settings, rounds: int) -> int:
         payload_file=settings.payload_file or "",
     )
     _make_sure_of_topic(job)
-    try:
-        found = compare(clients, job, broker, rounds=rounds, say=_say)
-    except MeasurementError as error:
-        click.echo(f"triokafka: {error}", err=True)
-        return 1
+    found = compare(clients, job, broker, rounds=rounds, say=_say)
     if settings.as_json:
         rows = [{**row._asdict(), "medians": row.medians._asdict()} for row in found]
         click.echo(json_text({"job": job._asdict(), "rounds": rounds, "clients": rows}))

@@ -16,6 +16,7 @@ import click
 from triokafka.cli.connection import TIMEOUT_MS, read_properties, setting
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import examples
+from triokafka.cli.values import Number, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.measuring.reading import ReadSummary, Window
@@ -58,7 +59,7 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
 )  # fmt: skip
 @click.option("--group", metavar="ID", help="The group to read as.  [default: perf-consumer-… with a random number]")
 @click.option("--from-latest", is_flag=True, help="Begin with the next record instead of the oldest.")
-@click.option("--timeout", "idle_ms", type=click.FloatRange(min=1), default=10_000, show_default=True, metavar="MS",
+@click.option("--timeout", "idle_ms", type=Number(min=1), default=10_000, show_default=True, metavar="MS",
               help="End when no record has come for so long.")  # fmt: skip
 @click.option("--fetch-size", type=click.IntRange(min=1), metavar="BYTES", default=_FETCH, show_default=True,
               help="Most that is fetched of a partition at once.")  # fmt: skip
@@ -66,7 +67,7 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
 @click.option(
     "--api", type=click.Choice(["poll", "arrow"]), default="poll", show_default=True, help="How the program reads."
 )
-@click.option("--reporting-interval", "interval_ms", type=click.FloatRange(min=1), default=5_000, show_default=True,
+@click.option("--reporting-interval", "interval_ms", type=Number(min=1), default=5_000, show_default=True,
               metavar="MS", help="How often to say how far it is.")  # fmt: skip
 @click.option("--show-detailed-stats", "detailed", is_flag=True,
               help="Print what every interval brought as comma-separated values, and no summary.")  # fmt: skip
@@ -121,7 +122,7 @@ def consume(
         raise click.UsageError("--show-detailed-stats, --csv and --json exclude each other.")
     if api == "arrow" and find_spec("pyarrow") is None:
         raise click.UsageError("--api arrow needs another package: pip install 'triokafka[arrow]'.")
-    options = _options(group, fetch_size, socket_buffer_size, config_file, properties)
+    options = _options(bootstrap, group, fetch_size, socket_buffer_size, config_file, properties)
     reading = Reading(topic or _OWN_TOPIC, records, api, from_latest, idle_ms, interval_ms)
 
     def report(window: Window) -> None:
@@ -151,11 +152,15 @@ def consume(
 
 
 def _options(
-    group: str | None, fetch_size: int, buffer: int | None, config_file: str | None, properties: tuple[str, ...]
+    bootstrap: str | None,
+    group: str | None,
+    fetch_size: int,
+    buffer: int | None,
+    config_file: str | None,
+    properties: tuple[str, ...],
 ) -> dict[str, Any]:
     """The consumer's options, checked; a file's, over them those of -X, over them the command's own."""
     from triokafka.client.config import ConsumerOptions
-    from triokafka.errors import ConfigurationError
     from triokafka.world import RealWorld
 
     options: dict[str, Any] = {
@@ -173,10 +178,9 @@ def _options(
     if group is not None:
         options["group_id"] = group
     options.setdefault("group_id", f"perf-consumer-{RealWorld().random.randrange(100_000)}")
-    try:
-        ConsumerOptions.parse(options)
-    except ConfigurationError as error:
-        raise click.UsageError(str(error)) from None
+    configured(
+        ConsumerOptions.parse, {"bootstrap_servers": "localhost:9092" if bootstrap is None else bootstrap, **options}
+    )
     return options
 
 

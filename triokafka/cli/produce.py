@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from triokafka.cli.app import describe
 from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, pairs, read_properties, read_properties_text, setting
 from triokafka.cli.line_reader import Item, Reader, make_reader
 from triokafka.cli.output import examples
+from triokafka.cli.progress import progress, shows_progress, size_of_input
+from triokafka.cli.values import Number, configured
+from triokafka.errors import KafkaError, MessageSizeTooLargeError
 
 if TYPE_CHECKING:
     from triokafka import Producer
@@ -52,7 +56,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "--linger-ms",
     "--timeout",
     "linger_ms",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     help="How long a batch waits for more.  [default: 20]",
 )
 @click.option(
@@ -68,13 +72,11 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 )
 @click.option(
     "--max-block-ms",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     metavar="MS",
     help=f"How long a line waits for room and for the topic.  [default: {TIMEOUT_MS}]",
 )
-@click.option(
-    "--request-timeout-ms", type=click.FloatRange(min=1), metavar="MS", help="How long a broker may take to answer."
-)
+@click.option("--request-timeout-ms", type=Number(min=1), metavar="MS", help="How long a broker may take to answer.")
 @click.option(
     "--message-send-max-retries",
     "retries",
@@ -82,11 +84,11 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     metavar="COUNT",
     help="How often a batch is sent again.",
 )
-@click.option("--retry-backoff-ms", type=click.FloatRange(min=0), metavar="MS", help="Wait before that; it doubles.")
+@click.option("--retry-backoff-ms", type=Number(min=0), metavar="MS", help="Wait before that; it doubles.")
 @click.option(
     "--metadata-expiry-ms",
     "metadata_max_age_ms",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     metavar="MS",
     help="How old metadata may be.",
 )
@@ -159,7 +161,7 @@ class _Run:
         self._failed = 0
         self._line = 0
         self._signal: int | None = None
-        self._problem: ValueError | None = None
+        self._problem: Exception | None = None
 
     async def main(self) -> int:
         """Send until the end of the input, a signal or a line that cannot be read; returns the exit status."""
@@ -167,18 +169,18 @@ class _Run:
 
         import triokafka
 
-        async with triokafka.Producer(**self._options) as producer:
+        async with configured(triokafka.Producer, **self._options) as producer:
             with trio.CancelScope() as reading, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._stop_at_signal, signals, reading)
                     try:
                         await self._send_all(producer)
-                    except ValueError as problem:
+                    except (ValueError, KafkaError) as problem:
                         self._problem = problem
                     nursery.cancel_scope.cancel()
             await producer.flush()
         if self._problem is not None:
-            click.echo(f"triokafka: {self._problem}", err=True)
+            click.echo(f"triokafka: {describe(self._problem)}", err=True)
         click.echo(f"{self._acknowledged} records acknowledged", err=True)
         if self._signal is not None:
             return 128 + self._signal
@@ -197,23 +199,38 @@ class _Run:
         # and the interpreter aborts over that.
         source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         prompt = sys.stdin.isatty()
+        size = size_of_input()
         rest = b""
-        while True:
-            if prompt:
-                click.echo(">", nl=False, err=True)
-            data: bytes = await trio.to_thread.run_sync(source.read, _READ_BYTES, abandon_on_cancel=True)
-            if not data:
-                break
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                await self._send(producer, line)
+        with progress("sending", size, shown=size is not None and shows_progress(), unit="bytes") as advance:
+            while True:
+                if prompt:
+                    click.echo(">", nl=False, err=True)
+                data: bytes = await trio.to_thread.run_sync(source.read, _READ_BYTES, abandon_on_cancel=True)
+                if not data:
+                    break
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    await self._send(producer, line)
+                advance(len(data))
         if rest:
             await self._send(producer, rest)
+
+    def _read(self, line: bytes, number: int) -> Item:
+        """What a line stands for. Raises `ValueError`, also for whatever a reader of somebody's own raises."""
+        try:
+            item = self._reader(line, number)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(f"line {number} could not be read: {type(error).__name__}: {error}") from error
+        if not isinstance(item, Item):
+            raise ValueError(f"line {number}: the reader made {type(item).__name__} of it, not an Item")
+        return item
 
     async def _send(self, producer: Producer, line: bytes) -> None:
         self._line += 1
         number = self._line
-        item: Item = self._reader(line.removesuffix(b"\r"), number)
+        item = self._read(line.removesuffix(b"\r"), number)
 
         def note(metadata: object, error: Exception | None) -> None:
             if error is None:
@@ -221,12 +238,16 @@ class _Run:
                 return
             self._failed += 1
             if self._failed <= _SHOWN_ERRORS:
-                click.echo(f"triokafka: line {number} was not acknowledged: {error}", err=True)
+                click.echo(f"triokafka: line {number} was not acknowledged: {describe(error)}", err=True)
 
-        delivery = await producer.send(self._topic, item.value, key=item.key, headers=item.headers, on_delivery=note)
+        try:
+            delivery = await producer.send(
+                self._topic, item.value, key=item.key, headers=item.headers, on_delivery=note
+            )
+        except MessageSizeTooLargeError as error:
+            note(None, error)  # the next line may be shorter
+            return
         if self._sync:
-            from triokafka.errors import KafkaError
-
             try:
                 await delivery
             except KafkaError:

@@ -12,6 +12,7 @@ import click
 
 from triokafka.cli.connection import admin_options, pairs, with_admin
 from triokafka.cli.output import examples, output_options
+from triokafka.cli.values import COUNT
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -75,9 +76,11 @@ def list_topics(
 )
 @click.argument("topic")
 @admin_options
-@click.option("--partitions", type=click.IntRange(min=1), help="How many; the broker's default when left out.")
+@click.option("--partitions", type=COUNT, help="How many; the broker's default when left out.")
 @click.option(
-    "--replication-factor", type=click.IntRange(min=1), help="How many replicas; the broker's default when left out."
+    "--replication-factor",
+    type=click.IntRange(min=1, max=2**15 - 1),
+    help="How many replicas; the broker's default when left out.",
 )
 @click.option(
     "--replica-assignment",
@@ -190,7 +193,7 @@ def describe(
 )
 @click.argument("topics", metavar="TOPICS")
 @admin_options
-@click.option("--partitions", type=click.IntRange(min=1), required=True, help="How many there shall be in the end.")
+@click.option("--partitions", type=COUNT, required=True, help="How many there shall be in the end.")
 @click.option(
     "--replica-assignment",
     metavar="B:B,B:B,…",
@@ -394,6 +397,8 @@ def _assignment(text: str) -> list[list[int]]:
         found = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError:
         raise click.UsageError(f"--replica-assignment takes broker ids as in 0:1,1:2, not {text!r}.") from None
+    if any(not 0 <= broker < 2**31 for brokers in found for broker in brokers):
+        raise click.UsageError(f"--replica-assignment: ids of brokers go from 0 to {2**31 - 1:,}.")
     if any(len(set(brokers)) < len(brokers) for brokers in found):
         raise click.UsageError("--replica-assignment: a partition has the same broker twice.")
     if len({len(brokers) for brokers in found}) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 
 from triokafka.broker_stub.log import LogConfig, PartitionLog
 from triokafka.cli.app import run
+from triokafka.cli.log_dump.data_file import DataOptions
+from triokafka.cli.log_dump.decoders import text_decoder, with_texts
+from triokafka.cli.log_dump.dispatch import DumpOptions, dump_files
+from triokafka.cli.log_dump.report import Report
 from triokafka.coordinator import stored
 from triokafka.coordinator.consumer_group.changes import EpochChange
 from triokafka.protocol.stored.consumer_group import (
@@ -121,6 +126,28 @@ def test_file_of_another_kind_is_left_alone(tmp_path: Path, dump: Dump) -> None:
     (tmp_path / "notes.txt").write_text("not of a log")
     assert dump(tmp_path / "notes.txt") == 0
     assert "Not looked at" in dump.err
+
+
+def test_directory_without_a_log_is_told(tmp_path: Path, dump: Dump) -> None:
+    (tmp_path / "notes.txt").write_text("not of a log")
+    assert dump(tmp_path) == 1
+    assert f"Nothing to print in {tmp_path}" in dump.err
+
+
+def test_reader_that_goes_away_is_no_damage_of_the_log(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``triokafka log dump … | head -1``"""
+
+    def gone(*_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("click.echo", gone)
+    report = Report()
+    of_data = DataOptions(
+        False, False, False, with_texts(text_decoder("string"), text_decoder("string")), max_message_size=1, max_bytes=1
+    )
+    with pytest.raises(BrokenPipeError):
+        dump_files(OsStorage(), [str(directory)], DumpOptions(of_data), report)
+    assert not report.failed
 
 
 def test_index_that_agrees_with_its_log_is_printed(directory: Path, dump: Dump) -> None:

@@ -9,6 +9,7 @@ import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.connection import admin_options, with_admin
+from triokafka.cli.values import Number
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -35,7 +36,7 @@ class Connection(NamedTuple):
 def connection_options(function: F) -> F:
     """The options of every command about groups; the command gets ``bootstrap``, ``settings`` and ``timeout``."""
     function = click.option(
-        "--timeout", type=click.FloatRange(min=1), metavar="MS", help="How long to wait for brokers.  [default: 15000]"
+        "--timeout", type=Number(min=1), metavar="MS", help="How long to wait for brokers.  [default: 15000]"
     )(function)
     return admin_options(function)
 

@@ -21,6 +21,7 @@ from triokafka.cli.groups.reset_plan import (
 )
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
+from triokafka.cli.values import text_of_file
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -121,20 +122,15 @@ def reset_offsets(
 def _way(name: str, value: Any, chosen: Chosen) -> _Way:
     from triokafka.world import RealWorld
 
-    world = RealWorld()
     match name:
         case "to_offset" | "shift_by":
             return _Way(name, value)
         case "to_datetime":
             return _Way("to_time", max(0, parse_datetime(value)))  # below 0, brokers take it for something else
         case "by_duration":
-            return _Way("to_time", max(0, world.wall_ms() - parse_duration(value)))
+            return _Way("to_time", max(0, RealWorld().wall_ms() - parse_duration(value)))
         case "from_file":
-            try:
-                text = world.storage.read_file(value).decode("utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise click.UsageError(f"--from-file: {value} cannot be read: {error}") from None
-            return _Way(name, plan=parse_plan(text, value, chosen.names))
+            return _Way(name, plan=parse_plan(text_of_file(value, "--from-file"), value, chosen.names))
         case _:
             return _Way(name)
 

@@ -51,27 +51,37 @@ def dump_files(storage: Storage, paths: Iterable[str], options: DumpOptions, rep
             report.problem(path, "Cannot be read", "there is no such file or directory")
             continue
         if not storage.is_dir(path):
-            _dump(storage, path, options, report, named=True)
+            _dump(storage, path, options, report)
             continue
-        for name in storage.list_dir(path):
-            if not storage.is_dir(f"{path}/{name}"):
-                _dump(storage, f"{path.rstrip('/')}/{name}", options, report, named=False)
+        try:
+            names = storage.list_dir(path)
+        except OSError as error:
+            report.problem(path, "Cannot be read", error.strerror or str(error))
+            continue
+        inside = [f"{path.rstrip('/')}/{name}" for name in names]
+        logs = [file for file in inside if not storage.is_dir(file) and _printer_of(file, options) is not None]
+        if not logs:
+            report.problem(path, "Nothing to print", "there is no file of a log in this directory")
+        for file in logs:
+            _dump(storage, file, options, report)
 
 
-def _dump(storage: Storage, path: str, options: DumpOptions, report: Report, *, named: bool) -> None:
-    printer = _printer_of(path.rpartition("/")[2], options)
+def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> None:
+    printer = _printer_of(path, options)
     if printer is None:
-        if named:
-            report.remark(path, "Not looked at", "its name is that of no file of a log")
+        report.remark(path, "Not looked at", "its name is that of no file of a log")
         return
     report.line(f"Dumping {path}")
     try:
         printer(storage, path, report=report)
     except OSError as error:
+        if report.output_failed:
+            raise
         report.problem(path, "Cannot be read", error.strerror or str(error))
 
 
-def _printer_of(name: str, options: DumpOptions) -> Callable[..., None] | None:
+def _printer_of(path: str, options: DumpOptions) -> Callable[..., None] | None:
+    name = path.rpartition("/")[2]
     for suffix in _ON_THE_WAY:
         name = name.removesuffix(suffix)
     if name == LEADER_EPOCH_CHECKPOINT:

@@ -11,16 +11,21 @@ _SHOWN: Final = 100  # of one kind and file: a compacted log has a gap at every 
 
 
 class Report:
-    """Prints, and remembers what was wrong. ``failed``: something was."""
+    """Prints, and remembers what was wrong. ``failed``: something was; ``output_failed``: nobody takes the content."""
 
     def __init__(self) -> None:
         self.failed = False
+        self.output_failed = False
         self._findings: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._counts: dict[tuple[str, str], int] = defaultdict(int)
 
     def line(self, text: str) -> None:
         """Content of a file."""
-        click.echo(text)
+        try:
+            click.echo(text)
+        except OSError:
+            self.output_failed = True
+            raise
 
     def remark(self, path: str, kind: str, text: str) -> None:
         """Something that may be as it should, for the end."""

@@ -126,7 +126,7 @@ def ready_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("ready "):
-            raise MeasurementError(f"the broker did not start: {' '.join(arguments)}")
+            raise MeasurementError(f"the broker did not start: python {' '.join(arguments)}")
         yield process, line.split()[1]
     finally:
         process.terminate()

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from triokafka.cli.measuring.clients import PRODUCERS, result_type
 from triokafka.cli.measuring.job import Job
+from triokafka.errors import KafkaError
 
 _TIMEOUT: Final = 600
 
@@ -20,7 +21,7 @@ SENDING: Final = "sending"
 """What a measurement of memory prints once its first record is acknowledged."""
 
 
-class MeasurementError(Exception):
+class MeasurementError(KafkaError):
     """A measurement failed, or its result cannot be true."""
 
 

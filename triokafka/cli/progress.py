@@ -1,0 +1,60 @@
+"""How far long work is: a bar on standard error, only where that is a terminal, gone when the work is done."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+Unit = Literal["", "bytes"]
+Advance = Callable[[float], None]
+"""Called with how much more is done."""
+
+
+def shows_progress(*, beside_output: bool = False) -> bool:
+    """Whether a bar has a place: standard error is a terminal that can draw, and output does not run through the bar.
+
+    ``beside_output`` is for work that prints its results while it goes on: then they must go elsewhere.
+    """
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return False
+    return not (beside_output and sys.stdout.isatty())
+
+
+@contextmanager
+def progress(what: str, total: float | None, *, shown: bool, unit: Unit = "") -> Iterator[Advance]:
+    """A bar for the length of the block, up to ``total``; it runs to and fro where that is not known."""
+    if not shown:
+        yield lambda more: None
+        return
+    # Only here: importing it takes longer than most commands.
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = DownloadColumn(binary_units=True) if unit == "bytes" else MofNCompleteColumn()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda more: bar.advance(task, more)
+
+
+def size_of_input() -> int | None:
+    """How many bytes are left of standard input; None where nobody can know, as of a pipe or a terminal."""
+    try:
+        descriptor = sys.stdin.fileno()
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return max(0, found.st_size - os.lseek(descriptor, 0, os.SEEK_CUR))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,50 @@
+"""Kinds of values that options take, and what a file of options says; what cannot be is wrong use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+T = TypeVar("T")
+
+
+class Number(click.FloatRange):
+    """A number within a range; neither infinite nor "nan", which compares with nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number that a text stands for."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+COUNT: Final = click.IntRange(min=1, max=2**31 - 1)
+"""A number of things that goes over the wire in 32 bits."""
+PARTITION: Final = click.IntRange(min=0, max=2**31 - 1)
+
+
+def text_of_file(path: str, option: str = "") -> str:
+    """What is in a UTF-8 file. One that cannot be read is wrong use of ``option``."""
+    from triokafka.world import RealWorld
+
+    try:
+        return RealWorld().storage.read_file(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"it is not UTF-8 text: {error.reason} at byte {error.start}."
+    except (OSError, ValueError) as error:  # the latter: a NUL in the name
+        problem = f"{getattr(error, 'strerror', None) or error}."
+    raise click.UsageError(f"{option}: {path} cannot be read: {problem}".removeprefix(": "))
+
+
+def configured(kind: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Make a client, or whatever else has options; those that cannot be are wrong use."""
+    from triokafka.errors import ConfigurationError
+
+    try:
+        return kind(*arguments, **options)
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
