@@ -42,8 +42,8 @@ the event loop costs about as much as sending a batch; fewer ones would keep the
 filled meanwhile than may be in flight at a time: the rest would only pile up."""
 _LONGEST_PAUSE_SECONDS: Final = 0.005
 """How long a sender waits, when it is time to yield and more batches of the partition are ready than may be in flight,
-for the network to catch up. What is sent soon after it was filled is still in the processor's caches; with a broker
-that is slow, the rest of the memory is filled nevertheless."""
+for the network to catch up; never longer than ``max_block_ms`` leaves it. What is sent soon after it was filled is
+still in the processor's caches; with a broker that is slow, the rest of the memory is filled nevertheless."""
 
 
 class Intake:
@@ -220,7 +220,7 @@ class Intake:
         if give_up_at is None:
             give_up_at = now + self._options.max_block_ms / 1000
         if self._should_yield(now):
-            now = await self._yield(queue)
+            now = await self._yield(queue, give_up_at - now)
         self._check_usable()
         if queue.open is not None and queue.open.room >= record_bytes:
             return
@@ -283,13 +283,15 @@ class Intake:
         self._begin(queue, buffer, now)
         return queue
 
-    async def _yield(self, queue: PartitionQueue) -> float:
+    async def _yield(self, queue: PartitionQueue, patience: float) -> float:
         """Let other tasks have their turn, and the network catch up with what is ready for the partition.
 
-        Returns the time, which has passed meanwhile.
+        The latter takes ``patience`` seconds at most; who has none only lets the others pass. Returns the time, which
+        has passed meanwhile.
         """
-        if len(queue.batches) > self._options.max_in_flight_requests_per_connection:
-            with trio.move_on_after(_LONGEST_PAUSE_SECONDS):
+        pause = min(_LONGEST_PAUSE_SECONDS, patience)
+        if pause > 0 and len(queue.batches) > self._options.max_in_flight_requests_per_connection:
+            with trio.move_on_after(pause):
                 await queue.wait_until_short()
         else:
             await trio.lowlevel.checkpoint()

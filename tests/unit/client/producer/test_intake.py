@@ -50,8 +50,8 @@ class Setup:
     def next_queue(self, value: bytes = bytes(RECORD)) -> Any:
         return self.intake.next_queue(self.queue, None, None, value, ())
 
-    async def open_batch(self) -> None:
-        await self.intake.open_batch(self.queue, RECORD, trio.current_time() + 60)
+    async def open_batch(self, patience: float = 60) -> None:
+        await self.intake.open_batch(self.queue, RECORD, trio.current_time() + patience)
 
 
 async def test_memory_that_came_too_late_goes_back(autojump_clock: trio.testing.MockClock) -> None:
@@ -295,6 +295,20 @@ async def test_sender_far_ahead_of_the_network_waits_for_it_to_catch_up_but_not_
             assert ahead > 6
             assert waited == pytest.approx(0.005)
     assert trio.current_time() > 0
+
+
+@pytest.mark.parametrize("patience", [-1.0, 0.0, 0.002])
+async def test_who_does_not_want_to_be_blocked_does_not_wait_for_the_network_either(
+    patience: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    setup = Setup(memory=20_000)
+    began = trio.current_time()
+    for _ in range(12):
+        if setup.next_queue() is None:
+            await setup.open_batch(patience)
+    assert len(setup.queue.batches) == 12
+    pauses = 1 if patience > 0 else 0
+    assert trio.current_time() - began == pytest.approx(pauses * patience)
 
 
 async def test_sender_far_ahead_goes_on_when_few_batches_are_left(autojump_clock: trio.testing.MockClock) -> None:
