@@ -12,6 +12,7 @@ _GROUPS = "tests/property/test_coordinator_groups.py::test_groups_survive_random
 _CONSUMERS = "tests/property/test_consumer_group.py::test_groups_survive_random_lives"
 _MIXED = "tests/property/test_mixed_groups.py::test_mixed_groups_survive_random_lives"
 _OFFSETS = "tests/property/test_coordinator_offsets.py::test_offsets_survive_random_lives"
+_TRANSACTIONS = "tests/property/test_transactional_offsets.py::test_transactional_positions_survive_random_lives"
 _FAILURES = "tests/unit/coordinator/test_failures.py::"
 _MIGRATION = "tests/unit/coordinator/test_migration.py::"
 
@@ -160,6 +161,20 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
             "        expired = not is_wanted and _is_expired(",
             "        expired = _is_expired(",
             _OFFSETS,
+        ),
+        (
+            "what an open transaction may change does not expire",
+            "offsets/expiry.py",
+            "        if expired and key not in shard.offsets.pending:\n",
+            "        if expired:\n",
+            _TRANSACTIONS,
+        ),
+        (
+            "of positions in transactions the one that was written last counts",
+            "offsets/store.py",
+            "            self.pending.overtaken(key, record_offset)\n",
+            "            pass\n",
+            _TRANSACTIONS,
         ),
         (
             "the age of offsets counts from when the group became empty",
