@@ -6,6 +6,7 @@ Lives here: the interface, its value types, the order of members, and how the op
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -194,7 +195,7 @@ def _resolve(strategy: Strategy) -> PartitionAssignor:
                 f"entry point {strategy!r} in {ENTRY_POINT_GROUP} cannot be loaded from {entry_point.value!r}: {error}"
             ) from error
         if isinstance(plugged, PartitionAssignor):
-            return plugged
+            return copy.deepcopy(plugged)  # each consumer has its own, which may remember what it was given
         if isinstance(plugged, type) and issubclass(plugged, PartitionAssignor):
             return plugged()
         raise ConfigurationError(f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is {plugged!r}, not an assignor")

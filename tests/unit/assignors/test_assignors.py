@@ -162,6 +162,8 @@ def test_a_strategy_is_an_entry_point_of_an_installed_package(tmp_path: Path, mo
     by_class, by_object = resolve_assignors(["weighted", "shared"])
     assert [by_class.name, by_object.name] == ["weighted", "ready-made"]
     assert by_class.assign({"m": MemberSubscription(["t"])}, {"t": 1}) == {"m": Assignment([TopicPartition("t", 0)])}
+    (of_another_consumer,) = resolve_assignors("shared")
+    assert by_object is not of_another_consumer, "each consumer has its own, which may remember what it was given"
 
 
 def test_an_entry_point_that_is_no_assignor_or_cannot_be_loaded_is_told_of(

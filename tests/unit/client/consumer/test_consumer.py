@@ -783,6 +783,47 @@ async def test_commits_that_are_still_open_when_the_consumer_is_closed_are_told_
 
 
 @simulated
+async def test_a_commit_that_is_asked_for_again_when_told_of_the_end_is_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nobody waits for an answer that cannot come (`client/CON-11`)."""
+    _, broker, options = await started()
+    told: list[Any] = []
+
+    def again(offsets: Any, error: Any) -> None:
+        told.append(type(error))
+        consumer.commit_nowait({T0: 3}, on_done=again)
+
+    async with triokafka.Consumer(**options, group_id="g", close_timeout_ms=2_000) as consumer:
+        consumer.assign([T0])
+        broker.script(OffsetCommitRequest, *[OffsetCommitResponse(topics=[committed(T0, 14)])] * 1_000)
+        consumer.commit_nowait({T0: 2}, on_done=again)
+        await trio.sleep(0.1)
+    assert told == [KafkaTimeoutError]
+    assert "ClosedError: the consumer is closed" in caplog.text
+
+
+@pytest.mark.parametrize(("partitions", "threads"), [(10, 0), (1_000, 1)])
+@simulated
+async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: int, threads: int) -> None:
+    """Heartbeats and the application go on meanwhile (`client/GRP-16`)."""
+    _, _, options = await started(partitions)
+    world = options["world"]
+    run_in_thread = world.run_in_thread
+    ran: list[Any] = []
+
+    async def run(function: Any, *args: Any) -> Any:
+        ran.append(function)
+        return await run_in_thread(function, *args)
+
+    world.run_in_thread = run
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        await consumer.poll(timeout_ms=5_000)
+        assert len(consumer.assignment()) == partitions
+    assert len(ran) == threads
+
+
+@simulated
 async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
     """(`client/HB-12`, `client/GRP-11`, `client/SUB-16`)"""
     cluster, broker, options = await started()

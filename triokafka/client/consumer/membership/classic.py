@@ -248,11 +248,27 @@ class ClassicMember:
 
     def deal(self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS) -> dict[str, Assignment]:
         """Let the assignor deal the partitions of the group's topics; for the leader."""
+        return self.dealing(partition_counts, racks)()
+
+    def dealing(
+        self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
+    ) -> Callable[[], dict[str, Assignment]]:
+        """As `deal`, as a function that may be called in another thread: it looks at nothing that changes meanwhile."""
         if self.assignor is None:
             raise IllegalStateError("only the leader deals, and only after it has joined")
-        dealt = self.assignor.assign(self._members, partition_counts, racks)
-        check_dealt(self.assignor, self._members, dealt)
-        return dealt
+        assignor, members = self.assignor, dict(self._members)
+
+        def deal() -> dict[str, Assignment]:
+            dealt = assignor.assign(members, partition_counts, racks)
+            check_dealt(assignor, members, dealt)
+            return dealt
+
+        return deal
+
+    @property
+    def group_size(self) -> int:
+        """The members of the group, as far as this one knows them: the leader knows all."""
+        return len(self._members)
 
     def sync(self, dealt: Mapping[str, Assignment]) -> SyncGroupRequest:
         """The sync request; only the leader's carries assignments (`client/GRP-18`)."""

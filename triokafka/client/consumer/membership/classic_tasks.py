@@ -45,6 +45,9 @@ _LAST_INFLEXIBLE_JOIN: Final = 5
 _LAST_INFLEXIBLE_SYNC: Final = 3
 _LAST_SINGLE_LEAVE: Final = 2
 _BROKEN_MEETINGS: Final = 2
+_MUCH_TO_DEAL: Final = 1_000
+"""With so many members and partitions together an assignor may take longer than others should wait for the event loop:
+with 1,000 and 10,000 of them, and a mixture of subscriptions, seconds."""
 """librdkafka's mock cluster offers newer versions of these, but cannot read them, and hangs up: after this many broken
 connections the older forms are used, which every broker understands."""
 
@@ -217,7 +220,10 @@ class ClassicMembership(GroupMembership):
         if missing:
             logger.warning("group %r subscribes to topics that do not exist (yet): %s", self.group_id, missing)
         self.dealt = layout
-        return self.member.deal(layout.counts, layout.racks)
+        deal = self.member.dealing(layout.counts, layout.racks)
+        if self.member.group_size + sum(layout.counts.values()) < _MUCH_TO_DEAL:
+            return deal()
+        return await self._world.run_in_thread(deal)
 
     def layout(self) -> Layout:
         """The topics of the group as the metadata has them now; with racks if any member says in which it is."""
