@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +17,18 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import triokafka
+from tests.scripted_broker import ScriptedCluster
+from tests.scripted_producing import memory_is_whole, scripted
+from tests.simulated import simulated
 from triokafka import kernels
-from triokafka.client.producer import lz4_beside
+from triokafka.client.producer import compressor, lz4_beside
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.compressor import Compressor, compressor_for
 from triokafka.client.producer.lz4_beside import MOST_BYTES, MOST_GIVEN, WORTH_GIVING_BYTES, Lz4Beside
 from triokafka.records import BatchBuilder, compress, decode_records
 from triokafka.structs import TopicPartition
+from triokafka.testing import Simulation, run_simulation
 from triokafka.world import RealWorld, World
 
 NAMES = ["plain_lz4_worker", "_lz4_worker"] if kernels.implementation() == "compiled" else ["plain_lz4_worker"]
@@ -127,6 +133,7 @@ class ByHand:
 
     def __init__(self, *_: object) -> None:
         self.serving = True
+        self.done = 0
         self.jobs: list[tuple[bytearray, int, int]] = []
         self.results: list[int] = []
         ByHand.last = self
@@ -146,6 +153,7 @@ class ByHand:
             if fits:
                 buffer[start : start + len(packed)] = packed
             self.results.append(len(packed) if fits else -1)
+            self.done += 1
 
     def finished(self) -> list[int]:
         results, self.results = self.results, []
@@ -398,3 +406,155 @@ async def test_where_no_thread_is_to_be_had_the_event_loop_compresses(missing: s
             assert not batch.in_thread
             batch.compress()
         assert not nursery.child_tasks
+
+
+# ------------------------------------------------------------------------ a producer with it
+
+
+class SlowWorker(ByHand):
+    """A thread that takes its time, in a simulated world: after each job it may ring."""
+
+    def __init__(self, chance: random.Random, bell: SilentBell) -> None:
+        super().__init__()
+        self.serving = False
+        self._chance = chance
+        self._bell = bell
+        self._stopped = trio.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def serve(self, idle: float) -> None:
+        self.serving = True
+        with trio.CancelScope(shield=True):
+            while not self._stopped.is_set():
+                with trio.move_on_after(self._chance.uniform(0, idle)):
+                    await self._stopped.wait()
+                if not self.jobs and self._chance.random() < 0.3:
+                    break
+                if not self._stopped.is_set():
+                    self.do()
+                    self._bell.ring()
+            self.serving = False
+
+
+class SilentBell:
+    """A bell without descriptors."""
+
+    descriptor = -1
+
+    def __init__(self) -> None:
+        self._rung = trio.Event()
+
+    def __enter__(self) -> SilentBell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self) -> None:
+        await self._rung.wait()
+        self._rung = trio.Event()
+
+
+def give_threads(world: Any, chance: random.Random, monkeypatch: pytest.MonkeyPatch) -> list[SlowWorker]:
+    """Have producers of a simulated world use lz4 beside the event loop."""
+    workers: list[SlowWorker] = []
+    bells: list[SilentBell] = []
+
+    def doorbell() -> SilentBell:
+        bells.append(SilentBell())
+        return bells[-1]
+
+    def worker(*_: object) -> SlowWorker:
+        workers.append(SlowWorker(chance, bells[-1]))
+        return workers[-1]
+
+    async def run_in_thread(function: Any, *args: Any) -> Any:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return await function(*args)
+
+    world.doorbell, world.run_in_thread = doorbell, run_in_thread
+    monkeypatch.setattr(compressor, "can_serve", lambda world: True)
+    monkeypatch.setattr(lz4_beside, "functions", lambda: (1, 1))
+    monkeypatch.setattr(lz4_beside, "Lz4Worker", worker)
+    monkeypatch.setattr(lz4_beside, "WORTH_GIVING_BYTES", 3_000)
+    monkeypatch.setattr(lz4_beside, "IDLE_SECONDS", 0.004)
+    return workers
+
+
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(0, 2), st.sampled_from([10, 100, 5_000, 20_000])),
+        st.tuples(st.just("wait"), st.sampled_from([0.0, 0.001, 0.1]), st.none()),
+        st.tuples(st.just("flush"), st.none(), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    actions,
+    st.sampled_from([0, 5]),
+    st.sampled_from([10_000, 0]),
+    st.integers(0, 2**32),
+    st.sampled_from([True, False]),
+)
+def test_order_and_memory_are_the_same_however_long_it_takes(
+    script: list[Any], linger: int, patience: int, seed: int, idempotent: bool
+) -> None:
+    """Also for who leaves at once: then what is there is the beginning of what was sent, and the memory comes back."""
+
+    async def main(simulation: Simulation) -> None:
+        cluster = ScriptedCluster(orders=3)
+        address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+        world = simulation.host("client").world
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            workers = give_threads(world, simulation.random, monkeypatch)
+            sent: list[list[bytes]] = [[], [], []]
+            producer = triokafka.Producer(
+                bootstrap_servers=address,
+                world=world,
+                compression_type="lz4",
+                linger_ms=linger,
+                batch_size=30_000,
+                buffer_memory=150_000,
+                enable_idempotence=idempotent,
+                max_in_flight_requests_per_connection=5 if idempotent else 1,
+                close_timeout_ms=patience,
+            )
+            with suppress(ExceptionGroup) if not patience else nullcontext():
+                async with producer:
+                    for action, first, second in script:
+                        if action == "send":
+                            value = b"%d " % len(sent[first]) + simulation.random.randbytes(second // 2) * 2
+                            sent[first].append(value)
+                            await producer.send("orders", value, partition=first)
+                        elif action == "wait":
+                            await trio.sleep(first)
+                        else:
+                            await producer.flush()
+            for partition, values in enumerate(sent):
+                found = cluster.values("orders", partition)
+                assert found == (values if patience else values[: len(found)])
+            assert memory_is_whole(producer)
+            assert not any(worker.serving for worker in workers)
+
+    run_simulation(main, seed=seed)
+
+
+@simulated
+async def test_producer_has_the_thread_compress_its_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(What the property above says of order and memory is of batches that the thread had.)"""
+    async with scripted() as s:
+        workers = give_threads(s.world, random.Random(1), monkeypatch)
+        async with s.producer(compression_type="lz4", batch_size=30_000) as producer:
+            for number in range(400):
+                await producer.send("orders", b"%d" % number * 200)
+            await producer.flush()
+        assert sum(worker.done for worker in workers) > 3
+        assert s.cluster.values("orders") == [b"%d" % number * 200 for number in range(400)]
