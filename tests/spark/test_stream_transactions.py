@@ -9,6 +9,9 @@ import pytest
 
 from tests.spark.engine import StandInQuery, sizes, values
 from tests.spark.written_logs import LogWriter, WrittenLog, log_writer
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.samples import bytes_per_offset
+from triokafka.structs import TopicPartition
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +92,15 @@ def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str):
     asked.process_all()
     assert values(asked) == ([] if gap == "first" else [0, 1, 2]) + [9, 10, 11]
     assert asked.batches.keys() == {0}
+
+
+def test_sizes_are_looked_at_behind_a_gap_of_compaction(logs: LogWriter):
+    """The first offsets have no record: what comes after them must not be taken for nothing."""
+    log = logs.topic(3)
+    for partition in range(2):
+        log.write_at(50_000, ["x" * 1_000] * 20, partition=partition)
+    log.write(["x" * 10] * 10, partition=2)
+    options = ReadOptions.parse(log.options(), streaming=True)
+    ones = [TopicPartition(log.name, partition) for partition in range(3)]
+    found = bytes_per_offset(options, dict.fromkeys(ones, 0), {ones[0]: 50_020, ones[1]: 50_000, ones[2]: 10})
+    assert found == {ones[0]: 1_000, ones[1]: 0, ones[2]: 10}

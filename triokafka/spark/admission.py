@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from triokafka.spark.offsets import MAX_OFFSET, Offsets
 from triokafka.structs import TopicPartition
+
+UNSAMPLED_OFFSETS: Final = 100
+"""What a batch that is limited in bytes takes of a partition of which it is not known how large its records are."""
 
 
 def backlog(start: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
@@ -44,13 +48,16 @@ def limit_bytes(
 ) -> dict[TopicPartition, int]:
     """Draw ``ends`` in until a batch has about ``total`` bytes, and each partition at most about ``each``.
 
-    ``bytes_per_offset`` are samples. A partition without one, and one that is not behind, stays as it is. At least one
+    ``bytes_per_offset`` are samples; of a partition without one `UNSAMPLED_OFFSETS` are taken, so that bytes limit a
+    batch also where nothing could be looked at. One that is not behind, or has no bytes, stays as it is. At least one
     offset of each partition is taken, whatever its size.
     """
     sizes = backlog(start, ends)
     weights = {one: size * bytes_per_offset[one] for one, size in sizes.items() if bytes_per_offset.get(one, 0) > 0}
     weight = sum(weights.values())
     drawn = dict(ends)
+    for one in sizes.keys() - bytes_per_offset.keys():
+        drawn[one] = start[one] + min(sizes[one], UNSAMPLED_OFFSETS)
     for one, bytes_there in weights.items():
         allowed = bytes_there if total is None else bytes_there * min(1.0, total / weight)
         if each is not None:

@@ -72,6 +72,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         # The last offset that this reader was told or has given: Spark before 4.2 does not tell it again.
         self._reached: dict[TopicPartition, int] | None = None
         self._has_admitted = False
+        self._sizes: dict[TopicPartition, float] = {}  # bytes per offset, as they were seen last
 
     # ---------------------------------------------------------------- offsets
 
@@ -242,12 +243,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
         firsts = ask_brokers(self.options, earliest) if limited and new else {}
         start = {**firsts, **begin}
-        sampled = None
         if self._admission.limits_bytes:
             from triokafka.spark.samples import bytes_per_offset
 
-            sampled = bytes_per_offset(self.options, start, self._latest)
-        end = self._admission.admit(start, self._latest, now_ms=self._now_ms(), bytes_per_offset=sampled)
+            self._sizes.update(bytes_per_offset(self.options, start, self._latest))
+        end = self._admission.admit(start, self._latest, now_ms=self._now_ms(), bytes_per_offset=self._sizes)
         # Spark compares offsets as text: naming a new partition would be a batch, an empty one.
         return dict(begin) if end == start else end
 

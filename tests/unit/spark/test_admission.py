@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triokafka.spark.admission import Admission, limit_bytes, prorate
+from triokafka.spark.admission import UNSAMPLED_OFFSETS, Admission, limit_bytes, prorate
 from triokafka.spark.offsets import MAX_OFFSET
 from triokafka.structs import TopicPartition
 
@@ -116,8 +116,10 @@ def test_bytes_are_shared_out_by_samples(total: int | None, each: int | None, ex
     assert limit_bytes({A: 0, B: 0}, {A: 100, B: 20}, sampled, total=total, each=each) == expected
 
 
-def test_a_partition_without_a_sample_is_not_limited_by_bytes():
-    assert limit_bytes({A: 0, B: 0}, {A: 100, B: 20}, {A: 10.0}, total=100) == {A: 10, B: 20}
+def test_of_a_partition_without_a_sample_little_is_taken():
+    ends = {A: 100, B: 20, C: 5_000}
+    assert limit_bytes(dict.fromkeys(ends, 0), ends, {A: 10.0}, total=100) == {A: 10, B: 20, C: UNSAMPLED_OFFSETS}
+    assert limit_bytes(dict.fromkeys(ends, 0), ends, {A: 10.0, C: 0.0}, total=100)[C] == 5_000, "records without bytes"
 
 
 def test_bytes_and_offsets_limit_together():

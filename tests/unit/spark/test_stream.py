@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from triokafka.spark import stream
+from triokafka.spark import listener, samples, stream
 from triokafka.spark.data_loss import KafkaDataLossError
 from triokafka.spark.offsets import Offsets, offsets_json
 from triokafka.spark.options import ReadOptions
@@ -202,14 +202,28 @@ def test_a_commit_that_fails_ends_no_query(monkeypatch: pytest.MonkeyPatch, capl
     def fail(*arguments: Any) -> None:
         raise RuntimeError("no coordinator")
 
-    monkeypatch.setattr(stream, "commit_to_group", fail)
+    monkeypatch.setattr(listener, "commit_to_group", fail)
     reader(commitGroupId="watchers").commit(at(a=5))
     assert "was not committed to group 'watchers'" in caplog.text
 
 
 def test_without_a_group_nothing_is_committed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream, "commit_to_group", lambda *arguments: pytest.fail("committed"))
+    monkeypatch.setattr(listener, "commit_to_group", lambda *arguments: pytest.fail("committed"))
     reader().commit(at(a=5))
+
+
+def test_bytes_limit_a_batch_also_where_sizes_cannot_be_looked_at(
+    brokers: GivenBrokers, monkeypatch: pytest.MonkeyPatch
+):
+    """What was seen last holds; and little is taken of a partition of which nothing was ever seen."""
+    answers: list[dict[TopicPartition, float]] = [{}, {A: 10.0}, {}]
+    monkeypatch.setattr(samples, "bytes_per_offset", lambda *arguments: answers.pop(0))
+    brokers.ends = [{A: 5_000}]
+    asked = reader(maxBytesPerTrigger="3000")
+    asked.initialOffset()
+    assert asked.latestOffset(at(a=0)) == at(a=100)
+    assert asked.latestOffset(at(a=100)) == at(a=400)
+    assert asked.latestOffset(at(a=400)) == at(a=700)
 
 
 @pytest.mark.parametrize(
