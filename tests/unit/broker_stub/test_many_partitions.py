@@ -5,13 +5,24 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
+import pytest
 import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.broker_stub.turns import AT_ONCE
+from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from triokafka.protocol.api.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld
 from triokafka.world_memory import DiskFault, MemoryStorage
@@ -81,6 +92,60 @@ async def test_others_are_served_while_the_deletion_of_a_topic_reaches_the_disk(
         while not codes:
             await trio.lowlevel.checkpoint()
         assert codes == [0]
+
+
+def produce_to(count: int) -> ProduceRequest:
+    data = [PartitionProduceData(index=number, records=batch(b"v")) for number in range(count)]
+    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="large", partition_data=data)])
+
+
+def list_offsets_of(count: int, timestamp: int) -> ListOffsetsRequest:
+    asked = [ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in range(count)]
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="large", partitions=asked)])
+
+
+def delete_records_of(count: int) -> DeleteRecordsRequest:
+    asked = [DeleteRecordsPartition(partition_index=number, offset=0) for number in range(count)]
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="large", partitions=asked)], timeout_ms=1000)
+
+
+def codes_of(response: Any) -> list[int]:
+    if isinstance(response, ProduceResponse):
+        return [partition.error_code for partition in response.responses[0].partition_responses]
+    return [partition.error_code for partition in response.topics[0].partitions]
+
+
+@pytest.mark.parametrize(
+    ("request_for", "version"),
+    [
+        (produce_to, 9),
+        (partial(list_offsets_of, timestamp=-1), 5),
+        (partial(list_offsets_of, timestamp=0), 5),
+        (delete_records_of, 1),
+    ],
+)
+async def test_others_have_their_turn_in_the_middle_of_a_large_request(
+    request_for: Callable[[int], Any], version: int
+) -> None:
+    """(`broker-log/A01`, `A16`)"""
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with running_node() as node, trio.open_nursery() as nursery:
+        await node.create("large", 10 * AT_ONCE)
+        nursery.start_soon(count_turns)
+        taken = []
+        for count in (1, 10 * AT_ONCE):
+            before = turns
+            assert codes_of(await node.call(request_for(count), version)) == [0] * count
+            taken.append(turns - before)
+        nursery.cancel_scope.cancel()
+    assert taken[1] >= taken[0] + 5, taken
 
 
 async def test_a_log_that_could_not_be_made_ahead_is_tried_again() -> None:

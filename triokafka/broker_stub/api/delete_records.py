@@ -8,6 +8,7 @@ from __future__ import annotations
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -42,18 +43,16 @@ def _failed(request: DeleteRecordsRequest, context: RequestContext, code: int, m
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Raise each partition's log start offset. All replicas are this broker's own, so nothing is waited for."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _delete(TopicPartition(topic.name, partition.partition_index), partition.offset, context)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = DeleteRecordsResponse()
+    turns = Turns()
+    for topic in request.topics:
+        found = DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(found)
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            found.partitions.append(_delete(key, partition.offset, context))
+            await turns.did()
+    return response
 
 
 def _delete(key: TopicPartition, offset: int, context: RequestContext) -> DeleteRecordsPartitionResult:

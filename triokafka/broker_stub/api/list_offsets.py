@@ -19,6 +19,7 @@ from triokafka.broker_stub.replica.partition import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
+from triokafka.broker_stub.turns import AT_ONCE, Turns
 from triokafka.protocol.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -57,24 +58,17 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
     """Look every partition up; those named twice are refused."""
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     twice = {key for key, count in Counter(asked).items() if count > 1}
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _look_up(
-                        TopicPartition(topic.name, partition.partition_index),
-                        partition,
-                        request,
-                        context,
-                        twice=(topic.name, partition.partition_index) in twice,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = ListOffsetsResponse()
+    turns = Turns()
+    for topic in request.topics:
+        found = ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(found)
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            found.partitions.append(_look_up(key, partition, request, context, twice=key in twice))
+            # For a time, a whole batch is decompressed.
+            await turns.did(AT_ONCE if partition.timestamp >= 0 else 1)
+    return response
 
 
 def _look_up(

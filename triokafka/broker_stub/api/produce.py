@@ -10,16 +10,20 @@ answer; the only sign of an error is that the connection is closed.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
+
+import trio
 
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.handlers import CloseConnectionError, RequestContext, handles
-from triokafka.broker_stub.log.check_ahead import check_ahead
+from triokafka.broker_stub.log.check_ahead import Checked, check_ahead
 from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.replica.delayed import AppendOutcome
+from triokafka.broker_stub.turns import AT_ONCE
 from triokafka.protocol.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -81,7 +85,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         )
     replicas = context.broker.replicas
     faults = context.broker.faults if context.broker.faults.armed else None
-    entries: dict[TopicPartition, Buffer] = {}
+    entries: dict[TopicPartition, Buffer | Checked] = {}
     refused: dict[tuple[int, int], AppendOutcome] = {}
     first: dict[TopicPartition, tuple[int, int]] = {}  # where a partition is named
     names: list[str] = []
@@ -112,12 +116,15 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 refused[number, data.index] = AppendOutcome(reason.code, error_message=str(reason))
     work = replicas.work_ahead(entries)
     if work:
-        checked = await check_ahead(context.world, work)
-        outcomes = replicas.append({**entries, **checked}, required_acks=request.acks)
-        del checked
+        entries.update(await check_ahead(context.world, work))
         work.clear()
-    else:
+    if len(entries) <= AT_ONCE:
         outcomes = replicas.append(entries, required_acks=request.acks)
+    else:
+        outcomes, left = {}, iter(entries.items())
+        while some := dict(islice(left, AT_ONCE)):
+            outcomes.update(replicas.append(some, required_acks=request.acks))
+            await trio.lowlevel.checkpoint()
     entries.clear()  # while the operation waits, the request's records need not stay in memory (L11)
     if request.acks == -1 or (request.acks == 1 and any(outcome.flushing for outcome in outcomes.values())):
         operation = replicas.delay_produce(outcomes, request.timeout_ms, required_acks=request.acks)

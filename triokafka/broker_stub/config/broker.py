@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Final
 
 from triokafka.broker_stub.config.definition import ConfigDefinition, Secret, unknown_option
@@ -244,7 +245,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         """The value of the option ``name`` (dotted) as text; None when unset."""
         return DEFINITIONS[name].format(getattr(self, name.replace(".", "_")))
 
-    @property
+    @cached_property
     def topic_defaults(self) -> LogConfig:
         """The configuration of a topic without overrides."""
         values: dict[str, Any] = {}

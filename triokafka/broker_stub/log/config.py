@@ -81,7 +81,8 @@ class LogConfig:
         Raises:
             InvalidConfigurationError: an unknown key (with the nearest known one), or a value out of its range.
         """
-        return (base or cls()).with_values(parse_topic_config(properties))
+        known = cls() if base is None else base
+        return known.with_values(parse_topic_config(properties)) if properties else known
 
     def with_values(self, values: Mapping[str, Any]) -> LogConfig:
         """This configuration with parsed ``values`` (dotted names) on top."""

@@ -278,12 +278,14 @@ class ReplicaManager:
 
     # Writing
 
-    def work_ahead(self, entries: Mapping[TopicPartition, Buffer]) -> dict[TopicPartition, tuple[Buffer, LogConfig]]:
+    def work_ahead(
+        self, entries: Mapping[TopicPartition, Buffer | Checked]
+    ) -> dict[TopicPartition, tuple[Buffer, LogConfig]]:
         """Those of a client's batches that `check_ahead` should look at before they are appended."""
         found = {}
         for topic_partition, data in entries.items():
             partition = self._partitions.get(topic_partition)
-            if partition is not None and is_work(data, partition.log.config):
+            if partition is not None and not isinstance(data, Checked) and is_work(data, partition.log.config):
                 found[topic_partition] = data, partition.log.config
         return found
 
