@@ -19,9 +19,16 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from triokafka.spark.decoding import DecodingOptions
+    from triokafka.spark.options import ReadOptions
+
 
 class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types here
     """Kafka topics as DataFrames, with the options and columns of Spark's own Kafka connector."""
+
+    # What `schema` learned from a schema registry. Spark pickles the source when it has its schema: the readers ask for
+    # nothing again, and read with the schema that the columns were made from.
+    _learned: DecodingOptions | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -33,29 +40,23 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         from triokafka.spark.options import ReadOptions
         from triokafka.spark.schema import spark_schema
 
-        return spark_schema(ReadOptions.parse_either(self._options()))
+        options = ReadOptions.parse_either(self._options())
+        found = spark_schema(options)
+        if options.decoding.sides:
+            self._learned = options.decoding
+        return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader. A schema of the user's is refused."""
-        from triokafka.spark.options import ReadOptions
         from triokafka.spark.reader import TopicReader
-        from triokafka.spark.schema import check_schema
 
-        options = ReadOptions.parse(self._options())
-        check_schema(schema, options)
-        options.log_warnings()
-        return TopicReader(options)
+        return TopicReader(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query. A schema of the user's is refused."""
-        from triokafka.spark.options import ReadOptions
-        from triokafka.spark.schema import check_schema
         from triokafka.spark.stream import TopicStreamReader
 
-        options = ReadOptions.parse(self._options(), streaming=True)
-        check_schema(schema, options)
-        options.log_warnings()
-        return TopicStreamReader(options)
+        return TopicStreamReader(self._read_options(schema, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The batch writer, which only appends."""
@@ -70,6 +71,17 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         from triokafka.spark.writer import stream_writer
 
         return stream_writer(WriteOptions.parse(self._options()), schema)
+
+    def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
+        from triokafka.spark.options import ReadOptions
+        from triokafka.spark.schema import check_schema
+
+        options = ReadOptions.parse(self._options(), streaming=streaming)
+        if self._learned is not None:
+            options.decoding.learn(self._learned)
+        check_schema(schema, options)
+        options.log_warnings()
+        return options
 
     def _options(self) -> dict[str, Any]:
         from triokafka.spark.client_settings import HiddenValues

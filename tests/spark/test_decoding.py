@@ -92,6 +92,21 @@ def test_a_query_reads_with_the_schema_that_was_newest_when_it_was_planned(boots
     assert list(batch["value"].to_pylist()[0]) == ["n", "tags", "counts", "at"]
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_registry_is_asked_once_for_the_schema_of_a_query(bootstrap: str, stub: StubRegistry, streaming: bool):
+    """Another schema may come between Spark's questions: the columns are those of the first answer."""
+    topic = make_topic(bootstrap)
+    stub.register(f"{topic}-value", json.dumps(SCHEMA))
+    source = pyspark_triokafka.DefaultSource(options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url))
+    schema = source.schema()
+    more = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "more", "type": "int", "default": 0}]}  # type: ignore[misc]
+    stub.register(f"{topic}-value", json.dumps(more))
+    again = pickle.loads(pickle.dumps(source))
+    reader: Any = again.streamReader(schema) if streaming else again.reader(schema)
+    assert list(reader.options.decoding.formats()) == ["value"]
+    assert len(stub.asked) == 1
+
+
 def test_json_values_and_keys_by_a_schema_of_spark(bootstrap: str):
     from pyspark.sql import types
 

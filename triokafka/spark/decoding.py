@@ -92,6 +92,10 @@ class DecodingOptions:
             self._formats = {name: _format(name, side, self.registry) for name, side in self.sides.items()}
         return self._formats
 
+    def learn(self, other: DecodingOptions) -> None:
+        """Take what ``other``, which was parsed from the same options, learned from the registry."""
+        self._formats = other._formats
+
     def read_columns(self, columns: Sequence[str]) -> list[str]:
         """The columns to read: with where a record is, so that an error can say it."""
         more = [name for name in _PLACE if name not in columns] if self.sides else []
