@@ -203,6 +203,12 @@ class ProducerOptions(ClientOptions):
     delivery_timeout_ms: float = option(
         120_000, number(0), "A record is acknowledged or has failed this long after send returned (KIP-91)."
     )
+    close_stall_timeout_ms: float = option(
+        1_000,
+        number(0),
+        "When the async with block is left by cancellation or an exception: longest wait for one acknowledgement after"
+        " the other. What is left then has failed.",
+    )
     partitioner: Any = option(
         None, anything(), "A Partitioner. None: by murmur2 of the key as Java does, sticky for records without key."
     )

@@ -60,6 +60,7 @@ class ProducerKeywords(ClientKeywords, total=False):
     max_in_flight_requests_per_connection: int
     retries: int
     delivery_timeout_ms: float
+    close_stall_timeout_ms: float
     partitioner: Partitioner | type[Partitioner] | str | None
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: float

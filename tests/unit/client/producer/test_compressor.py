@@ -185,7 +185,9 @@ async def test_cancelled_body_still_delivers_what_is_in_a_thread() -> None:
     async with scripted() as s:
         threads = Threads(s.world)
         with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery, s.producer(compression_type="gzip", linger_ms=0) as producer:
+            # The virtual clock does not wait for threads, and may run on meanwhile.
+            producer = s.producer(compression_type="gzip", linger_ms=0, close_stall_timeout_ms=30_000)
+            async with trio.open_nursery() as nursery, producer:
                 await producer.send("orders", LARGE)
                 await threads.begun()
 

@@ -69,10 +69,12 @@ ACCIDENTS = [_never_answers, _answers_late, _always_closes, _gives_no_id, _is_go
 async def test_close_timeout_holds_and_what_was_not_delivered_is_reported(
     accident: Callable[[Setup], None], body: str, codec: str
 ) -> None:
-    """(`client/PRD-18`, `client/PRD-19`, clients-today pain 4)"""
+    """A block that is left early does not wait where no acknowledgement comes (`client/PRD-18`, `client/PRD-19`,
+    clients-today pains 4 and 5)"""
+    seconds, bound = (3, "close_timeout_ms=3000") if body == "ends" else (0.8, "close_stall_timeout_ms=800")
     told: list[Any] = []
     async with scripted(orders=3) as s:
-        producer = s.producer(close_timeout_ms=3000, linger_ms=100, compression_type=codec)
+        producer = s.producer(close_timeout_ms=3000, close_stall_timeout_ms=800, linger_ms=100, compression_type=codec)
         deliveries: list[triokafka.Delivery] = []
         left_at = 0.0
         with trio.CancelScope() as scope:
@@ -98,14 +100,43 @@ async def test_close_timeout_holds_and_what_was_not_delivered_is_reported(
             else:
                 assert body == "is cancelled"
         assert scope.cancelled_caught == (body == "is cancelled")
-        assert trio.current_time() - left_at == pytest.approx(3, abs=0.01)
+        assert trio.current_time() - left_at == pytest.approx(seconds, abs=0.01)
         for delivery in deliveries:
-            with pytest.raises(KafkaTimeoutError, match=r"close_timeout_ms=3000\).*" + WHY.get(accident, "")):
+            with pytest.raises(KafkaTimeoutError, match=bound + r"\).*" + WHY.get(accident, "")):
                 await delivery
         [(metadata, error)] = told
         assert metadata is None
         assert isinstance(error, KafkaTimeoutError)
         assert memory_is_whole(producer)
+
+
+@pytest.mark.parametrize("body", ["raises", "is cancelled"])
+@simulated
+async def test_block_that_is_left_early_delivers_as_long_as_acknowledgements_come(body: str) -> None:
+    """(`client/PRD-18`)"""
+    async with scripted() as s:
+
+        async def slow(request: ProduceRequest) -> Any:
+            await trio.sleep(0.6)
+            return s.broker.produce(request)
+
+        s.broker.script(ProduceRequest, *[slow] * 10)
+        started = trio.current_time()
+        with trio.CancelScope() as scope:
+            try:
+                async with s.producer(
+                    linger_ms=60_000, batch_size=100, max_in_flight_requests_per_connection=1
+                ) as producer:
+                    for number in range(5):
+                        await producer.send("orders", b"%d" % number + b"x" * 80)
+                    if body == "raises":
+                        raise ZeroDivisionError
+                    scope.cancel()
+                    await trio.sleep_forever()
+            except ZeroDivisionError as left:
+                assert not hasattr(left, "__notes__")
+        assert [int(value[:1]) for value in s.cluster.values("orders") if value] == [0, 1, 2, 3, 4]
+        assert trio.current_time() - started > 5 * 0.6
 
 
 @pytest.mark.parametrize("request_type", [ApiVersionsRequest, MetadataRequest])
