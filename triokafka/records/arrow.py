@@ -35,6 +35,7 @@ _BITS: Final = {
     "timestamp": plain_columns.TIMESTAMP,
     "headers": plain_columns.HEADERS,
 }
+_ALL_BITS: Final = sum(_BITS.values())
 _ALL: Final = sys.maxsize
 
 
@@ -56,6 +57,11 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(columns)
 
 
+def _chosen(columns: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    names = check_columns(columns)
+    return names, sum(_BITS.get(name, 0) for name in names)
+
+
 def arrow_schema(columns: Sequence[str] | None = None, *, values: Values = "binary") -> pa.Schema:
     """The schema of the batches that ``ArrowBuilder`` makes."""
     return _types().schema(check_columns(columns), values == "view")
@@ -74,9 +80,9 @@ class ArrowBuilder:
     def __init__(self, columns: Sequence[str] | None = None, *, values: Values = "binary") -> None:
         if values not in ("binary", "view"):
             raise ConfigurationError(f"values={values!r}: use 'binary' or 'view'")
-        self._names = check_columns(columns)
+        self._names, bits = (ARROW_COLUMNS, _ALL_BITS) if columns is None else _chosen(columns)
         self._views = values == "view"
-        self._appender = ColumnAppender(sum(_BITS.get(name, 0) for name in self._names), self._views)
+        self._appender = ColumnAppender(bits, self._views)
         self._runs: list[tuple[str, int, int, int]] = []  # topic, partition, timestamp type, rows
         self._data: list[Buffer] = []
         self._numbers: dict[int, int] = {}  # id of a data buffer, which the list keeps alive, to its place there

@@ -22,6 +22,7 @@ from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topics import TopicWatch
 from triokafka.client.consumer.trouble import Troubles
+from triokafka.client.consumer.visit import Visit, Visitors
 from triokafka.errors import ClosedError, IllegalStateError, KafkaError, WakeupError
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster
@@ -95,9 +96,7 @@ class Engine:
         self._state = "new"
         self._failure: Exception | None = None
         self._changed = trio.Event()
-        self._user: trio.lowlevel.Task | None = None
-        self._user_depth = 0
-        self._doing = ""
+        self._visitors = Visitors()
         self._stepping = False
         self._interrupted = False
 
@@ -299,25 +298,9 @@ class Engine:
 
     # ---------------------------------------------------------------- waiting
 
-    @contextmanager
-    def user(self, doing: str) -> Iterator[None]:
+    def user(self, doing: str) -> Visit:
         """Let one task in; the same task may come in again (from a listener). Raises `IllegalStateError` (CON-4)."""
-        task = trio.lowlevel.current_task()
-        if self._user is not None and self._user is not task:
-            raise IllegalStateError(
-                f"{doing}: task {self._user.name!r} is in the middle of {self._doing} on this consumer; a consumer"
-                " serves one task at a time, so give each task its own, or pass records on through a channel"
-            )
-        before, self._doing = self._doing, doing
-        self._user = task
-        self._user_depth += 1
-        try:
-            yield
-        finally:
-            self._user_depth -= 1
-            self._doing = before
-            if not self._user_depth:
-                self._user = None
+        return Visit(self._visitors, doing)
 
     async def wait_for(self, take: Callable[[], T], timeout: float) -> T | None:
         """Take records, waiting for them at most ``timeout`` seconds; None when the time is over.
