@@ -99,8 +99,8 @@ def _confluent(desk: Desk, options: Mapping[str, Any]) -> None:
     """Run one consumer after the other: a fatal error is the end of one.
 
     With the new protocol there is one that any broker must cause: a consumer whose poll interval ends while the
-    coordinator is away (a commit blocks for as long) begins anew with a heartbeat in epoch 0 that leaves out everything,
-    which is an INVALID_REQUEST (librdkafka 2.16).
+    coordinator is away (a commit blocks for as long) begins anew with a heartbeat in epoch 0 that leaves out all that
+    it must say, which is an INVALID_REQUEST (librdkafka 2.16).
     """
     while not desk.stop.is_set():
         _confluent_once(desk, options)
