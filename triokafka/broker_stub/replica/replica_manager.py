@@ -19,6 +19,7 @@ from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
 from triokafka.broker_stub.log.check_ahead import Checked, is_work
+from triokafka.broker_stub.log.disk_guard import gets_better
 from triokafka.broker_stub.log.resident import ColdReadError
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, DelayedFetch, DelayedProduce
@@ -95,6 +96,7 @@ class ReplicaManager:
         self._world = world
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._failed: dict[tuple[str, int], str] = {}
+        self._unlucky: set[tuple[str, int]] = set()  # of these, what may be well by now
         self._checkpointed: Mapping[TopicPartition, int] | None = None
         self._listeners: list[HighWatermarkListener] = []
         self._image = EMPTY_IMAGE
@@ -123,10 +125,14 @@ class ReplicaManager:
         """
         found = self._partitions.get(topic_partition)
         if found is None:
+            topic, number = topic_partition
+            if topic_partition in self._unlucky:
+                again = self._open_again(TopicPartition(topic, number))
+                if again is not None:
+                    return again
             reason = self._failed.get(topic_partition)
             if reason is not None:
                 raise errors.KafkaStorageError(reason)
-            topic, number = topic_partition
             elsewhere = self._image.partition(topic, number)
             if elsewhere is not None:
                 raise errors.NotLeaderForPartitionError(
@@ -159,6 +165,8 @@ class ReplicaManager:
                 except (OSError, errors.KafkaError) as error:
                     logger.error("%s is offline: its log cannot be opened: %s", topic_partition, error)
                     self._failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
+                    if _may_get_better(topic_partition, error):
+                        self._unlucky.add(topic_partition)
                     continue
                 if self._change_role(partition, state):
                     changes.append(LeadershipChange(topic_partition, leads, state.leader_epoch))
@@ -200,6 +208,22 @@ class ReplicaManager:
         )
         self._partitions[topic_partition] = partition
         self._failed.pop(topic_partition, None)
+        self._unlucky.discard(topic_partition)
+        return partition
+
+    def _open_again(self, topic_partition: TopicPartition) -> Partition | None:
+        """A partition whose log could not be opened for want of room or files, if there is some now."""
+        state = self._image.partition(*topic_partition)
+        if state is None:
+            return None
+        try:
+            partition = self._open(topic_partition, self._image)
+        except (OSError, errors.KafkaError) as error:
+            self._failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
+            return None
+        logger.info("%s is online: its log could be opened", topic_partition)
+        self._change_role(partition, state)
+        self._after_role_change(partition)
         return partition
 
     def _change_role(self, partition: Partition, state: PartitionImage) -> bool:
@@ -237,6 +261,7 @@ class ReplicaManager:
 
     def _drop(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self._failed.pop(topic_partition, None)
+        self._unlucky.discard(topic_partition)
         hosted = self._partitions.pop(topic_partition, None)
         if self._shares_logs and (
             topic_id in self._image.topics_by_id or self.logs.topic_id_of(topic_partition) != topic_id
@@ -534,6 +559,12 @@ class ReplicaManager:
         """Complete whatever waits, so that its handlers answer and end."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()
+
+
+def _may_get_better(topic_partition: TopicPartition, error: Exception) -> bool:
+    """Whether opening the log may succeed later. Coordinators would have to be told, so not for their topics."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and gets_better(cause) and topic_partition.topic not in INTERNAL_TOPICS
 
 
 def _warm(cold: Iterable[ColdReadError]) -> None:

@@ -1,0 +1,129 @@
+"""Claims about a process that has no file descriptors left for a while: errors by name, nothing lost, on it goes."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
+from triokafka import errors
+from triokafka.records import decode_records
+from triokafka.world_memory import DiskFault, MemoryStorage
+
+STORAGE_ERROR = errors.KafkaStorageError.code
+
+
+async def values(node: Node, topic: str = "t") -> list[bytes | None]:
+    """Of all records, segment by segment."""
+    found: list[bytes | None] = []
+    while True:
+        (partition,) = await node.fetch(topic, len(found))
+        assert partition.error_code == 0
+        if not partition.records:
+            return found
+        found += [record.value for record in decode_records(partition.records)]
+
+
+def still_online(node: Node) -> bool:
+    return not node.broker.logs.offline_directories() and node.broker.failure is None
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+async def test_a_segment_that_cannot_be_begun_is_begun_by_the_next_append(code: int) -> None:
+    """The append that would have rolled is refused, and nothing of it is in the log (`broker-log/Z16`)."""
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    async with running_node(world=world) as node:
+        await node.create("t", internal_segment_bytes="200")
+        assert (await node.produce("t", batch(b"a" * 100))).error_code == 0
+        world.storage.inject(DiskFault("open", "*.log", code))
+        assert (await node.produce("t", batch(b"b" * 100))).error_code == STORAGE_ERROR
+        assert still_online(node)
+        world.storage.faults.clear()
+        produced = await node.produce("t", batch(b"c" * 100))
+        assert (produced.error_code, produced.base_offset) == (0, 1)
+        assert await values(node) == [b"a" * 100, b"c" * 100]
+        assert len(node.broker.replicas.partition(("t", 0)).log.segments) == 2
+
+
+@pytest.mark.parametrize("path", ["*.index", "*.timeindex", "*.snapshot*", "*leader-epoch*"])
+async def test_files_beside_the_records_that_cannot_be_opened_cost_nothing_that_was_acknowledged(path: str) -> None:
+    """Through rolls, and a start after a kill (`broker-log/I05`)."""
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    async with running_node(world=world) as node:
+        await node.create("t", internal_segment_bytes="200")
+        world.storage.inject(DiskFault("open", path, errno.EMFILE))
+        kept: list[bytes] = []
+        for value in (b"%d" % number * 50 for number in range(6)):
+            options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": len(kept)}
+            produced = await node.produce("t", batch(value, **options))
+            if not produced.error_code:
+                kept.append(value)
+        await node.broker.logs.flush_sealed()
+        assert still_online(node)
+        world.storage.faults.clear()
+        kept.append(b"last")
+        options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": len(kept) - 1}
+        assert (await node.produce("t", batch(b"last", **options))).error_code == 0
+        assert await values(node) == kept
+        await node.broker.kill()
+    world.storage.kill()
+    async with running_node(world=world) as node:
+        assert await values(node) == kept
+
+
+async def test_a_log_whose_file_cannot_be_opened_for_reading_is_read_later() -> None:
+    """A file that was closed to make room for others (`broker-log/Z16`)."""
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    async with running_node(world=world) as node:
+        await node.create("t")
+        await node.produce("t", batch(b"a"))
+        node.broker.logs._files.close_all()
+        world.storage.inject(DiskFault("open", "*.log", errno.EMFILE))
+        (partition,) = await node.fetch("t", 0)
+        assert partition.error_code == STORAGE_ERROR
+        assert still_online(node)
+        world.storage.faults.clear()
+        assert await values(node) == [b"a"]
+
+
+async def test_checkpoints_that_cannot_be_written_are_written_later() -> None:
+    """(`broker-log/G09`)"""
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    async with running_node(world=world) as node:
+        await node.create("t")
+        await node.produce("t", batch(b"a"))
+        world.storage.inject(DiskFault("open", "*checkpoint.tmp", errno.EMFILE))
+        logs, replicas = node.broker.logs, node.broker.replicas
+        with pytest.raises(errors.KafkaStorageError, match="replication-offset-checkpoint"):
+            logs.checkpoint_high_watermarks(replicas.high_watermarks())
+        await logs.flush_due()
+        await logs.flush_sealed()
+        assert still_online(node)
+        world.storage.faults.clear()
+        logs.checkpoint_high_watermarks(replicas.high_watermarks())
+        assert logs.read_high_watermarks()["t", 0] == 1  # type: ignore[index]  # a plain tuple is as good
+        assert (await node.produce("t", batch(b"b"))).error_code == 0
+        assert await values(node) == [b"a", b"b"]
+
+
+async def test_a_partition_whose_log_could_not_be_made_is_there_when_files_are() -> None:
+    """Without a restart: who asks for it has it tried again (`broker-log/Z16`)."""
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    async with running_node(world=world) as node:
+        await node.create("t")
+        world.storage.inject(DiskFault("open", "*/new-0/*", errno.EMFILE))
+        await node.create("new")
+        assert (await node.produce("new", batch(b"a"))).error_code == STORAGE_ERROR
+        assert still_online(node)
+        assert (await node.produce("t", batch(b"a"))).error_code == 0
+        world.storage.faults.clear()
+        produced = await node.produce("new", batch(b"b"))
+        assert (produced.error_code, produced.base_offset) == (0, 0)
+        assert await values(node, "new") == [b"b"]
+        assert not node.broker.replicas.is_offline(("new", 0))
