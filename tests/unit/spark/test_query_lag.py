@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.logged import lines
 from triokafka.spark.listener import OffsetCommitListener
 from triokafka.spark.query_lag import LogExporter, PrometheusExporter, SourceLag, lag, progress_lag
 from triokafka.structs import TopicPartition
@@ -146,7 +147,7 @@ def test_logs_have_one_line_for_each_source_and_batch(caplog: pytest.LogCaptureF
         progress(source({"orders": {"0": 5}}, {"orders": {"0": 7}}), source({"payments": {"0": 1}}))
     ):
         exporter(one)
-    assert [record.getMessage() for record in caplog.records] == [
+    assert lines(caplog, "triokafka.spark") == [
         "query totals batch 7, orders: minOffsetsBehindLatest=2 maxOffsetsBehindLatest=2 avgOffsetsBehindLatest=2.0",
         "query totals batch 7, payments: the latest offsets are not known",
     ]

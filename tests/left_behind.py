@@ -1,0 +1,144 @@
+"""What runs in this process: threads, tasks of the loops beside blocking code, and child processes.
+
+What a test has started ends with it, clients above all: one whose broker is gone asks for it forever, and says so in
+the log of whatever test comes next. Fixtures of more than one test may keep what they started. Two loops live as long
+as the process, each with one thread, but nothing runs in them between tests: clients that are kept beside Spark's code
+for the next read are closed after each test. Trio's own worker threads end when they have idled for a while.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+_SECONDS_TO_END: Final = 20.0
+"""What a client may still take to end that nobody has any more, or that was closed without patience."""
+
+_LOOPS: Final = ("triokafka", "triokafka spark")
+"""Threads that live as long as the process."""
+
+_FOREIGN: Final = ("py4j", "pyspark")
+"""Packages that start threads for the life of their session when they need one first."""
+
+
+class LeftBehind:
+    """A plugin: compares what runs after a test with what ran before it or was started by longer-lived fixtures."""
+
+    def __init__(self) -> None:
+        self._before: set[Any] = set()
+        self._kept: set[Any] = set()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
+        self._before = set(_running())
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+        if fixturedef.scope == "function":
+            return (yield)
+        before = set(_running())
+        try:
+            return (yield)
+        finally:
+            self._kept |= set(_running()) - before
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
+        _end_what_spark_keeps()
+        result = yield
+        _let_begin()
+        left = self._left()
+        if left:
+            pytest.fail("the test has left running:\n" + "\n".join(left), pytrace=False)
+        return result
+
+    def _left(self) -> list[str]:
+        """Waits for what is ending anyway."""
+        if not self._new():
+            return []
+        gc.collect()  # clients that nobody has any more end themselves
+        until = time.monotonic() + _SECONDS_TO_END
+        while (new := self._new()) and time.monotonic() < until:
+            time.sleep(0.01)
+        return sorted(str(one) for one in new)
+
+    def _new(self) -> set[Any]:
+        return set(_running()) - self._before - self._kept
+
+
+def _running() -> Iterator[Any]:
+    for thread in threading.enumerate():
+        if thread.name not in _LOOPS and not thread.name.startswith("Trio thread ") and not _is_foreign(thread):
+            yield thread
+    for nursery in _loops():
+        yield from _tasks(nursery)
+    yield from _children()
+
+
+def _is_foreign(thread: threading.Thread) -> bool:
+    modules = (type(thread).__module__, getattr(getattr(thread, "_target", None), "__module__", None) or "")
+    return any(module.partition(".")[0] in _FOREIGN for module in modules)
+
+
+def _loops() -> Iterator[Any]:
+    """The nurseries of the two loops, where there are any; nothing is imported for that."""
+    beside_blocking = sys.modules.get("triokafka.loop_thread")
+    if beside_blocking is not None and beside_blocking._process.loop is not None:
+        yield beside_blocking._process.loop._nursery
+    beside_spark = sys.modules.get("triokafka.spark.portal")
+    if beside_spark is not None:
+        portal = beside_spark._portals.get(os.getpid())
+        if portal is not None:
+            yield portal._nursery
+
+
+def _end_what_spark_keeps() -> None:
+    """End the loop with its clients, and wait for that. The next read begins with a new loop."""
+    beside_spark = sys.modules.get("triokafka.spark.portal")
+    portal = None if beside_spark is None else beside_spark._portals.get(os.getpid())
+    if portal is not None and portal._nursery.child_tasks and portal.alive:
+        portal._soon(portal._nursery.cancel_scope.cancel)
+        portal._thread.join(_SECONDS_TO_END)
+
+
+def _let_begin() -> None:
+    """What the loop beside blocking code was told to start runs then."""
+    beside_blocking = sys.modules.get("triokafka.loop_thread")
+    loop = None if beside_blocking is None else beside_blocking._process.loop
+    told = threading.Event()
+    if loop is not None and loop.soon(told.set):
+        told.wait(_SECONDS_TO_END)
+
+
+def _tasks(nursery: Any) -> set[Any]:
+    while True:
+        try:
+            return set(nursery.child_tasks)
+        except RuntimeError:  # the loop has changed it meanwhile, in its own thread
+            pass
+
+
+def _children() -> Iterator[str]:
+    """The child processes that have not ended; Linux says who they are."""
+    threads = Path("/proc/self/task")
+    for thread in os.listdir(threads) if threads.exists() else ():
+        try:
+            numbers = Path(threads, thread, "children").read_text().split()
+        except OSError:  # the thread has just ended, or the system does not say
+            continue
+        for number in numbers:
+            try:
+                command = Path(f"/proc/{number}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if command and b"multiprocessing.resource_tracker" not in command:
+                yield f"process {number}: {command.replace(bytes(1), b' ').decode(errors='replace')}"
