@@ -112,6 +112,7 @@ class ConsumerSession:
     async def _answer_after(self, seconds: float, answer: Callable[[BaseException | None], None]) -> None:
         with trio.move_on_after(seconds):
             await self._ended.wait()
+            return
         answer(None)
 
     def abandon(self) -> None:
