@@ -10,10 +10,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from triokafka.structs import TopicPartition
 
 _FETCH_SESSION_ID_NOT_FOUND: Final = 70
 _MAX_EPOCH: Final = 2**31 - 1
+_FIRST_VERSION_WITH_SESSIONS: Final = 7
 NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
 
@@ -36,6 +38,34 @@ class FetchPlan(NamedTuple):
     forget: Sequence[tuple[TopicPartition, uuid.UUID]]
     targets: Mapping[TopicPartition, FetchTarget]
     """All partitions that the broker may answer for."""
+
+    def topics(self, version: int) -> list[FetchTopic]:
+        """The partitions to send in a request of this version: without sessions all of them."""
+        topics: dict[str, FetchTopic] = {}
+        partitions = self.send if version >= _FIRST_VERSION_WITH_SESSIONS else self.targets
+        for partition, target in partitions.items():
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = FetchTopic(topic=partition.topic, topic_id=target.topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=target.current_leader_epoch,
+                    fetch_offset=target.fetch_offset,
+                    partition_max_bytes=target.max_bytes,
+                )
+            )
+        return list(topics.values())
+
+    def forgotten_topics(self, version: int) -> list[ForgottenTopic]:
+        """The partitions that the session is to forget."""
+        forgotten: dict[tuple[str, uuid.UUID], ForgottenTopic] = {}
+        for partition, topic_id in self.forget if version >= _FIRST_VERSION_WITH_SESSIONS else ():
+            key = (partition.topic, topic_id)
+            if key not in forgotten:
+                forgotten[key] = ForgottenTopic(topic=partition.topic, topic_id=topic_id)
+            forgotten[key].partitions.append(partition.partition)
+        return list(forgotten.values())
 
 
 class FetchSession:

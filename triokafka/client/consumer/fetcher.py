@@ -8,15 +8,15 @@ user in order. Brokers that fail are asked again after a back-off; see `Troubles
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import trio
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
-from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchPlan, FetchSession, FetchTarget
+from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchSession, FetchTarget
+from triokafka.client.consumer.nearby import NearbyReplicas
 from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
@@ -32,14 +32,7 @@ from triokafka.errors import (
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.tasks import BackgroundTasks
-from triokafka.protocol.api.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-)
+from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData
 from triokafka.records.unpacker import Unpacker
 from triokafka.structs import TopicPartition
 
@@ -110,7 +103,7 @@ class Fetcher:
         self._served: dict[int, FetchSession] = {}
         self._order: dict[TopicPartition, None] = {}
         self._retry_at: dict[TopicPartition, float] = {}
-        self._preferred: dict[TopicPartition, tuple[int, float]] = {}
+        self._nearby = NearbyReplicas()
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
         self._unpacker = Unpacker()
@@ -125,7 +118,7 @@ class Fetcher:
             return
         for partition in [stuck for stuck in self._stuck if self._has_moved_on(stuck)]:
             self._goes_on(partition)
-        self._leave_replicas()
+        self._nearby.leave_old(self._world.now(), self._network.cluster.nodes)
         for partition, state in self._subscription:
             if state.fetchable:
                 node_id = self._node_for(partition)
@@ -157,30 +150,15 @@ class Fetcher:
         # With its leader back, an idle partition need not come up in any answer of a session that went on meanwhile.
         return stuck.leaderless and self._network.cluster.leader_for(partition) >= 0
 
-    def _leave_replicas(self) -> bool:
-        """Read from leaders again what was read from replicas that are gone, or were named long ago (KIP-392). Whether
-        there was any: then the leaders' tasks have to know that it is their turn."""
-        if not self._preferred:
-            return False
-        now, nodes = self._world.now(), self._network.cluster.nodes
-        left = [
-            partition
-            for partition, (node_id, expires_at) in self._preferred.items()
-            if now >= expires_at or node_id not in nodes
-        ]
-        for partition in left:
-            del self._preferred[partition]
-        return bool(left)
-
     def _node_for(self, partition: TopicPartition) -> int:
         """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
-        preferred = self._preferred.get(partition)
-        return preferred[0] if preferred is not None else self._network.cluster.leader_for(partition)
+        node_id = self._nearby.node_for(partition)
+        return self._network.cluster.leader_for(partition) if node_id is None else node_id
 
     def _round(self, node_id: int, now: float) -> _Round:
         """The partitions to fetch from this broker, in fair order."""
-        if self._leave_replicas():
-            self.wake()
+        if self._nearby.leave_old(now, self._network.cluster.nodes):
+            self.wake()  # the leaders' tasks have to know that it is their turn
         order = self._order
         if order.keys() != set(self._subscription.assignment):
             order = {partition: None for partition in order if partition in self._subscription}
@@ -263,7 +241,8 @@ class Fetcher:
             except KafkaError as error:
                 failures += 1
                 session.failed()
-                self._leave_replica(node_id, plan.targets)
+                if self._nearby.leave_node(node_id, plan.targets):
+                    self.wake()
                 self._troubles.failed(what, error, self._world.now())
                 self._network.request_metadata_update()
                 logger.debug("%s failed: %s", what, error)
@@ -273,14 +252,6 @@ class Fetcher:
                 self._reserved -= wanted
             if failures:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
-
-    def _leave_replica(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """What was read from a replica nearby that fails now is read from the leader again (KIP-392)."""
-        left = [partition for partition in partitions if self._preferred.get(partition, (-1, 0.0))[0] == node_id]
-        for partition in left:
-            del self._preferred[partition]
-        if left:
-            self.wake()
 
     async def _fetch(self, node_id: int, session: FetchSession, plan: _Round, max_bytes: int) -> bool:
         """One request and its answer. False when the broker refused it as a whole."""
@@ -294,7 +265,17 @@ class Fetcher:
         def build(negotiated: int) -> FetchRequest:
             nonlocal version
             version = negotiated
-            return self._request(sent, negotiated, wait_ms, max_bytes)
+            return FetchRequest(
+                max_wait_ms=wait_ms,
+                min_bytes=self._options.fetch_min_bytes,
+                max_bytes=max_bytes,
+                isolation_level=self._isolation,
+                session_id=sent.session_id,
+                session_epoch=sent.epoch,
+                topics=sent.topics(negotiated),
+                forgotten_topics_data=sent.forgotten_topics(negotiated),
+                rack_id=self._options.client_rack,
+            )
 
         response = await self._network.send(
             node_id,
@@ -338,39 +319,6 @@ class Fetcher:
             sizes = [len(answer.records or b"") for topic in response.responses for answer in topic.partitions]
             self._network.hooks.on_fetch(node, sum(map(bool, sizes)), sum(sizes), seconds)
 
-    def _request(self, sent: FetchPlan, version: int, wait_ms: int, max_bytes: int) -> FetchRequest:
-        topics: dict[str, FetchTopic] = {}
-        partitions: Mapping[TopicPartition, FetchTarget] = sent.send if version >= 7 else sent.targets
-        for partition, target in partitions.items():
-            topic = topics.get(partition.topic)
-            if topic is None:
-                topic = topics[partition.topic] = FetchTopic(topic=partition.topic, topic_id=target.topic_id)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=partition.partition,
-                    current_leader_epoch=target.current_leader_epoch,
-                    fetch_offset=target.fetch_offset,
-                    partition_max_bytes=target.max_bytes,
-                )
-            )
-        forgotten: dict[tuple[str, uuid.UUID], ForgottenTopic] = {}
-        for partition, topic_id in sent.forget if version >= 7 else ():
-            key = (partition.topic, topic_id)
-            if key not in forgotten:
-                forgotten[key] = ForgottenTopic(topic=partition.topic, topic_id=topic_id)
-            forgotten[key].partitions.append(partition.partition)
-        return FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=self._options.fetch_min_bytes,
-            max_bytes=max_bytes,
-            isolation_level=self._isolation,
-            session_id=sent.session_id,
-            session_epoch=sent.epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
-            rack_id=self._options.client_rack,
-        )
-
     # ---------------------------------------------------------------- answers
 
     def _take_in(
@@ -395,7 +343,7 @@ class Fetcher:
         state.log_start_offset = answer.log_start_offset
         if answer.preferred_read_replica >= 0:
             expires_at = now + self._options.metadata_max_age_ms / 1000
-            self._preferred[partition] = (answer.preferred_read_replica, expires_at)
+            self._nearby.name(partition, answer.preferred_read_replica, expires_at=expires_at)
             self.wake()
         records = answer.records
         if not records:
@@ -440,7 +388,7 @@ class Fetcher:
     ) -> bool:
         error = for_code(code)
         if error is OffsetOutOfRangeError:
-            if self._preferred.pop(partition, None) is not None:
+            if self._nearby.leave(partition):
                 self.wake()
                 return False  # the follower may lag behind; the leader knows
             self._put_error(
@@ -454,7 +402,7 @@ class Fetcher:
             )
             return True
         if error.retriable or error is UnknownError:
-            if self._preferred.pop(partition, None) is not None:
+            if self._nearby.leave(partition):
                 self.wake()
             if error.invalid_metadata:
                 self._network.request_metadata_update()
