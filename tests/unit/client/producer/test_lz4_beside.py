@@ -334,7 +334,8 @@ needs_functions = pytest.mark.skipif(lz4_beside.functions() is None, reason="lib
 
 
 @needs_functions
-async def test_bell_wakes_the_event_loop_when_a_batch_is_done() -> None:
+async def test_bell_wakes_the_event_loop_when_a_batch_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lz4_beside, "IDLE_SECONDS", 60)  # it wakes when the thread ends, too
     async with trio.open_nursery() as nursery:
         tasks = Tasks(nursery, RealWorld())
         for _ in range(3):
@@ -349,13 +350,15 @@ async def test_bell_wakes_the_event_loop_when_a_batch_is_done() -> None:
 
 
 @needs_functions
-async def test_cancelled_it_takes_back_what_it_gave() -> None:
-    async with trio.open_nursery() as nursery:
-        tasks = Tasks(nursery, RealWorld())
-        batches = [closed_batch(MOST_BYTES - 1_000) for _ in range(MOST_GIVEN)]
-        for batch in batches:
-            await tasks.give(batch)
-        nursery.cancel_scope.cancel()
+async def test_cancelled_it_takes_back_what_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lz4_beside, "IDLE_SECONDS", 60)
+    with trio.fail_after(50):
+        async with trio.open_nursery() as nursery:
+            tasks = Tasks(nursery, RealWorld())
+            batches = [closed_batch(MOST_BYTES - 1_000) for _ in range(MOST_GIVEN)]
+            for batch in batches:
+                await tasks.give(batch)
+            nursery.cancel_scope.cancel()
     assert tasks.done == batches
     assert not any(batch.in_thread for batch in batches)
     for batch in batches:
@@ -503,9 +506,10 @@ actions = st.lists(
     st.sampled_from([10_000, 0]),
     st.integers(0, 2**32),
     st.sampled_from([True, False]),
+    st.sampled_from([150_000, 31_000]),
 )
 def test_order_and_memory_are_the_same_however_long_it_takes(
-    script: list[Any], linger: int, patience: int, seed: int, idempotent: bool
+    script: list[Any], linger: int, patience: int, seed: int, idempotent: bool, largest: int
 ) -> None:
     """Also for who leaves at once: then what is there is the beginning of what was sent, and the memory comes back."""
 
@@ -526,6 +530,7 @@ def test_order_and_memory_are_the_same_however_long_it_takes(
                 enable_idempotence=idempotent,
                 max_in_flight_requests_per_connection=5 if idempotent else 1,
                 close_timeout_ms=patience,
+                max_request_size=largest,
             )
             with suppress(ExceptionGroup) if not patience else nullcontext():
                 async with producer:
