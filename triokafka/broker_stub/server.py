@@ -8,11 +8,10 @@ here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final, Self
-from uuid import UUID
 
 import trio
 
@@ -20,7 +19,6 @@ from triokafka.broker_stub.api import load_handlers
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.backend import Backend, cleaner_config
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
-from triokafka.broker_stub.config.options import ASSIGNORS
 from triokafka.broker_stub.controller import (
     EndpointImage,
     MetadataDelta,
@@ -34,6 +32,7 @@ from triokafka.broker_stub.controller.image import EMPTY_CONFIGS
 from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.faults import Faults
+from triokafka.broker_stub.group_service import ImageTopics, group_config
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
 from triokafka.broker_stub.metrics import Sample, broker_metrics
 from triokafka.broker_stub.network.authentication import Authentication
@@ -46,7 +45,6 @@ from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorL
 from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.topic_creation import TopicCreation
-from triokafka.coordinator.config import GroupCoordinatorConfig
 from triokafka.coordinator.service import GroupCoordinator
 from triokafka.errors import ConfigurationError, IllegalStateError, KafkaError
 from triokafka.structs import TopicPartition
@@ -139,8 +137,8 @@ class Broker:
                 codec=config.offsets_topic_compression_codec,
                 read_bytes=config.offsets_load_buffer_size,
             ),
-            _Topics(self),
-            _group_config(config),
+            ImageTopics(lambda: self.image),
+            group_config(config),
             lambda group_id: self.image.configs.get((ResourceType.GROUP, group_id), EMPTY_CONFIGS),
         )
         self.dispatcher = Dispatcher(self, load_handlers(), authorizer=authorizer, quota=quota)
@@ -381,32 +379,6 @@ class Broker:
         return endpoints
 
 
-class _Topics:
-    """Names, ids and sizes of topics, for the group coordinator."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    @property
-    def version(self) -> int:
-        return self._broker.image.offset
-
-    def topic_id(self, name: str) -> UUID | None:
-        topic = self._broker.image.topics.get(name)
-        return None if topic is None else topic.topic_id
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        topic = self._broker.image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
-
-    def names(self) -> Iterable[str]:
-        return self._broker.image.topics
-
-    def partition_count(self, name: str) -> int:
-        topic = self._broker.image.topics.get(name)
-        return 0 if topic is None else len(topic.partitions)
-
-
 def _check_listeners(config: BrokerConfig) -> None:
     for listener in config.broker_listeners:
         if listener.security_protocol != "PLAINTEXT":
@@ -414,25 +386,3 @@ def _check_listeners(config: BrokerConfig) -> None:
                 f"the listener {listener.name} has the security protocol {listener.security_protocol}; this broker "
                 f"serves PLAINTEXT only (listener.security.protocol.map)"
             )
-
-
-def _group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
-    return GroupCoordinatorConfig(
-        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
-        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
-        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        group_max_size=config.group_max_size,
-        group_max_promised_members=config.group_max_promised_members,
-        group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-        group_consumer_max_size=config.group_consumer_max_size,
-        group_consumer_assignors=tuple(ASSIGNORS[name] for name in config.group_consumer_assignors),
-        group_consumer_migration_policy=config.group_consumer_migration_policy.lower(),
-        group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
-        group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        offsets_retention_minutes=config.offsets_retention_minutes,
-        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-        offset_commit_timeout_ms=config.offsets_commit_timeout_ms,
-        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
-    )
