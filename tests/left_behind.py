@@ -102,7 +102,11 @@ def _loops() -> Iterator[Any]:
 
 
 def _end_what_spark_keeps() -> None:
-    """End the loop with its clients, and wait for that. The next read begins with a new loop."""
+    """Have the clients closed that wait for the next read. The next read begins with new ones."""
+    keeping = sys.modules.get("triokafka.spark.kept")
+    for loop, kept in list(getattr(keeping, "_kept", {}).items()):
+        for entry in list(kept._entries):
+            loop.soon(kept._close, entry)
     beside_spark = sys.modules.get("triokafka.spark.portal")
     portal = None if beside_spark is None else beside_spark._portals.get(os.getpid())
     if portal is not None and portal._nursery.child_tasks and portal.alive:

@@ -81,7 +81,7 @@ def run(runs: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """One run of pytest in a process of its own."""
     installed = entry_points(group="pytest11", name="triokafka")
     plugin = () if installed else ("-p", "triokafka.testing.plugin")  # a checkout alone has no entry points
-    return runs.runpytest_subprocess(*plugin, *arguments, timeout=120)
+    return runs.runpytest_subprocess(*plugin, *arguments, timeout=270)
 
 
 def test_any_client_in_four_workers(runs: pytest.Pytester) -> None:

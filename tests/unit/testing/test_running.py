@@ -266,7 +266,8 @@ async def test_clients_in_a_body_that_is_cancelled_end_with_a_broker(block: Call
     with trio.CancelScope() as scope:
         async with block() as target:
             await target.create_topic("t", partitions=1)
-            async with triokafka.Producer(bootstrap_servers=target.bootstrap_servers, linger_ms=1_000) as producer:
+            options = {"bootstrap_servers": target.bootstrap_servers, "close_stall_timeout_ms": 30_000}
+            async with triokafka.Producer(**options, linger_ms=1_000) as producer:
                 delivery = await producer.send("t", b"1")
                 scope.cancel()
                 await trio.sleep_forever()
