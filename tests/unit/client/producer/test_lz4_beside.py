@@ -21,6 +21,7 @@ import triokafka
 from tests.scripted_broker import ScriptedCluster
 from tests.scripted_producing import memory_is_whole, scripted
 from tests.simulated import simulated
+from tests.unit.client.producer.test_accumulator import Bench
 from triokafka import kernels
 from triokafka.client.producer import compressor, lz4_beside
 from triokafka.client.producer.batch import ProducerBatch
@@ -409,6 +410,21 @@ async def test_where_no_thread_is_to_be_had_the_event_loop_compresses(missing: s
             assert not batch.in_thread
             batch.compress()
         assert not nursery.child_tasks
+
+
+def test_batch_that_the_thread_gets_at_the_last_moment_is_not_compressed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second does not fit a request with the first, so the accumulator shows it only when it comes to it."""
+    monkeypatch.setattr(lz4_beside, "WORTH_GIVING_BYTES", 1)
+    line = Line()
+    bench = Bench([1, 1], compression_type="lz4", max_request_size=200)
+    bench.accumulator.use_compressor(line.beside)
+    batches = [bench.batch(0, size=100), bench.batch(1, size=100)]
+    assert bench.drain(10.0) == {}
+    assert [batch.in_thread for batch in batches] == [True, True]
+    assert [batch.compressed for batch in batches] == [False, False]
+    line.worker.do(2)
+    line.beside.hand_over()
+    assert bench.drain(10.0) == {1: batches}
 
 
 # ------------------------------------------------------------------------ a producer with it
