@@ -382,6 +382,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         _T_INTAKE + "test_no_more_batches_are_filled_between_two_turns_than_may_be_in_flight",
     ),
     Mutation(
+        "a batch is compressed by one only",
+        _ACCUMULATOR,
+        "            if compressor.hand_over() or head.in_thread:\n",
+        "            if compressor.hand_over():\n",
+        _UNIT + "test_lz4_beside.py::test_batch_that_the_thread_gets_at_the_last_moment_is_not_compressed_twice",
+    ),
+    Mutation(
+        "what the thread did not do comes back",
+        _PRODUCER + "lz4_beside.py",
+        "                self._let_go(self._given.popleft()[0])\n",
+        "                self._given.popleft()\n",
+        _UNIT + "test_lz4_beside.py::test_cancelled_it_takes_back_what_it_gave",
+    ),
+    Mutation(
         "others get their turn",
         _INTAKE,
         "            self._begun_bytes >= _BYTES_BETWEEN_YIELDS\n            or self._filled",
