@@ -6,15 +6,20 @@ import gc
 import logging
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from triokafka.cli.output import examples
+from triokafka.cli.progress import Advance, progress, shows_progress
 from triokafka.cli.values import configured, text_of_file
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.broker_stub.server import Broker
     from triokafka.world import World
 
 
@@ -136,6 +141,27 @@ def _collect_garbage_rarely() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+@contextmanager
+def _opening_logs(broker: Broker) -> Iterator[None]:
+    """A bar for a start that opens many logs, which after a crash takes its time."""
+    lock = threading.Lock()
+
+    with ExitStack() as bar:
+        advance: Advance | None = None
+
+        def log_opened(count: int) -> None:
+            nonlocal advance
+            with lock:
+                if advance is None:
+                    advance = bar.enter_context(progress("opening logs", count, shown=True))
+                advance(1)
+
+        if shows_progress():
+            broker.logs.on_log_opened = log_opened
+        yield
+        broker.logs.on_log_opened = None
+
+
 async def _serve(config: BrokerConfig, world: World) -> int:
     """Run the broker until a signal asks it to end, or a part of it fails."""
     import trio
@@ -143,7 +169,10 @@ async def _serve(config: BrokerConfig, world: World) -> int:
     from triokafka.broker_stub.server import Broker
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with Broker(config, world=world) as broker:
+        async with AsyncExitStack() as running:
+            broker = Broker(config, world=world)
+            with _opening_logs(broker):
+                await running.enter_async_context(broker)
             _collect_garbage_rarely()
             print(f"ready {broker.bootstrap_servers}", flush=True)
             async with trio.open_nursery() as nursery:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from triokafka.cli.output import examples
+from triokafka.cli.progress import progress, shows_progress
 
 
 @click.group("log")
@@ -87,7 +88,7 @@ def dump(
     """
     from triokafka.cli.log_dump import decoders
     from triokafka.cli.log_dump.data_file import DataOptions
-    from triokafka.cli.log_dump.dispatch import DumpOptions, dump_files
+    from triokafka.cli.log_dump.dispatch import DumpOptions, data_bytes, dump_files
     from triokafka.cli.log_dump.report import Report
     from triokafka.world import OsStorage
 
@@ -121,8 +122,12 @@ def dump(
         sanity_only=index_sanity_check,
         verify_only=verify_index_only,
     )
-    report = Report()
-    dump_files(OsStorage(), wanted, options, report)
+    storage = OsStorage()
+    shown = shows_progress(beside_output=True)
+    size = data_bytes(storage, wanted, max_bytes) if shown else 0
+    with progress("reading", size, shown=shown, unit="bytes") as advance:
+        report = Report(advance)
+        dump_files(storage, wanted, options, report)
     report.finish()
     if report.failed:
         ctx.exit(1)

@@ -13,6 +13,7 @@ from triokafka.cli.connection import setting
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.perf_consume import consume
+from triokafka.cli.progress import Advance, progress, shows_progress
 from triokafka.cli.values import Number, configured
 
 if TYPE_CHECKING:
@@ -220,10 +221,12 @@ def _measure(options: dict[str, Any], values: Sequence[bytes], settings: _Settin
         settings.partition,
     )
 
-    async def main() -> Summary:
-        return await LoadRun(load, options, _say).perform()
+    async def main(advance: Advance | None) -> Summary:
+        return await LoadRun(load, options, _say, advance).perform()
 
-    summary = trio.run(main)
+    shown = shows_progress() and not settings.as_json
+    with progress("sending", settings.records, shown=shown) as advance:
+        summary = trio.run(main, advance if shown else None)
     if settings.as_json:
         click.echo(json_text({**summary._asdict(), "latency": summary.latency._asdict()}))
     else:

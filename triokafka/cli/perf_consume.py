@@ -16,6 +16,7 @@ import click
 from triokafka.cli.connection import TIMEOUT_MS, read_properties, setting
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import examples
+from triokafka.cli.progress import progress, shows_progress
 from triokafka.cli.values import Number, configured
 
 if TYPE_CHECKING:
@@ -134,7 +135,10 @@ def consume(
     with _broker(bootstrap, reading.topic, records, size or 100) as address:
         if detailed and not hide_header:
             click.echo(", ".join(_DETAILED_HEADER))
-        summary = trio.run(ReadRun(reading, {"bootstrap_servers": address, **options}, report).perform)
+        shown = shows_progress(beside_output=detailed) and not wants_json
+        with progress("reading", records, shown=shown) as advance:
+            run = ReadRun(reading, {"bootstrap_servers": address, **options}, report, advance)
+            summary = trio.run(run.perform)
     if wants_json:
         click.echo(json_text(summary._asdict()))
     elif as_csv:

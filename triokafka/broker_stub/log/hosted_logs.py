@@ -104,6 +104,7 @@ class HostedLogs:
         self.watcher: LogWatcher | None = None
         self.on_flushed: Callable[[TopicPartition], None] | None = None
         self.on_offline: Callable[[list[TopicPartition], str], None] | None = None
+        self.on_log_opened: Callable[[int], None] | None = None
         self.broker_epoch = -1
         """The broker's registration, for the marker of a clean stop; the broker sets it."""
         self._world = world

@@ -39,7 +39,8 @@ class LogManager(HostedLogs):
     """The logs of one broker. ``watcher`` is told of truncations and deletions, when there is one.
 
     While `run` runs, ``on_flushed`` is called with a partition when more of its log is on disk, and ``on_offline`` with
-    partitions whose logs cannot be used any more, and why.
+    partitions whose logs cannot be used any more, and why. While `load` runs, ``on_log_opened`` is called for each log
+    that was opened, in the thread that opened it, with how many there are in all.
 
     Args:
         directories: the data directories (``log.dirs``).
@@ -56,7 +57,7 @@ class LogManager(HostedLogs):
         try:
             left, loaded = self._find(topic_configs), list[LoadedLog]()
             for logs in left:
-                self._open_found(logs, loaded)
+                self._open_found(logs, loaded, sum(map(len, left)))
             self._take_over(loaded)
         except BaseException:
             self._give_up()
@@ -94,10 +95,11 @@ class LogManager(HostedLogs):
         run = self._world.run_in_thread
         try:
             found, loaded = await run(self._find, topic_configs), list[LoadedLog]()
+            count = sum(map(len, found))
             async with trio.open_nursery() as nursery:
                 for left in found:
                     for _ in range(min(self._config.recovery_threads_per_data_dir, len(left))):
-                        nursery.start_soon(run, self._open_found, left, loaded)
+                        nursery.start_soon(run, self._open_found, left, loaded, count)
             await run(self._take_over, loaded)
         except BaseException:
             self._give_up()
@@ -128,11 +130,15 @@ class LogManager(HostedLogs):
             found.append(here)
         return found
 
-    def _open_found(self, left: list[FoundLog], loaded: list[LoadedLog]) -> None:
+    def _open_found(self, left: list[FoundLog], loaded: list[LoadedLog], count: int) -> None:
         now_ms = self._world.wall_ms()
 
         def open_log(found: FoundLog, files: OpenFiles) -> PartitionLog:
-            return self._open(found, files, clean=found.directory.clean, now_ms=now_ms)
+            try:
+                return self._open(found, files, clean=found.directory.clean, now_ms=now_ms)
+            finally:
+                if self.on_log_opened is not None:
+                    self.on_log_opened(count)
 
         open_logs(self._world.storage, left, loaded, open_log, max(1, self._config.max_open_files // 8))
 

@@ -51,6 +51,7 @@ def dump_data_file(storage: Storage, path: str, options: DataOptions, report: Re
         end, previous = 0, -1
         for info, data in read_batches(file, size, options.max_message_size, lambda text: _tail(report, path, text)):
             end = info.position + info.size
+            report.advance(info.size)
             previous = _dump_batch(path, info, data, previous, options, report)
         if end < size:
             rest = f"Found {size - end} invalid bytes at the end of {name}"

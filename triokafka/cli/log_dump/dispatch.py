@@ -15,6 +15,7 @@ from triokafka.broker_stub.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
 )
+from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.cli.log_dump.data_file import DataOptions, dump_data_file
 from triokafka.cli.log_dump.index_files import dump_offset_index, dump_time_index, dump_transaction_index
 from triokafka.cli.log_dump.report import Report
@@ -64,6 +65,22 @@ def dump_files(storage: Storage, paths: Iterable[str], options: DumpOptions, rep
             report.problem(path, "Nothing to print", "there is no file of a log in this directory")
         for file in logs:
             _dump(storage, file, options, report)
+
+
+def data_bytes(storage: Storage, paths: Iterable[str], max_bytes: int) -> int:
+    """How many bytes of batches `dump_files` will look at, as far as that can be known before."""
+    total = 0
+    for path in paths:
+        try:
+            inside = [f"{path}/{name}" for name in storage.list_dir(path)] if storage.is_dir(path) else [path]
+            for data in inside:
+                if data.endswith(LOG_SUFFIX):
+                    file = storage.open(data, read_only=True)
+                    total += min(file.size(), max_bytes)
+                    file.close()
+        except OSError:
+            continue  # told when it is to be printed
+    return total
 
 
 def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> None:

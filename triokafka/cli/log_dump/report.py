@@ -7,15 +7,21 @@ from typing import Final
 
 import click
 
+from triokafka.cli.progress import Advance
+
 _SHOWN: Final = 100  # of one kind and file: a compacted log has a gap at every other record
 
 
 class Report:
-    """Prints, and remembers what was wrong. ``failed``: something was; ``output_failed``: nobody takes the content."""
+    """Prints, and remembers what was wrong. ``failed``: something was; ``output_failed``: nobody takes the content.
 
-    def __init__(self) -> None:
+    ``advance`` is called with how many bytes of batches were looked at.
+    """
+
+    def __init__(self, advance: Advance = lambda more: None) -> None:
         self.failed = False
         self.output_failed = False
+        self.advance = advance
         self._findings: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._counts: dict[tuple[str, str], int] = defaultdict(int)
 

@@ -30,6 +30,7 @@ _SAMPLED_RATE: Final = 20_000
 _MANY: Final = 1_000
 _LEAD: Final = 0.01
 _MEGABYTE: Final = 1_000_000
+_DRAWN_EVERY: Final = 0.2  # seconds
 
 
 class Load(NamedTuple):
@@ -64,10 +65,17 @@ class Summary(NamedTuple):
 class LoadRun:
     """One run; `perform` once."""
 
-    def __init__(self, load: Load, options: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        load: Load,
+        options: Mapping[str, Any],
+        say: Callable[[str], None],
+        advance: Callable[[float], None] | None = None,
+    ) -> None:
         self._load = load
         self._producer = triokafka.Producer(**options)
         self._say = say
+        self._advance = advance
         self._sent = 0
         self._samples: list[float] = []
         self._first_error = ""
@@ -104,6 +112,8 @@ class LoadRun:
 
             nursery.start_soon(stop_on_interrupt)
             nursery.start_soon(self._tell_progress, producer)
+            if self._advance is not None:
+                nursery.start_soon(self._draw_progress, producer, self._advance)
             meter = Meter()
             try:
                 with sending:
@@ -201,6 +211,14 @@ class LoadRun:
                 )
             self._say(line + (f"; {failed:,} failed" if failed else ""))
             since, told, sampled = now, acknowledged, sampled + len(window)
+
+    async def _draw_progress(self, producer: triokafka.Producer, advance: Callable[[float], None]) -> None:
+        drawn = 0
+        while True:
+            await trio.sleep(_DRAWN_EVERY)
+            acknowledged, _ = self._settled(producer)
+            advance(acknowledged - drawn)
+            drawn = acknowledged
 
     def _average_size(self) -> float:
         return bytes_of(self._load.values, self._sent) / self._sent if self._sent else 0.0

@@ -69,12 +69,22 @@ class ReadSummary(NamedTuple):
 
 
 class ReadRun:
-    """One run; `perform` once. ``report`` is called with what was read in every interval, also when it was nothing."""
+    """One run; `perform` once. ``report`` is called with what was read in every interval, also when it was nothing.
 
-    def __init__(self, reading: Reading, options: Mapping[str, Any], report: Callable[[Window], None]) -> None:
+    ``advance`` is called with how many more records were read.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        options: Mapping[str, Any],
+        report: Callable[[Window], None],
+        advance: Callable[[float], None] = lambda more: None,
+    ) -> None:
         self._reading = reading
         self._consumer = triokafka.Consumer(**options)
         self._report = report
+        self._advance = advance
         self._take = _arrow_taker() if reading.api == "arrow" else _take_records
         self._records = self._bytes = 0
         self._interrupted = False
@@ -143,6 +153,7 @@ class ReadRun:
                 last = time.perf_counter()
                 self._records += records
                 self._bytes += size
+                self._advance(records)
                 self._seconds, self._cpu = last - start, time.process_time() - cpu_start
                 self._ended_at_ms = _wall_ms()
 

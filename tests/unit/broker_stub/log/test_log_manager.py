@@ -693,9 +693,12 @@ async def test_logs_are_opened_by_as_many_threads_as_wanted() -> None:
 
     world.run_in_thread = thread  # type: ignore[method-assign]
     again = manager(world, "/one", "/two", recovery_threads_per_data_dir=3)
+    opened: list[int] = []
+    again.on_log_opened = opened.append
     again.lock()
     await again.load()
     assert most == 6
+    assert opened == [40] * 40
     assert len(again.all()) == 40
     assert all(offsets(log) == [0, 1, 2] for log in again.all().values())
 
