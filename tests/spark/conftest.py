@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.broker_process import broker_process
+from tests.broker_process import BrokerProcess, broker_process
 
 
 @pytest.fixture(scope="session")
@@ -17,8 +18,31 @@ def bootstrap() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker on disk that a test may kill."""
+    process = BrokerProcess(tmp_path / "data")
+    process.start()
+    yield process
+    process.close()
+
+
+def _home_without_zip(place: Path) -> Path:
+    """Spark as it is installed, but without ``pyspark.zip``, so that its Python processes import the package itself.
+
+    The zip has no byte code. Spark gives the process that plans a streaming query ten seconds for importing it, which
+    is not much on a busy machine.
+    """
+    import pyspark
+
+    for found in Path(pyspark.__file__).parent.iterdir():
+        if found.name in ("bin", "jars", "sbin", "data", "licenses"):
+            (place / found.name).symlink_to(found)
+    return place
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session as the documentation tells users to make one."""
     import triokafka.spark
 
@@ -41,7 +65,9 @@ def spark() -> Iterator[Any]:
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(_home_without_zip(tmp_path_factory.mktemp("spark"))))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

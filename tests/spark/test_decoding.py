@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from io import BytesIO
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pytest
+from pyspark.sql import types
 
 import pyspark_triokafka
 from tests.schema_registry import StubRegistry, schema_registry
@@ -108,8 +112,6 @@ def test_a_registry_is_asked_once_for_the_schema_of_a_query(bootstrap: str, stub
 
 
 def test_json_values_and_keys_by_a_schema_of_spark(bootstrap: str):
-    from pyspark.sql import types
-
     schema = types.StructType(
         [types.StructField("n", types.LongType()), types.StructField("at", types.TimestampType())]
     ).json()
@@ -185,18 +187,55 @@ def test_credentials_are_in_no_repr():
     assert "secret" not in repr(found)
 
 
+HAS_TIME = hasattr(types, "TimeType")  # Spark 4.1 and newer have times of day
+
+
+def logical(name: str, kind: str, logical_type: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": {"type": kind, "logicalType": logical_type, **more}}
+
+
+LOGICAL = {"type": "record", "name": "L", "fields": [
+    *SCHEMA["fields"],  # type: ignore[misc]
+    logical("day", "int", "date"),
+    logical("millis", "long", "timestamp-millis"),
+    logical("micros", "long", "timestamp-micros"),
+    logical("local", "long", "local-timestamp-micros"),
+    logical("price", "bytes", "decimal", precision=9, scale=2),
+    logical("id", "string", "uuid"),
+    *([logical("clock_ms", "int", "time-millis"), logical("clock", "long", "time-micros")] if HAS_TIME else []),
+]}  # fmt: skip
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+
+
 def test_decoded_columns_in_a_session(spark: Any, bootstrap: str, stub: StubRegistry):
+    """Avro's logical types are Spark's own; instants do not depend on the session's time zone."""
     topic = make_topic(bootstrap)
-    number = stub.register(f"{topic}-value", json.dumps(SCHEMA))
-    filled(
-        bootstrap,
-        topic,
-        [Record(enveloped(number, {"n": n, "tags": [str(n)], "counts": {"x": n}, "at": None})) for n in range(100)],
-    )
+    number = stub.register(f"{topic}-value", json.dumps(LOGICAL))
+    same = {
+        "day": MOMENT.date(), "millis": MOMENT, "micros": MOMENT, "local": MOMENT.replace(tzinfo=None),
+        "price": Decimal("12.34"), "id": UUID(int=7),
+        **({"clock_ms": MOMENT.time(), "clock": MOMENT.time()} if HAS_TIME else {}),
+    }  # fmt: skip
+    values = [{"n": n, "tags": [str(n)], "counts": {"x": n}, "at": None, **same} for n in range(100)]
+    filled(bootstrap, topic, [Record(enveloped(number, value, LOGICAL)) for value in values])
     frame = (
         spark.read.format("triokafka")
         .options(**options(bootstrap, topic, valueFormat="avro", schemaRegistry=stub.url))
         .load()
     )
-    (row,) = frame.selectExpr("sum(value.n) AS n", "sum(value.counts['x']) AS x", "max(value.tags[0]) AS t").collect()
+    (row,) = frame.selectExpr(
+        "sum(value.n) AS n", "sum(value.counts['x']) AS x", "max(value.tags[0]) AS t", "max(value.day) AS day",
+        "max(unix_micros(value.millis)) AS millis", "max(unix_micros(value.micros)) AS micros",
+        "max(value.local) AS local", "sum(value.price) AS price", "max(value.id) AS id",
+    ).collect()  # fmt: skip
     assert (row["n"], row["x"], row["t"]) == (4950, 4950, "99")
+    micros = int(MOMENT.timestamp() * 1_000) * 1_000
+    assert (row["millis"], row["micros"]) == (micros, micros)
+    assert (row["day"], row["local"]) == (MOMENT.date(), MOMENT.replace(tzinfo=None))
+    if HAS_TIME:
+        (clocks,) = frame.select("value.clock_ms", "value.clock").distinct().collect()
+        assert tuple(clocks) == (MOMENT.time(), MOMENT.time())
+    assert (row["price"], row["id"]) == (Decimal("1234.00"), str(UUID(int=7)))
+    assert [field.dataType.simpleString() for field in frame.schema["value"].dataType.fields[4:10]] == [
+        "date", "timestamp", "timestamp", "timestamp_ntz", "decimal(9,2)", "string",
+    ]  # fmt: skip

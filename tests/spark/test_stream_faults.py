@@ -1,16 +1,13 @@
 """Streaming queries through faults: no row is lost or doubled in a sink that knows batches by number (`spark/3.4`).
 
-Brokers are killed with SIGKILL here, so each test that does has one of its own. The long profile does it in Spark.
+Brokers are killed with SIGKILL here, so each test that does has one of its own. `test_spark_faults` does it in Spark.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +16,12 @@ import pytest
 import pyspark_triokafka
 from tests.broker_process import BrokerProcess
 from tests.spark.changing_topics import Topic
-from tests.spark.engine import SparkQuery, StandInQuery, values
+from tests.spark.engine import StandInQuery, values
 from tests.spark.topics import Record
 from triokafka.errors import KafkaError
 from triokafka.spark.data_loss import KafkaDataLossError
 
 QUICK = {"fetchOffset.retryIntervalMs": "10", "startingOffsets": "earliest"}
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker on disk that a test may kill."""
-    process = BrokerProcess(tmp_path / "data")
-    process.start()
-    yield process
-    process.close()
 
 
 def asked_of(topic: Topic, place: Path, **options: str) -> StandInQuery:
@@ -182,74 +170,3 @@ def test_stress_with_topics_that_come_and_go_shows_no_record_twice(bootstrap: st
     found = values(asked)
     assert len(found) == len(set(found))
     assert set(whole) <= set(found)
-
-
-# ---------------------------------------------------------------- in Spark itself
-
-
-@pytest.mark.long
-def test_spark_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path):
-    """broker killed and restarted in mid-query"""
-    topic = Topic(broker.bootstrap, 2)
-    topic.add(range(3_000))
-    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic.name, **QUICK}
-    asked = SparkQuery(spark, tmp_path / "checkpoint", {**given, "maxOffsetsPerTrigger": "1000"})
-    killed: list[int] = []
-
-    def kill(number: int) -> None:
-        if number in (1, 3) and number not in killed:
-            killed.append(number)
-            broker.kill()
-            broker.start()
-
-    asked.in_batch = kill
-    asked.start()
-    asked.process_all()
-    topic.add(range(3_000, 6_000))
-    asked.process_all()
-    asked.stop()
-    assert killed == [1, 3]
-    assert values(asked) == list(range(6_000))
-
-
-@pytest.mark.long
-def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, bootstrap: str, tmp_path: Path):
-    """executor's Python worker killed: the query fails, or Spark tries the task again; then it is started again"""
-    topic = Topic(bootstrap, 2)
-    topic.add(range(1_000))
-    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, **QUICK}
-    asked = SparkQuery(spark, tmp_path / "checkpoint", {**given, "maxOffsetsPerTrigger": "500"})
-    killed: list[int] = []
-
-    def kill(number: int) -> None:
-        if number == 1 and not killed:
-            killed.extend(workers_of(spark))
-            for pid in killed:
-                os.kill(pid, signal.SIGKILL)
-
-    asked.in_batch = kill
-    asked.start()
-    try:
-        asked.process_all()
-    except Exception:
-        asked.start()
-        asked.process_all()
-    topic.add(range(1_000, 2_000))
-    asked.process_all()
-    asked.stop()
-    assert killed
-    assert values(asked) == list(range(2_000))
-
-
-def workers_of(spark: Any) -> list[int]:
-    """Process numbers of the Python workers of this session: the children of its daemon."""
-    jvm = spark.sparkContext._gateway.proc.pid
-    return [worker for daemon in children(jvm) for worker in children(daemon)]
-
-
-def children(pid: int) -> list[int]:
-    """Process numbers of the children of a process."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
-    return found

@@ -1,0 +1,206 @@
+"""Faults under queries in Spark: no row is lost or doubled, in a batch or in a sink that knows batches by number.
+
+All of it in the long profile.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.spark.changing_topics import Topic
+from tests.spark.engine import SparkQuery, values
+from tests.spark.topics import Record
+
+pytestmark = pytest.mark.long
+
+QUICK = {"fetchOffset.retryIntervalMs": "10", "startingOffsets": "earliest"}
+# Little is fetched ahead, so that most of a read comes after what a test does in its middle.
+LITTLE = {"kafka.prefetch.max.bytes": "1048576", "kafka.max.partition.fetch.bytes": "262144", "batchRows": "500"}
+COUNT = 40_000
+_PATIENCE = 60  # seconds
+
+
+class HeldRead:
+    """A batch read whose rows go through a function of the user's, which waits at the first of them until `go`."""
+
+    def __init__(self, spark: Any, topic: Topic, place: Path, **options: str) -> None:
+        self._place = place
+        place.mkdir()
+        given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, **LITTLE, **options}
+        self._frame = spark.read.format("triokafka").options(**given).load().select("partition", "offset")
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """Run it: partition and offset of every row, sorted."""
+        there, go, patience = str(self._place / "there"), str(self._place / "go"), _PATIENCE
+
+        def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for number, batch in enumerate(batches):
+                if not number:
+                    Path(there).touch()
+                    until = time.monotonic() + patience
+                    while not Path(go).exists() and time.monotonic() < until:
+                        time.sleep(0.02)
+                yield batch
+
+        found = self._frame.mapInArrow(hold, self._frame.schema).collect()
+        return sorted((row["partition"], row["offset"]) for row in found)
+
+    def in_the_middle(self, act: Callable[[], None]) -> threading.Thread:
+        """Have ``act`` done once rows are on their way, and then let them go."""
+
+        def wait() -> None:
+            until = time.monotonic() + _PATIENCE
+            while not (self._place / "there").exists() and time.monotonic() < until:
+                time.sleep(0.02)
+            act()
+            (self._place / "go").touch()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread
+
+
+def large_topic(bootstrap: str) -> Topic:
+    """Two partitions, a dozen times as much in each as is fetched ahead."""
+    topic = Topic(bootstrap, 2)
+    topic.write(Record(b"%0300d" % number, partition=number % 2) for number in range(2 * COUNT))
+    return topic
+
+
+def everything() -> list[tuple[int, int]]:
+    """Partition and offset of every record of `large_topic`."""
+    return [(partition, offset) for partition in range(2) for offset in range(COUNT)]
+
+
+def test_a_batch_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path):
+    """broker killed and restarted in mid-query, in a batch: the tasks wait for it, and go on where they were"""
+    reading = HeldRead(spark, large_topic(broker.bootstrap), tmp_path / "held")
+
+    def restart() -> None:
+        broker.kill()
+        broker.start()
+
+    killing = reading.in_the_middle(restart)
+    found = reading.offsets()
+    killing.join()
+    assert found == everything()
+
+
+def test_a_batch_whose_workers_are_killed_fails_and_is_whole_the_next_time(spark: Any, bootstrap: str, tmp_path: Path):
+    """executor's Python worker killed, in a batch: never a short result. (In local mode Spark tries no task again.)"""
+    reading = HeldRead(spark, large_topic(bootstrap), tmp_path / "held")
+    killing = reading.in_the_middle(lambda: [os.kill(pid, signal.SIGKILL) for pid in workers_of(spark)].clear())
+    with pytest.raises(Exception, match="Python worker"):
+        reading.offsets()
+    killing.join()
+    assert reading.offsets() == everything()
+
+
+@pytest.mark.parametrize("change", ["cut", "made anew"])
+def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
+    spark: Any, bootstrap: str, tmp_path: Path, change: str
+):
+    """topic truncated or recreated under a running query; its checkpoint resumed with failOnDataLoss=false, and true"""
+    topic = Topic(bootstrap, 1)
+    topic.add(range(20))
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, **QUICK, "maxOffsetsPerTrigger": "5"}
+    asked = SparkQuery(spark, tmp_path / "checkpoint", given)
+
+    def after_the_second(number: int) -> None:
+        if number == 1 and change == "cut":
+            topic.cut(13)
+        elif number == 1:
+            topic.delete()
+            topic.create()
+            topic.add(range(100, 103))
+
+    asked.in_batch = after_the_second
+    asked.start()
+    with pytest.raises(Exception, match="KAFKA_DATA_LOSS"):
+        asked.process_all()
+    assert values(asked) == list(range(10))
+    asked.start(failOnDataLoss="false")
+    asked.process_all()
+    asked.stop()
+    asked.start()
+    topic.add([200, 201])
+    asked.process_all()
+    asked.stop()
+    # What a topic made anew had before the query found out is behind its offset.
+    assert values(asked) == [*range(10), *(range(13, 20) if change == "cut" else ()), 200, 201]
+
+
+def test_a_query_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path):
+    """broker killed and restarted in mid-query"""
+    topic = Topic(broker.bootstrap, 2)
+    topic.add(range(3_000))
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic.name, **QUICK}
+    asked = SparkQuery(spark, tmp_path / "checkpoint", {**given, "maxOffsetsPerTrigger": "1000"})
+    killed: list[int] = []
+
+    def kill(number: int) -> None:
+        if number in (1, 3) and number not in killed:
+            killed.append(number)
+            broker.kill()
+            broker.start()
+
+    asked.in_batch = kill
+    asked.start()
+    asked.process_all()
+    topic.add(range(3_000, 6_000))
+    asked.process_all()
+    asked.stop()
+    assert killed == [1, 3]
+    assert values(asked) == list(range(6_000))
+
+
+def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, bootstrap: str, tmp_path: Path):
+    """executor's Python worker killed: the query fails, or Spark tries the task again; then it is started again"""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(1_000))
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, **QUICK}
+    asked = SparkQuery(spark, tmp_path / "checkpoint", {**given, "maxOffsetsPerTrigger": "500"})
+    killed: list[int] = []
+
+    def kill(number: int) -> None:
+        if number == 1 and not killed:
+            killed.extend(workers_of(spark))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    asked.in_batch = kill
+    asked.start()
+    try:
+        asked.process_all()
+    except Exception:
+        asked.start()
+        asked.process_all()
+    topic.add(range(1_000, 2_000))
+    asked.process_all()
+    asked.stop()
+    assert killed
+    assert values(asked) == list(range(2_000))
+
+
+def workers_of(spark: Any) -> list[int]:
+    """Process numbers of the Python workers of this session: the children of its daemon."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    return [worker for daemon in children(jvm) for worker in children(daemon)]
+
+
+def children(pid: int) -> list[int]:
+    """Process numbers of the children of a process."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return found
