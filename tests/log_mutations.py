@@ -114,7 +114,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "a new log inherits no checkpoint",
                 _LOG + "log_directory.py",
-                "            if topic_partition in offsets:\n",
+                "            if gone:\n",
                 "            if False:\n",
             ),
             (
@@ -138,6 +138,13 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         '        raise CorruptCheckpointError(f"{path} is empty")\n',
         "",
         _T_RECOVERY + "test_an_epoch_file_that_a_power_cut_has_emptied_is_made_anew",
+    ),
+    Mutation(
+        "a file that ends within a number is torn",
+        _LOG + "checkpoints.py",
+        '    if not text.endswith("\\n"):\n',
+        "    if False:\n",
+        "tests/unit/broker_stub/log/test_checkpoints.py::test_a_torn_file_of_leader_epochs_is_no_shorter_number",
     ),
     Mutation(
         "what was before the start ends no log",
