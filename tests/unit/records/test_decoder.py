@@ -53,6 +53,20 @@ def test_takes_no_more_than_asked_for_and_goes_on(stack: Stack) -> None:
     assert decoder.exhausted
 
 
+def test_end_is_known_once_every_byte_was_read(stack: Stack) -> None:
+    """A partial batch behind the last one, as brokers send it, needs another look."""
+    decoder = stack.records.RecordDecoder(batch(0, 5) + batch(5, 3))
+    assert len(decoder.take(5)) == 5
+    assert not decoder.at_end and not decoder.exhausted
+    assert len(decoder.take(2)) == 2
+    assert not decoder.at_end
+    assert len(decoder.take(1)) == 1
+    assert decoder.at_end and decoder.exhausted
+    decoder = stack.records.RecordDecoder(batch(0, 5) + batch(5, 3)[:40])
+    assert len(decoder.take(5)) == 5
+    assert not decoder.at_end and decoder.exhausted
+
+
 def test_values_are_those_of_the_offsets(stack: Stack) -> None:
     decoder = stack.records.RecordDecoder(batch(10, 7, compression="zstd") + batch(17, 2))
     records = decoder.take(3) + decoder.take(100)
