@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_IN_SYNC_RETRY_SECONDS: Final = 1.0
 _MADE_AT_ONCE: Final = 4
 """Logs that are made on the event loop; more, in threads."""
 
@@ -133,7 +134,10 @@ class Backend:
             try:
                 await self.controller.everybody_in_sync()
             except KafkaError as error:
-                logger.error("in-sync sets could not be changed: %s", error)
+                logger.error("in-sync sets could not be changed, trying again: %s", error)
+                # Nobody else says when it can be done: when there is room on the disk again, for instance.
+                await trio.sleep(_IN_SYNC_RETRY_SECONDS)
+                self._behind.set()
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Make the logs of new partitions in threads, where they are more than a few."""

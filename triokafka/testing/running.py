@@ -80,8 +80,8 @@ class RunningBroker(FaultCalls):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is up."""
-        return self._broker is not None
+        """Whether it is up; one that has stopped serving by itself is not (``failure`` says why)."""
+        return self._broker is not None and self._broker.failure is None
 
     @property
     def broker(self) -> Broker:
@@ -122,12 +122,17 @@ class RunningBroker(FaultCalls):
     # Its life
 
     async def start(self) -> None:
-        """Start it, when it is stopped: on the port and the disk that it had. Returns once clients can connect.
+        """Start it, when it is stopped or has failed: on the port and the disk that it had. Returns once clients can
+        connect.
 
         Raises:
             ConfigurationError: its address or its data directory cannot be used.
         """
         async with self._changing:
+            if self._broker is not None and self._broker.failure is not None:
+                self._kill = True  # what is left of it
+                self._leave.set()
+                await self._gone.wait()
             if self._broker is None:
                 await self._gone.wait()  # whoever stopped it may have been cancelled
                 if self._backend is not None:

@@ -56,6 +56,24 @@ async def test_a_broker_comes_back_on_its_port_with_its_records(clean: bool) -> 
         assert await read(servers, "t", 3) == [b"1", b"2", b"3"]
 
 
+async def test_a_broker_that_has_failed_does_not_run_and_starts_again_like_one_that_was_killed() -> None:
+    async with running_broker() as broker:
+        servers = broker.bootstrap_servers
+        await produce(servers, "t", b"1")
+
+        async def fail() -> None:
+            raise ZeroDivisionError
+
+        await broker.broker._guard(fail)
+        assert not broker.is_running
+        assert isinstance(broker.failure, ZeroDivisionError)
+        await broker.start()
+        assert broker.is_running
+        assert broker.failure is None
+        assert await produce(servers, "t", b"2") == [1]
+        assert await read(servers, "t", 2) == [b"1", b"2"]
+
+
 async def test_a_stopped_broker_refuses_and_its_port_is_nobody_elses() -> None:
     async with running_broker() as broker:
         host, port = broker.bootstrap_servers.split(":")
@@ -602,3 +620,29 @@ def test_a_start_that_is_interrupted_ends_without_the_broker(monkeypatch: pytest
     starting.start()
     starting.join(10)
     assert not starting.is_alive()
+
+
+def test_replicas_are_in_sync_again_though_the_change_failed_at_first() -> None:
+    """As with a full disk: nothing else may change for long."""
+
+    async def world(simulation: Simulation) -> None:
+        async with running_cluster(2, world=simulation.host("cluster").world) as cluster:
+            await cluster.create_topic("t", partitions=1)
+            controller = cluster._backend.controller
+            bring_in, failed = controller.everybody_in_sync, 0
+
+            async def fail_twice() -> None:
+                nonlocal failed
+                if failed < 2:
+                    failed += 1
+                    raise errors.KafkaStorageError("no room")
+                await bring_in()
+
+            controller.everybody_in_sync = fail_twice  # type: ignore[method-assign]
+            await cluster.restart(2)
+            with trio.fail_after(30):
+                while len(cluster.image.partition("t", 0).isr) < 2:  # type: ignore[union-attr]
+                    await trio.sleep(0.1)
+            assert failed == 2
+
+    run_simulation(world, 1)
