@@ -91,7 +91,7 @@ class _Ceiling(_Reader):
 class _Tuples(_Reader):
     def read(self, partition: Range) -> Iterator[tuple[Any, ...]]:
         import triokafka
-        from triokafka.spark.portal import portal
+        from triokafka.loop_thread import loop_thread
 
         wanted = {triokafka.TopicPartition(self.topic, partition.partition): (0, partition.end)}
 
@@ -104,7 +104,7 @@ class _Tuples(_Reader):
             async with triokafka.RangeReader(wanted, bootstrap_servers=self.bootstrap) as reader:
                 yield lists()
 
-        for some in portal().iterate(records):
+        for some in loop_thread().iterate(records):
             for one in some:
                 at = datetime.fromtimestamp(one.timestamp / 1000, UTC)
                 yield (one.key, one.value, one.topic, one.partition, one.offset, at, one.timestamp_type)

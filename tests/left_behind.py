@@ -1,8 +1,8 @@
 """What runs in this process: threads, tasks of the loops beside blocking code, and child processes.
 
 What a test has started ends with it, clients above all: one whose broker is gone asks for it forever, and says so in
-the log of whatever test comes next. Fixtures of more than one test may keep what they started. Two loops live as long
-as the process, each with one thread, but nothing runs in them between tests: clients that are kept beside Spark's code
+the log of whatever test comes next. Fixtures of more than one test may keep what they started. One loop lives as long
+as the process, in a thread of its own, but nothing runs in it between tests: clients that are kept beside Spark's code
 for the next read are closed after each test. Trio's own worker threads end when they have idled for a while.
 """
 
@@ -22,8 +22,8 @@ import pytest
 _SECONDS_TO_END: Final = 20.0
 """What a client may still take to end that nobody has any more, or that was closed without patience."""
 
-_LOOPS: Final = ("triokafka", "triokafka spark")
-"""Threads that live as long as the process."""
+_LOOP: Final = "triokafka"
+"""The thread that lives as long as the process."""
 
 _FOREIGN: Final = ("py4j", "pyspark")
 """Packages that start threads for the life of their session when they need one first."""
@@ -77,7 +77,7 @@ class LeftBehind:
 
 def _running() -> Iterator[Any]:
     for thread in threading.enumerate():
-        if thread.name not in _LOOPS and not thread.name.startswith("Trio thread ") and not _is_foreign(thread):
+        if thread.name != _LOOP and not thread.name.startswith("Trio thread ") and not _is_foreign(thread):
             yield thread
     for nursery in _loops():
         yield from _tasks(nursery)
@@ -90,15 +90,10 @@ def _is_foreign(thread: threading.Thread) -> bool:
 
 
 def _loops() -> Iterator[Any]:
-    """The nurseries of the two loops, where there are any; nothing is imported for that."""
+    """The nursery of the loop beside blocking code, where there is one; nothing is imported for that."""
     beside_blocking = sys.modules.get("triokafka.loop_thread")
     if beside_blocking is not None and beside_blocking._process.loop is not None:
         yield beside_blocking._process.loop._nursery
-    beside_spark = sys.modules.get("triokafka.spark.portal")
-    if beside_spark is not None:
-        portal = beside_spark._portals.get(os.getpid())
-        if portal is not None:
-            yield portal._nursery
 
 
 def _end_what_spark_keeps() -> None:
@@ -107,11 +102,6 @@ def _end_what_spark_keeps() -> None:
     for loop, kept in list(getattr(keeping, "_kept", {}).items()):
         for entry in list(kept._entries):
             loop.soon(kept._close, entry)
-    beside_spark = sys.modules.get("triokafka.spark.portal")
-    portal = None if beside_spark is None else beside_spark._portals.get(os.getpid())
-    if portal is not None and portal._nursery.child_tasks and portal.alive:
-        portal._soon(portal._nursery.cancel_scope.cancel)
-        portal._thread.join(_SECONDS_TO_END)
 
 
 def _let_begin() -> None:

@@ -12,7 +12,8 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
 import trio
@@ -20,10 +21,12 @@ import trio
 from triokafka.errors import IllegalStateError
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
 _SECONDS_TO_END: Final = 1.0
+_END: Final = object()
 
 
 class LoopThread:
@@ -39,6 +42,11 @@ class LoopThread:
     def alive(self) -> bool:
         """Whether its loop still runs."""
         return self._thread.is_alive()
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        """For tasks that are started within the loop; what they raise ends it."""
+        return self._nursery
 
     @property
     def is_current_thread(self) -> bool:
@@ -121,6 +129,95 @@ class LoopThread:
             finally:
                 del error  # its traceback refers to this frame
         return value  # type: ignore[no-any-return]
+
+    def iterate(
+        self, make: Callable[[], AbstractAsyncContextManager[AsyncIterator[T]]], *, ahead: int = 2
+    ) -> Iterator[T]:
+        """The items of an asynchronous iteration, worked out in the loop while the caller uses the ones before.
+
+        At most ``ahead`` items wait for the caller. An error of the iteration is raised after the items before it. The
+        iteration is cancelled when the returned iterator is closed, or garbage collected.
+        """
+        handed: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        room = trio.Semaphore(ahead)
+        scope = trio.CancelScope()
+
+        async def pump() -> None:
+            outcome: Any = IllegalStateError("the loop that reads has ended")
+            try:
+                with scope:
+                    async with make() as items:
+                        async for item in items:
+                            await room.acquire()
+                            handed.put(item)
+                outcome = _END
+            except Exception as error:
+                outcome = error
+            finally:
+                # Also when the whole loop is torn down: a caller must never wait for nobody.
+                handed.put(outcome)
+
+        if not self.soon(self._start, pump, (), "iteration"):
+            raise IllegalStateError("the loop that reads has ended")
+        try:
+            while True:
+                item = handed.get()
+                if item is _END:
+                    return
+                if isinstance(item, Exception):
+                    raise item
+                self.soon(room.release)
+                yield item
+        finally:
+            # Only told, never waited for: the garbage collector may get here in the loop's own thread.
+            self.soon(scope.cancel)
+
+    def feed(
+        self,
+        items: Iterable[T],
+        work: Callable[[trio.MemoryReceiveChannel[T]], Awaitable[R]],
+        *,
+        ahead: int = 2,
+    ) -> R:
+        """Run ``work`` in the loop on ``items``, which this thread iterates over meanwhile; gives back what it returns.
+
+        At most ``ahead`` items wait to be received. When the work ends early, no more of them are asked for. When
+        iterating fails, the work is cancelled, and the failure is raised when it is over.
+        """
+        send, receive = trio.open_memory_channel[T](max(0, ahead - 1))
+        outcome: queue.SimpleQueue[tuple[R | None, Exception | None]] = queue.SimpleQueue()
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            result: R | None = None
+            failure: Exception | None = IllegalStateError("the work was cancelled, or the loop has ended")
+            try:
+                with scope, receive:
+                    result = await work(receive)
+                    failure = None
+            except Exception as error:
+                failure = error
+            finally:
+                # Also when the whole loop is torn down: a caller must never wait for nobody.
+                outcome.put((result, failure))
+
+        if not self.soon(self._start, run, (), f"feeding {getattr(work, '__qualname__', work)}"):
+            raise IllegalStateError("the loop has ended")
+        try:
+            for item in items:
+                try:
+                    trio.from_thread.run(send.send, item, trio_token=self._token)
+                except (trio.BrokenResourceError, trio.RunFinishedError):
+                    break
+        except BaseException:
+            self.soon(scope.cancel)
+            outcome.get()
+            raise
+        self.soon(send.close)
+        result, failure = outcome.get()
+        if failure is not None:
+            raise failure
+        return result  # type: ignore[return-value] # there is one where nothing failed
 
     def end(self) -> None:
         """Cancel all that runs in the loop, and wait shortly for its end."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
 
 import pytest
 import trio
+import trio.testing
 
 import triokafka
 from triokafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from triokafka.loop_thread import loop_thread
 
 RECORDS = 1_000
 
@@ -29,15 +30,20 @@ def filled(bootstrap: str, topic: str) -> str:
     return topic
 
 
-def reading_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "triokafka iteration"]
+def wait_until_nothing_reads() -> None:
+    async def wait() -> None:
+        with trio.fail_after(20):
+            while any(task.name == "iteration" for task in loop_thread().nursery.child_tasks):
+                await trio.testing.wait_all_tasks_blocked(0.001)
+
+    loop_thread().call(wait)
 
 
 def test_a_whole_topic_becomes_one_table(bootstrap: str, filled: str) -> None:
     table = triokafka.read_topic(filled, bootstrap_servers=bootstrap).read_all()
     assert sorted(map(int, table.column("value").to_pylist())) == list(range(RECORDS))
     assert table.column_names[:5] == ["key", "value", "topic", "partition", "offset"]
-    assert not reading_threads()
+    wait_until_nothing_reads()
 
 
 def test_columns_are_chosen_and_a_reader_may_be_left_early(bootstrap: str, filled: str) -> None:
@@ -46,7 +52,7 @@ def test_columns_are_chosen_and_a_reader_may_be_left_early(bootstrap: str, fille
     assert reader.read_next_batch().num_rows == 100
     reader.close()
     del reader
-    assert not reading_threads()
+    wait_until_nothing_reads()
 
 
 def test_a_missing_topic_is_an_error_of_the_call(bootstrap: str, topic: str) -> None:

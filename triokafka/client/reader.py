@@ -18,6 +18,7 @@ from triokafka.client.range_bounds import Bound, resolve_ranges
 from triokafka.client.range_session import OffsetRange, RangeLostError, RangeSession
 from triokafka.errors import (
     ClosedError,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
@@ -311,8 +312,8 @@ def read_topic(
 ) -> pa.RecordBatchReader:
     """Read a topic, or several, between two bounds as a stream of Arrow record batches. Blocks: for code without Trio.
 
-    The bounds are resolved now; what is produced later is not read. Brokers are read in a thread of its own, a little
-    ahead of the caller; it ends when everything was read, or when the reader is closed or garbage collected. What is
+    The bounds are resolved now; what is produced later is not read. Brokers are read in the background, a little
+    ahead of the caller, until everything was read, or the reader is closed or garbage collected. What is
     between the bounds is read to its end, or reading raises: the reader never ends early.
 
     Args:
@@ -333,9 +334,11 @@ def read_topic(
     """
     import pyarrow as pa
 
-    from triokafka.client.threaded import ThreadedIteration
+    from triokafka.loop_thread import loop_thread
     from triokafka.records.arrow import arrow_schema
 
+    if trio.lowlevel.in_trio_run():
+        raise IllegalStateError("this call blocks, and would stop all Trio tasks: use RangeReader inside Trio")
     names = [topics] if isinstance(topics, str) else list(topics)
     schema = arrow_schema(columns, values=values)
 
@@ -343,4 +346,6 @@ def read_topic(
         ranges = await resolve_ranges(names, start, end, world=world, **options)
         return RangeReader(ranges, columns=columns, values=values, batch_rows=batch_rows, world=world, **options)
 
-    return pa.RecordBatchReader.from_batches(schema, ThreadedIteration(open_reader).items())
+    loop = loop_thread()
+    reader = loop.call(open_reader)
+    return pa.RecordBatchReader.from_batches(schema, loop.iterate(lambda: reader, ahead=1))

@@ -14,9 +14,10 @@ import trio
 
 import triokafka
 from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from triokafka.loop_thread import loop_thread
+from triokafka.spark.kept import kept
 from triokafka.spark.offsets import Offsets
 from triokafka.spark.options import ReadOptions
-from triokafka.spark.portal import portal
 from triokafka.spark.topics import Assign
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -35,7 +36,7 @@ _FINAL: Final = (NoSuchTopicError, KafkaTimeoutError, KafkaConnectionError)
 
 
 class Brokers:
-    """The brokers of one query, asked through one client. Methods are to be awaited in the portal's loop."""
+    """The brokers of one query, asked through one client. Methods are to be awaited in the loop of the process."""
 
     def __init__(self, options: ReadOptions, admin: triokafka.AdminClient) -> None:
         self._options = options
@@ -109,7 +110,7 @@ class Brokers:
 
 
 def ask_brokers(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -> T:
-    """Have ``work`` ask the brokers in the portal's loop, and wait for what it returns. Blocks.
+    """Have ``work`` ask the brokers in the loop of the process, and wait for what it returns. Blocks.
 
     Tried ``fetchOffset.numRetries`` times when something changed in the middle, as when a topic is deleted. All tries
     together take at most ``default.api.timeout.ms`` for each.
@@ -118,7 +119,7 @@ def ask_brokers(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
         KafkaError: what the last try raised, without the frames of the loop: Spark shows its users the whole traceback.
     """
     try:
-        return portal().call(lambda: _ask(options, work))
+        return loop_thread().call(lambda: _ask(options, work))
     except KafkaError as error:
         raise without_frames(error) from error.__cause__
 
@@ -154,7 +155,7 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
     # The calls have deadlines of their own, with better sentences. This one holds whatever else may hang.
     try:
         with trio.fail_after(seconds + _GRACE):
-            async with portal().kept.shared(("admin", options.client.key), make) as admin:
+            async with kept().shared(("admin", options.client.key), make) as admin:
                 return await work(Brokers(options, admin))
     except trio.TooSlowError:
         raise KafkaTimeoutError(

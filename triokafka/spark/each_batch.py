@@ -18,9 +18,9 @@ from typing import Any, Final
 import triokafka
 from triokafka.client.range_bounds import resolve_ranges
 from triokafka.errors import ConfigurationError, TopicAlreadyExistsError
+from triokafka.loop_thread import loop_thread
 from triokafka.spark.listener import commit_to_group
 from triokafka.spark.offsets import Offsets, parse_offsets
-from triokafka.spark.portal import portal
 from triokafka.structs import TopicPartition
 
 _log: Final = logging.getLogger(__name__)
@@ -257,7 +257,7 @@ def _done(topic: str, options: Mapping[str, Any]) -> dict[bytes, int]:
                         found[bytes(record.key)] = int(json.loads(bytes(record.value))["batch"])
         return found
 
-    return portal().call(read)
+    return loop_thread().call(read)
 
 
 async def _make(topic: str, options: Mapping[str, Any]) -> None:
@@ -274,4 +274,4 @@ def _note(topic: str, options: Mapping[str, Any], name: bytes, batch_id: int) ->
         async with triokafka.Producer(**options) as producer:
             await (await producer.send(topic, json.dumps({"batch": batch_id}).encode(), key=name))
 
-    portal().call(write)
+    loop_thread().call(write)

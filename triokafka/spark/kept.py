@@ -14,11 +14,14 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from triokafka.loop_thread import LoopThread, loop_thread
+
 T = TypeVar("T")
 
 IDLE_LIMIT: Final = 8
 """Clients that nobody uses now, above which the one that was used longest ago is closed."""
 
+_kept: Final[dict[LoopThread, Kept]] = {}
 _log: Final = logging.getLogger("triokafka.spark")
 
 
@@ -28,6 +31,12 @@ class _Entry:
     value: Any
     users: int = 0
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
+def kept() -> Kept:
+    """What is kept in the loop of this process. A forked child begins with nothing."""
+    loop = loop_thread()
+    return _kept.setdefault(loop, Kept(loop.nursery))
 
 
 class Kept:

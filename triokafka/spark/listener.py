@@ -15,8 +15,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import triokafka
 from triokafka.errors import KafkaError
+from triokafka.loop_thread import loop_thread
+from triokafka.spark.kept import kept
 from triokafka.spark.offsets import Offsets, format_offsets
-from triokafka.spark.portal import portal
 from triokafka.spark.query_lag import Exporter, SourceLag, progress_lag
 
 _log: Final = logging.getLogger("triokafka.spark")
@@ -132,11 +133,11 @@ def commit_to_group(options: Mapping[str, Any], group_id: str, offsets: Offsets,
     async def commit() -> None:
         # The client has a deadline of its own, with a better sentence. This one holds whatever else may hang.
         with trio.fail_after(timeout_ms / 1000 + _GRACE):
-            async with portal().kept.shared(key, make) as admin:
+            async with kept().shared(key, make) as admin:
                 await admin.alter_group_offsets(group_id, offsets, timeout_ms=timeout_ms)
 
     try:
-        portal().call(commit)
+        loop_thread().call(commit)
     except (KafkaError, trio.TooSlowError, ExceptionGroup) as failed:
         failures = failed.exceptions if isinstance(failed, ExceptionGroup) else (failed,)
         said = "; ".join(str(one) or f"no answer within {timeout_ms / 1000:.0f} s" for one in failures)

@@ -1,6 +1,6 @@
 """The executor's half of every read: the ranges of one Spark task as Arrow record batches.
 
-The records are fetched and decoded in the portal's loop while the worker's main thread hands batches to Spark. The
+The records are fetched and decoded in the process's loop while the worker's main thread hands batches to Spark. The
 connections and fetch sessions stay with the loop from one task to the next. A range is read to its end or fails; what
 has become of lost records says the data loss policy.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -16,12 +17,13 @@ import trio
 from triokafka.client.range_session import RangeLostError, RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.errors import KafkaError, KafkaTimeoutError
+from triokafka.loop_thread import loop_thread
 from triokafka.spark.brokers import without_frames
 from triokafka.spark.data_loss import report_loss
+from triokafka.spark.kept import kept
 from triokafka.spark.offsets import EARLIEST, LATEST, names
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import OffsetRange, Task
-from triokafka.spark.portal import portal
 from triokafka.spark.schema import arrow_schema
 from triokafka.structs import TopicPartition
 
@@ -42,7 +44,7 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(options)
     try:
         for together in _rounds(task):
-            for batch in portal().iterate(lambda ranges=together: _open(options, ranges), ahead=options.fetch_ahead):  # type: ignore[misc]
+            for batch in loop_thread().iterate(partial(_open, options, together), ahead=options.fetch_ahead):
                 # Spark compares types to the letter, and wants whatever may be null in Spark to be so in Arrow.
                 decoded = options.decoding.apply(batch, options.columns)
                 yield from _cut(decoded if decoded.schema == schema else decoded.cast(schema), options.batch_bytes)
@@ -71,7 +73,7 @@ async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterato
     def make() -> AbstractAsyncContextManager[RangeSession]:
         return RangeSession(**settings)
 
-    async with portal().kept.alone(("ranges", options.client.key, options.poll_timeout_ms), make) as session:
+    async with kept().alone(("ranges", options.client.key, options.poll_timeout_ms), make) as session:
         bounds = {one.topic_partition: await _bounds(session, one) for one in ranges}
         reader = RangeReader(
             {partition: (start, max(start, end)) for partition, (start, end) in bounds.items()},

@@ -9,11 +9,11 @@ import trio
 
 import triokafka
 from triokafka.errors import KafkaError
+from triokafka.loop_thread import loop_thread
 from triokafka.records import ConsumerRecord
 from triokafka.spark.admission import backlog
 from triokafka.spark.offsets import Offsets
 from triokafka.spark.options import ReadOptions
-from triokafka.spark.portal import portal
 from triokafka.structs import TopicPartition
 
 _log: Final = logging.getLogger("triokafka.spark")
@@ -35,7 +35,7 @@ def bytes_per_offset(options: ReadOptions, start: Offsets, latest: Offsets) -> d
     if not ranges:
         return {}
     try:
-        return portal().call(lambda: _look(options, ranges, ends))
+        return loop_thread().call(lambda: _look(options, ranges, ends))
     except (KafkaError, trio.TooSlowError) as error:
         _log.warning("the size of records could not be looked at, so this batch goes by what is known: %s", error)
         return {}

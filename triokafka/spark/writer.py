@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 import triokafka
 from triokafka.errors import ConfigurationError, KafkaError
-from triokafka.spark.portal import portal
+from triokafka.loop_thread import loop_thread
 from triokafka.spark.sink import RecordSink, Written
 from triokafka.spark.write_options import COLUMNS, WriteOptions, check_columns
 
@@ -62,7 +62,7 @@ class _Writing:
             wanted.remove("topic")
         batches = (batch.select(wanted) for batch in iterator)
         try:
-            return TaskWritten(portal().feed(batches, self._send_all))
+            return TaskWritten(loop_thread().feed(batches, self._send_all))
         except KafkaError as error:
             # It has a sentence, and Spark shows its users the whole traceback.
             raise error.with_traceback(None) from None

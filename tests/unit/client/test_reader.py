@@ -13,8 +13,7 @@ from tests.scripted_broker import CLOSE
 from tests.scripted_reading import ReadableBroker, ReadableCluster
 from tests.simulated import current_simulation, simulated
 from triokafka.client.range_bounds import resolve_ranges
-from triokafka.client.reader import RangeReader
-from triokafka.client.threaded import ThreadedIteration
+from triokafka.client.reader import RangeReader, read_topic
 from triokafka.errors import (
     ConfigurationError,
     CorruptRecordError,
@@ -223,6 +222,6 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
         await resolve_ranges(["u"], "earliest", "latest", default_api_timeout_ms=2_000, **options)
 
 
-async def test_a_threaded_iteration_refuses_to_block_trio() -> None:
+async def test_reading_for_code_without_trio_refuses_to_block_trio() -> None:
     with pytest.raises(IllegalStateError, match="RangeReader"):
-        ThreadedIteration(None)  # type: ignore[arg-type]
+        read_topic("t")

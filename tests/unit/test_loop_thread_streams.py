@@ -1,4 +1,4 @@
-"""The Trio loop beside Spark's blocking code (`spark/5.4`)."""
+"""Streams between a Trio loop and the thread beside it (`spark/5.4`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 import trio
 
-from triokafka.spark.portal import Portal, portal
+from triokafka.loop_thread import LoopThread, loop_thread
 
 
 class Source:
@@ -46,56 +46,56 @@ async def settled() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-def test_a_process_has_one_portal():
-    assert portal() is portal()
+def test_a_process_has_one_loop_thread() -> None:
+    assert loop_thread() is loop_thread()
 
 
-def test_a_forked_child_has_a_loop_of_its_own():
-    portal()
+def test_a_forked_child_has_a_loop_of_its_own() -> None:
+    loop_thread()
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
-    child = context.Process(target=lambda: answers.put(list(portal().iterate(Source(3).open))))
+    child = context.Process(target=lambda: answers.put(list(loop_thread().iterate(Source(3).open))))
     child.start()
     child.join(30)
     assert child.exitcode == 0
     assert answers.get() == [0, 1, 2]
 
 
-def test_a_call_gives_back_what_it_returned_or_raised():
+def test_a_call_gives_back_what_it_returned_or_raised() -> None:
     async def work(fail: bool) -> str:
         await trio.lowlevel.checkpoint()
         if fail:
             raise ValueError("no")
         return "yes"
 
-    assert portal().call(lambda: work(False)) == "yes"
+    assert loop_thread().call(lambda: work(False)) == "yes"
     with pytest.raises(ValueError, match="no"):
-        portal().call(lambda: work(True))
+        loop_thread().call(lambda: work(True))
 
 
-def test_items_come_in_order_and_the_iteration_is_left():
+def test_items_come_in_order_and_the_iteration_is_left() -> None:
     source = Source(100)
-    assert list(portal().iterate(source.open)) == list(range(100))
+    assert list(loop_thread().iterate(source.open)) == list(range(100))
     assert source.closed.wait(10)
 
 
-def test_an_error_comes_after_the_items_before_it():
-    items = portal().iterate(Source(2, ValueError("torn")).open)
+def test_an_error_comes_after_the_items_before_it() -> None:
+    items = loop_thread().iterate(Source(2, ValueError("torn")).open)
     assert [next(items), next(items)] == [0, 1]
     with pytest.raises(ValueError, match="torn"):
         next(items)
 
 
-def test_an_error_on_opening_reaches_the_caller():
+def test_an_error_on_opening_reaches_the_caller() -> None:
     def broken() -> AbstractAsyncContextManager[AsyncIterator[int]]:
         raise ValueError("not even begun")
 
     with pytest.raises(ValueError, match="not even begun"):
-        next(portal().iterate(broken))
+        next(loop_thread().iterate(broken))
 
 
-def test_no_more_than_the_bound_waits_for_a_slow_caller():
-    own = Portal()
+def test_no_more_than_the_bound_waits_for_a_slow_caller() -> None:
+    own = LoopThread()
     source = Source(1_000)
     items = own.iterate(source.open, ahead=2)
     next(items)
@@ -105,26 +105,26 @@ def test_no_more_than_the_bound_waits_for_a_slow_caller():
     items.close()  # type: ignore[attr-defined]
 
 
-def test_closing_the_iterator_cancels_the_iteration():
+def test_closing_the_iterator_cancels_the_iteration() -> None:
     """Spark throws ``GeneratorExit`` into a read as soon as a LIMIT is reached (`spark/2.4`)."""
     source = Source(1_000_000)
-    items = portal().iterate(source.open)
+    items = loop_thread().iterate(source.open)
     next(items)
     items.close()  # type: ignore[attr-defined]
     assert source.closed.wait(10)
     assert source.made < 10
 
 
-def test_forgetting_the_iterator_cancels_the_iteration():
+def test_forgetting_the_iterator_cancels_the_iteration() -> None:
     source = Source(1_000_000)
-    items = portal().iterate(source.open)
+    items = loop_thread().iterate(source.open)
     next(items)
     del items
     assert source.closed.wait(10)
 
 
-def test_a_caller_does_not_wait_for_a_loop_that_has_ended():
-    own = Portal()
+def test_a_caller_does_not_wait_for_a_loop_that_has_ended() -> None:
+    own = LoopThread()
     items = own.iterate(Source(1_000_000).open)
     next(items)
 
@@ -139,15 +139,15 @@ def test_a_caller_does_not_wait_for_a_loop_that_has_ended():
     assert not own.alive
 
 
-def test_work_gets_what_the_thread_iterates_over_and_gives_back_a_result():
+def test_work_gets_what_the_thread_iterates_over_and_gives_back_a_result() -> None:
     async def total(numbers: trio.MemoryReceiveChannel[int]) -> int:
         return sum([number async for number in numbers])
 
-    assert portal().feed(range(100), total) == 4950
-    assert portal().feed([], total) == 0
+    assert loop_thread().feed(range(100), total) == 4950
+    assert loop_thread().feed([], total) == 0
 
 
-def test_few_items_wait_for_work_that_is_slow():
+def test_few_items_wait_for_work_that_is_slow() -> None:
     taken = threading.Event()
     made: list[int] = []
 
@@ -157,7 +157,7 @@ def test_few_items_wait_for_work_that_is_slow():
             if number == 2:
                 # The third was asked for while one was worked on and one waited: now the work may go on.
                 assert not taken.is_set()
-                portal().call(let_go)
+                loop_thread().call(let_go)
             yield number
 
     async def let_go() -> None:
@@ -173,11 +173,11 @@ def test_few_items_wait_for_work_that_is_slow():
             count += 1
         return count
 
-    assert portal().feed(numbers(), slowly) == 10
+    assert loop_thread().feed(numbers(), slowly) == 10
     assert made == list(range(10))
 
 
-def test_what_the_work_raises_ends_the_iteration_and_is_raised():
+def test_what_the_work_raises_ends_the_iteration_and_is_raised() -> None:
     asked: list[int] = []
 
     def numbers() -> Iterator[int]:
@@ -191,11 +191,11 @@ def test_what_the_work_raises_ends_the_iteration_and_is_raised():
                 raise ValueError("three")
 
     with pytest.raises(ValueError, match="three"):
-        portal().feed(numbers(), fail)
+        loop_thread().feed(numbers(), fail)
     assert len(asked) < 10
 
 
-def test_an_iteration_that_fails_cancels_the_work_and_waits_for_its_end():
+def test_an_iteration_that_fails_cancels_the_work_and_waits_for_its_end() -> None:
     ended: list[str] = []
 
     def numbers() -> Iterator[int]:
@@ -211,5 +211,5 @@ def test_an_iteration_that_fails_cancels_the_work_and_waits_for_its_end():
             ended.append("cleaned up")
 
     with pytest.raises(OSError, match="no more"):
-        portal().feed(numbers(), wait)
+        loop_thread().feed(numbers(), wait)
     assert ended == ["cleaned up"]
