@@ -36,7 +36,7 @@ from tests.broker_process import broker_process, free_port
 
 ROOT = Path(__file__).parents[1]
 LANGUAGES = ("python", "console")
-SECONDS = 120.0
+SECONDS = 600.0
 
 _BLOCK = re.compile(
     r"(?:^`([\w-]+\.py)`[^\n]*:\n\n)?((?:^<!-- .*?-->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL

@@ -25,7 +25,7 @@ def run_example(name: str, *arguments: str) -> str:
     """What the program prints. Fails with what it complained about."""
     command = [sys.executable, str(ROOT / "examples" / name), *arguments]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={"PYTHONPATH": str(ROOT)}
+        command, capture_output=True, text=True, timeout=280, check=False, env={"PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -69,8 +69,8 @@ def test_simulation_survives_the_kill_with_any_seed() -> None:
 def test_example_tests_pass() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["examples/test_with_broker.py", "examples/test_session_timeout.py"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
     if "fixture 'kafka_broker' not found" in done.stdout:  # a checkout that is not installed has no entry points
         command[3:3] = ["-p", "triokafka.testing.plugin"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout

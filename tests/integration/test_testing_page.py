@@ -42,7 +42,7 @@ def test_tests_of_the_page_pass(tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
