@@ -171,3 +171,20 @@ async def test_health_and_metrics_show_lag_lead_and_ages() -> None:
         assert metrics["records_lag_max"] == metrics["records_lag"]
         assert metrics["records_lead_min"] == 0  # nothing was written to the other partition
         assert metrics["troubles"] == 0
+
+
+@simulated
+async def test_health_says_why_no_broker_can_be_reached_until_one_answers() -> None:
+    """(`client/MOD-27`)"""
+    broker, options = await started(ReadableCluster(t=1))
+    port = broker.stop()
+    async with triokafka.Consumer("t", **options) as consumer:
+        assert await consumer.poll(timeout_ms=2_000) == {}
+        health = consumer.health()
+        assert health.metadata_age is None and not health.healthy
+        assert "could not connect to bootstrap server" in health.troubles[0]
+        await broker.start(current_simulation().nursery, port)
+        await consumer.poll(timeout_ms=5_000)
+        health = consumer.health()
+        assert health.healthy, health.troubles
+        assert health.metadata_age is not None and health.metadata_age < 5
