@@ -30,7 +30,6 @@ _LZ4_INDEPENDENT: Final = 0x60
 write, Java's and librdkafka's as well."""
 _LZ4_LINKED: Final = 0x40
 """The same, but blocks may refer to those before them: a frame of one block can be read all the same."""
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 _SMALLEST_BUFFER: Final = 1 << 20
 _LARGEST_ROOM: Final = 4 << 20
@@ -39,9 +38,10 @@ _MAX_KEPT: Final = 32 << 20
 
 
 class Unpacker:
-    """Decompresses batches into buffers, of which at most 32 MiB are kept to be used again.
+    """Decompresses batches into buffers that are used again, of at most 32 MiB together.
 
-    What `unpack` returns stays as it is for as long as anything refers to it: a buffer is used again once nobody looks
+    While something looks into each of them, a batch gets memory of its own, of its own size: the rest of a buffer must
+    not be kept for the sake of a few bytes that somebody holds. What `unpack` returns stays as it is for as long as anything refers to it: a buffer is used again once nobody looks
     into it, which CPython knows, since a `bytearray` with exported views cannot change its length. May be used by
     several threads: who finds another one at it takes memory of its own, and does not wait.
     """
@@ -87,6 +87,8 @@ class Unpacker:
         if not readable or most > min(max_size, _LARGEST_ROOM):
             return None
         room = self._room(most)
+        if room is None:
+            return None
         end = 0
         unpack = _cramjam().lz4.decompress_block_into
         try:
@@ -103,30 +105,37 @@ class Unpacker:
 
     def _zstd(self, data: memoryview, max_size: int) -> memoryview | None:
         room = self._room(min(self._zstd_room, max_size))
+        if room is None:
+            return None
         try:
             end = _cramjam().zstd.decompress_into(data, room)
         except Exception:  # as above: damaged, or more than the room
             return None
         return self._taken(room, end)
 
-    def _room(self, size: int) -> memoryview:
-        """A writable view of ``size`` bytes, in the present buffer if that has as many left."""
+    def _room(self, size: int) -> memoryview | None:
+        """A writable view of ``size`` bytes, in the present buffer if that has as many left; None: all are in use."""
         if _has_no_views(self._buffer):
             self._used = 0
         if self._used + size >= len(self._buffer):
-            self._buffer = self._other_buffer(size)
+            other = self._other_buffer(size)
+            if other is None:
+                return None
+            self._buffer = other
             self._used = 0
         return memoryview(self._buffer)[self._used : self._used + size]
 
-    def _other_buffer(self, size: int) -> bytearray:
+    def _other_buffer(self, size: int) -> bytearray | None:
         for position, buffer in enumerate(self._kept):
             if len(buffer) > size and _has_no_views(buffer):
                 # To the end: the search starts with those that were handed out longest ago.
                 self._kept.append(self._kept.pop(position))
                 return buffer
-        buffer = bytearray(max(size, _SMALLEST_BUFFER) + 1)
-        if self.kept_bytes + len(buffer) <= _MAX_KEPT:
-            self._kept.append(buffer)
+        length = max(size, _SMALLEST_BUFFER) + 1
+        if self.kept_bytes + length > _MAX_KEPT:
+            return None
+        buffer = bytearray(length)
+        self._kept.append(buffer)
         return buffer
 
     def _taken(self, room: memoryview, size: int) -> memoryview:

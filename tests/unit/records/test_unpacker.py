@@ -117,6 +117,18 @@ def test_keeps_no_more_than_its_bound() -> None:
     assert all(len(view) == 1 << 20 for view in held)
 
 
+def test_few_bytes_that_are_held_keep_no_large_buffers() -> None:
+    unpacker = Unpacker()
+    unpacker.unpack(4, compress("zstd", bytes(3 << 20)))
+    packed = compress("zstd", b"few")
+    held = [unpacker.unpack(4, packed) for _ in range(100)]
+    buffers = {id(view.obj): len(view.obj) for view in held if isinstance(view, memoryview)}
+    assert 0 < sum(buffers.values()) <= 32 << 20, "each would keep the room of the largest batch before it"
+    assert all(bytes(view) == b"few" for view in held)
+    del held
+    assert isinstance(unpacker.unpack(4, packed), memoryview)
+
+
 def test_another_thread_does_not_wait_for_it() -> None:
     unpacker = Unpacker()
     packed = compress("lz4", TEXT)
