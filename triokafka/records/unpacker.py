@@ -41,9 +41,10 @@ class Unpacker:
     """Decompresses batches into buffers that are used again, of at most 32 MiB together.
 
     While something looks into each of them, a batch gets memory of its own, of its own size: the rest of a buffer must
-    not be kept for the sake of a few bytes that somebody holds. What `unpack` returns stays as it is for as long as anything refers to it: a buffer is used again once nobody looks
-    into it, which CPython knows, since a `bytearray` with exported views cannot change its length. May be used by
-    several threads: who finds another one at it takes memory of its own, and does not wait.
+    not be kept for the sake of a few bytes that somebody holds. What `unpack` returns stays as it is for as long as
+    anything refers to it: a buffer is used again once nobody looks into it, which CPython knows, since a `bytearray`
+    with exported views cannot change its length. May be used by several threads: who finds another one at it takes
+    memory of its own, and does not wait.
     """
 
     __slots__ = ("_buffer", "_kept", "_lock", "_used", "_zstd_room")

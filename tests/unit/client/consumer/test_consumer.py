@@ -17,6 +17,7 @@ from tests.scripted_reading import ReadableBroker, ReadableCluster
 from tests.simulated import current_simulation, simulated
 from triokafka.errors import (
     CommitFailedError,
+    ConfigurationError,
     CorruptRecordError,
     IllegalStateError,
     KafkaTimeoutError,
@@ -821,6 +822,47 @@ async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: in
         await consumer.poll(timeout_ms=5_000)
         assert len(consumer.assignment()) == partitions
     assert len(ran) == threads
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@simulated
+async def test_what_a_leader_deals_in_a_thread_is_nothing_to_its_next_membership(fails: bool) -> None:
+    """The thread is not stopped when the consumer leaves: neither its outcome nor its error counts then, and no other
+    uses the assignor beside it (`client/GRP-16`, `client/CO-2`)."""
+    _, broker, options = await started(1_000)
+    began, goes_on = trio.Event(), trio.Event()
+    inside: list[Any] = []
+    failed: list[Any] = []
+    most = 0
+
+    async def run(function: Any) -> Any:
+        nonlocal most
+        inside.append(function)
+        most = max(most, len(inside))
+        with trio.CancelScope(shield=True):
+            began.set()
+            await goes_on.wait()
+        inside.remove(function)
+        if fails and not failed:
+            failed.append(function)
+            raise ConfigurationError("what was dealt is wrong")
+        return function()
+
+    options["world"].run_in_thread = run
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        await consumer.poll(timeout_ms=1_000)
+        await began.wait()
+        consumer.unsubscribe()
+        await trio.sleep(1)
+        consumer.subscribe("t")
+        await consumer.poll(timeout_ms=1_000)
+        goes_on.set()
+        await consumer.poll(timeout_ms=5_000)
+        assert len(consumer.assignment()) == 1_000
+        synced = broker.seen(SyncGroupRequest)
+        assert [[given.member_id for given in sync.assignments] for sync in synced] == [[synced[0].member_id]]
+    assert most == 1
+    assert len(failed) == fails
 
 
 @simulated

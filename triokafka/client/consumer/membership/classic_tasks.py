@@ -79,6 +79,7 @@ class ClassicMembership(GroupMembership):
         self._layouts = LayoutOfLast()
         self._subscription = subscription
         self._join_scope: trio.CancelScope | None = None
+        self._one_join = trio.Lock()
         self._assignment: Assignment | None = None
         self._broken_meetings = 0
 
@@ -135,8 +136,10 @@ class ClassicMembership(GroupMembership):
 
     async def _join(self, scope: trio.CancelScope) -> None:
         try:
+            # One that is cancelled may still be dealing in a thread, which nothing stops, with the same assignor.
             with scope:
-                await self._join_until_done()
+                async with self._one_join:
+                    await self._join_until_done()
         except KafkaError as error:
             self._error = error
         finally:
@@ -223,7 +226,11 @@ class ClassicMembership(GroupMembership):
         deal = self.member.dealing(layout.counts, layout.racks)
         if self.member.group_size + sum(layout.counts.values()) < _MUCH_TO_DEAL:
             return deal()
-        return await self._world.run_in_thread(deal)
+        try:
+            return await self._world.run_in_thread(deal)
+        finally:
+            # When the membership has ended meanwhile, neither the outcome nor an error is about the one of now.
+            await trio.lowlevel.checkpoint_if_cancelled()
 
     def layout(self) -> Layout:
         """The topics of the group as the metadata has them now; with racks if any member says in which it is."""
