@@ -118,11 +118,13 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     if work:
         entries.update(await check_ahead(context.world, work))
         work.clear()
+        _refuse_deleted(entries, refused, first, request, context)
     if len(entries) <= AT_ONCE:
         outcomes = replicas.append(entries, required_acks=request.acks)
     else:
         outcomes, left = {}, iter(entries.items())
         while some := dict(islice(left, AT_ONCE)):
+            _refuse_deleted(some, refused, first, request, context)
             outcomes.update(replicas.append(some, required_acks=request.acks))
             await trio.lowlevel.checkpoint()
     entries.clear()  # while the operation waits, the request's records need not stay in memory (L11)
@@ -172,6 +174,24 @@ def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, typ
     if context.denied(Operation.WRITE, ResourceType.TOPIC, name):
         return name, denial(ResourceType.TOPIC)
     return name, None
+
+
+def _refuse_deleted(
+    entries: dict[TopicPartition, Buffer | Checked],
+    refused: dict[tuple[int, int], AppendOutcome],
+    first: dict[TopicPartition, tuple[int, int]],
+    request: ProduceRequest,
+    context: RequestContext,
+) -> None:
+    """Others have had their turn: records for a topic that is gone do not belong into a new one of its name."""
+    if context.version < _TOPIC_IDS_SINCE:
+        return
+    there = context.broker.image.topics_by_id
+    for key in list(entries):
+        number, index = first[key]
+        if request.topic_data[number].topic_id not in there:
+            del entries[key]
+            refused[number, index] = AppendOutcome(errors.UnknownTopicIdError.code)
 
 
 def _checked(records: Buffer | None, version: int) -> Buffer:

@@ -11,6 +11,7 @@ import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.records import decode_records, iter_batches
 from triokafka.world import RealWorld
 from triokafka.world_memory import MemoryStorage
@@ -122,4 +123,26 @@ async def test_what_the_thread_refuses_is_the_answer() -> None:
         broken[-1] ^= 1
         assert (await node.produce("t", bytes(broken))).error_code == errors.CorruptRecordError.code
         assert world.checks == 1
+        assert await stored(node, "t") == []
+
+
+async def test_a_topic_made_anew_meanwhile_gets_nothing_that_was_sent_to_the_earlier_one() -> None:
+    """The client named it by its id (KIP-516); by name, the new one is as good."""
+    world = HeldThreads()
+    async with running_node(world=world) as node, trio.open_nursery() as nursery:
+        await node.create("t")
+        answers = []
+
+        async def produce_much() -> None:
+            answers.append(await node.produce("t", batch(much(), compression="gzip"), version=13))
+
+        nursery.start_soon(produce_much)
+        await world.asked.wait()
+        gone = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+        assert (await node.call(gone, 5)).responses[0].error_code == 0
+        await node.create("t")
+        world.go.set()
+        while not answers:
+            await trio.lowlevel.checkpoint()
+        assert answers[0].error_code == errors.UnknownTopicIdError.code
         assert await stored(node, "t") == []
