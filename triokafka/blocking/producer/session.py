@@ -103,8 +103,7 @@ class ProducerSession:
         # Without a time to wait, waiting ends at the first thing that is not there yet.
         with trio.move_on_after(float("inf") if seconds is None else seconds):
             for stage in list(self._stages.values()):
-                if not stage.is_idle:
-                    await stage.wait_idle()
+                await stage.wait_handed_over()
             if producer.metrics()["batches_unacknowledged"]:
                 await producer.flush()
             return True

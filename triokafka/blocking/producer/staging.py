@@ -56,8 +56,9 @@ class Stage:
         self.open: Chunk | None = None
         self._begun = trio.Event()
         self._hurried = trio.Event()
-        self._idle = trio.Event()
-        self._idle.set()
+        self._made = self._gone = 0
+        """Chunks that were begun, and those of them that were handed over."""
+        self._progress = trio.Event()
 
     def learned(self, partitions: Sequence[Any]) -> None:
         """This is what the topic's metadata says of its partitions."""
@@ -72,26 +73,29 @@ class Stage:
         if self.staging.closed:
             raise IllegalStateError("KafkaProducer already closed!")
         chunk = self.open = Chunk(self)
+        self._made += 1
         return chunk
 
     def wake(self) -> None:
         """There is a chunk. In the loop."""
-        self._idle = trio.Event()
         self._begun.set()
 
     def hurry(self) -> None:
         """Do not wait for more records. In the loop."""
         self._hurried.set()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether all that was staged is handed over."""
-        return self._idle.is_set() and self.open is None
-
-    async def wait_idle(self) -> None:
-        """Wait until all that was staged is handed over. In the loop."""
+    async def wait_handed_over(self) -> None:
+        """Wait until all that was staged before is handed over, or has failed. In the loop."""
         self.hurry()
-        await self._idle.wait()
+        made = self._made  # others may go on sending: who waited for a moment without chunks might do so for ever
+        while self._gone < made:
+            await self._progress.wait()
+
+    def gone(self) -> None:
+        """The oldest chunk was handed over, or has failed. In the loop."""
+        self._gone += 1
+        self._progress.set()
+        self._progress = trio.Event()
 
     async def run(self, producer: Producer) -> None:
         """Hand chunks over until cancelled."""
@@ -107,11 +111,12 @@ class Stage:
             with staging.lock:
                 chunk, self.open = self.open, None
             if chunk is not None:
-                await self._hand_over(producer, chunk)
+                try:
+                    await self._hand_over(producer, chunk)
+                finally:
+                    self.gone()
                 staging.release(chunk.size)
                 busy_until = trio.current_time() + 2 * _GATHERING_SECONDS
-            if not self._begun.is_set():
-                self._idle.set()
 
     async def _hand_over(self, producer: Producer, chunk: Chunk) -> None:
         count, columns = chunk.take()
@@ -216,4 +221,5 @@ class Staging:
             count, _ = chunk.take()
             for _ in range(count):
                 chunk.handed(error)
+            chunk.stage.gone()
             self.release(chunk.size)
