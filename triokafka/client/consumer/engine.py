@@ -317,10 +317,15 @@ class Engine:
         # It will wait, which is a checkpoint: one turn of the event loop for each fetch, not two.
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
-            return await self.wait_for_state(take, timeout, truthy=True)
+            found = await self.wait_for_state(take, timeout, truthy=True)
         except KafkaError:
             await trio.lowlevel.cancel_shielded_checkpoint()  # there may have been no wait before it
             raise
+        if found is None:
+            await (
+                trio.lowlevel.cancel_shielded_checkpoint()
+            )  # nor one before the time was over, with much to look after
+        return found
 
     async def wait_for_state(self, look: Callable[[], T | None], timeout: float, *, truthy: bool = False) -> T | None:
         """Do what keeps a consumer going until ``look`` finds something, at most ``timeout`` seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -73,6 +74,24 @@ async def take(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 
 # ---------------------------------------------------------------- records
+
+
+@simulated
+async def test_a_poll_whose_time_is_over_before_it_waits_lets_others_have_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise nobody fetches for one with so much to look after that this takes as long as it would wait
+    (`client/TRI-6`)."""
+    _, _, options = await started()
+    world = options["world"]
+    now = world.now
+    seconds = itertools.count()
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        assert not await consumer.poll(timeout_ms=2_000)
+        with monkeypatch.context() as slow, trio.testing.assert_checkpoints():
+            slow.setattr(world, "now", lambda: now() + next(seconds))
+            assert not await consumer.poll(timeout_ms=500)
 
 
 @simulated
