@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from triokafka import errors
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.records import decode_records
 from triokafka.world_memory import DiskFault, MemoryStorage
 
@@ -127,3 +128,30 @@ async def test_a_partition_whose_log_could_not_be_made_is_there_when_files_are()
         assert (produced.error_code, produced.base_offset) == (0, 0)
         assert await values(node, "new") == [b"b"]
         assert not node.broker.replicas.is_offline(("new", 0))
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
+@pytest.mark.parametrize("partitions", [1, 10])
+async def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(code: int, partitions: int) -> None:
+    """What is left of it in one data directory and a log in another would keep the broker from starting (`G14`)."""
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    directories = ("/one", "/two")
+    async with running_node(world=world, log_dirs=directories) as node:
+        # Of the deleted topic, folders stay that nobody hosts.
+        for name, deleted in (("old", True), ("new", False)):
+            world.storage.inject(DiskFault("open", f"*/{name}-*.index", code))
+            await node.create(name, partitions)
+            assert (await node.produce(name, batch(b"a"))).error_code == STORAGE_ERROR
+            world.storage.faults.clear()
+            await node.create(f"other-{name}")
+            if deleted:
+                request = DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
+                assert (await node.call(request, 5)).responses[0].error_code == 0
+                await node.create(name, partitions)
+            for number in range(partitions):
+                assert (await node.produce(name, batch(b"b"), partition=number)).error_code == 0
+    async with running_node(world=world, log_dirs=directories) as node:
+        for name in ("old", "new"):
+            for number in range(partitions):
+                assert (await node.produce(name, batch(b"c"), partition=number)).base_offset == 1

@@ -260,13 +260,24 @@ class HostedLogs:
             if log is not None:
                 self._host(topic_partition, log, made.found.directory, topic_id)
                 return log
-        directory = min(self._online(), key=lambda candidate: len(candidate.logs) + len(candidate.offline))
+        directory = self._directory_for(topic_partition)
         path = f"{directory.path}/{folder_name(topic_partition)}"
         self._written(directory, partial(directory.forget, {topic_partition}))
         found = FoundLog(directory, topic_partition, path, config or self.defaults, 0, 0)
         log = self._make(found, topic_id, self._files)
         self._host(topic_partition, log, directory, topic_id)
         return log
+
+    def _directory_for(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Where to make a log: in the directory with the fewest, unless one has a folder of that name, from an attempt
+        that failed: with two of them, no broker would start."""
+        online = self._online()
+        if len(online) > 1:
+            name = folder_name(topic_partition)
+            for directory in online:
+                if self._world.storage.is_dir(f"{directory.path}/{name}"):
+                    return directory
+        return min(online, key=lambda candidate: len(candidate.logs) + len(candidate.offline))
 
     def _make(
         self,

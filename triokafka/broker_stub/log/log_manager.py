@@ -235,7 +235,14 @@ class LogManager(HostedLogs):
         if not self._started or self.offline_directories():
             return
         shares: dict[LogDirectory, list[MadeLog]] = {directory: [] for directory in self._directories}
+        try:
+            there = set[str]().union(*(self._world.storage.list_dir(d.path) for d in shares)) if len(shares) > 1 else ()
+        except OSError as error:
+            logger.error("logs cannot be made ahead: %s", error)
+            return
         for topic_partition, (topic_id, config) in missing.items():
+            if folder_name(topic_partition) in there:
+                continue  # left by an attempt that failed
             directory = min(shares, key=lambda d: len(d.logs) + len(d.offline) + len(shares[d]))
             path = f"{directory.path}/{folder_name(topic_partition)}"
             found = FoundLog(directory, topic_partition, path, config, 0, 0)
