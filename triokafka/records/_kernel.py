@@ -42,6 +42,7 @@ _FIELDS = (
     "serialized_value_size",
     "serialized_header_size",
 )
+_DERIVED = ("checksum", "serialized_header_size")
 
 
 @cython.final
@@ -68,14 +69,16 @@ class RecordOrigin:
 class ConsumerRecord:
     """One record as it was read.
 
-    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes. ``timestamp`` is
-    milliseconds since the epoch, -1 when the format has none; ``timestamp_type`` is 0 for the producer's time, 1 for
-    the broker's, -1 for none. ``headers`` is a tuple of (name, bytes or None). ``leader_epoch`` is -1 when unknown.
+    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes, and there are a named
+    tuple's ``_fields``, ``_asdict`` and ``_replace``. ``timestamp`` is milliseconds since the epoch, -1 when the format has
+    none; ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a tuple of (name,
+    bytes or None). ``leader_epoch`` is -1 when unknown.
 
     Immutable, compared by value. Records are not tracked by the garbage collector, so one whose key or value (put there
     by a deserializer) points back to the record itself would never be freed.
     """
 
+    _fields = _FIELDS
     offset = cython.declare(cython.longlong, visibility="readonly")
     timestamp = cython.declare(cython.longlong, visibility="readonly")
     key = cython.declare(object, visibility="readonly")
@@ -168,22 +171,34 @@ class ConsumerRecord:
         record._value_size = self._value_size
         return record
 
-    def _fields(self):
+    def _asdict(self):
+        """Its fields by name, as a named tuple gives them."""
+        return dict(zip(_FIELDS, self._values(), strict=True))
+
+    def _replace(self, **changes):
+        """The same record with other fields, as a named tuple gives it."""
+        fields = {name: getattr(self, name) for name in _FIELDS if name not in _DERIVED}
+        unknown = sorted(changes.keys() - fields.keys())
+        if unknown:
+            raise ValueError(f"a record has no fields {unknown} of its own")
+        return ConsumerRecord(**(fields | changes))
+
+    def _values(self):
         return tuple([getattr(self, name) for name in _FIELDS])
 
     def __iter__(self):
-        return iter(self._fields())
+        return iter(self._values())
 
     def __len__(self):
         return len(_FIELDS)
 
     def __getitem__(self, index):
-        return self._fields()[index]
+        return self._values()[index]
 
     def __eq__(self, other):
         if not isinstance(other, ConsumerRecord):
             return NotImplemented
-        return self._fields() == other._fields()
+        return self._values() == other._values()
 
     def __hash__(self):
         return hash((self.topic, self.partition, self.offset, self.timestamp))

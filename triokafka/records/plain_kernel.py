@@ -27,6 +27,7 @@ _FIELDS: Final = (
     "serialized_value_size",
     "serialized_header_size",
 )
+_DERIVED: Final = ("checksum", "serialized_header_size")
 _TWO_63: Final = 1 << 63
 _TWO_64: Final = 1 << 64
 
@@ -72,15 +73,17 @@ class _Draft:
 class ConsumerRecord(_Draft):
     """One record as it was read.
 
-    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes. ``timestamp`` is
-    milliseconds since the epoch, -1 when the format has none; ``timestamp_type`` is 0 for the producer's time, 1 for
-    the broker's, -1 for none. ``headers`` is a tuple of (name, bytes or None). ``leader_epoch`` is -1 when unknown.
+    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes, and there are a named
+    tuple's ``_fields``, ``_asdict`` and ``_replace``. ``timestamp`` is milliseconds since the epoch, -1 when the format has
+    none; ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a tuple of (name,
+    bytes or None). ``leader_epoch`` is -1 when unknown.
 
     Immutable, compared by value. Records are not tracked by the garbage collector, so one whose key or value (put there
     by a deserializer) points back to the record itself would never be freed.
     """
 
     __slots__ = ()
+    _fields: Final = _FIELDS
 
     def __new__(
         cls,
@@ -169,22 +172,38 @@ class ConsumerRecord(_Draft):
         draft.__class__ = ConsumerRecord
         return draft  # type: ignore[return-value]
 
-    def _fields(self) -> tuple[Any, ...]:
+    def _asdict(self) -> dict[str, Any]:
+        """Its fields by name, as a named tuple gives them."""
+        return dict(zip(_FIELDS, self._values(), strict=True))
+
+    def _replace(self, **changes: Any) -> ConsumerRecord:
+        """The same record with other fields, as a named tuple gives it.
+
+        Raises:
+            ValueError: a name that is no field, or of one that follows from the others.
+        """
+        fields = {name: getattr(self, name) for name in _FIELDS if name not in _DERIVED}
+        unknown = sorted(changes.keys() - fields.keys())
+        if unknown:
+            raise ValueError(f"a record has no fields {unknown} of its own")
+        return ConsumerRecord(**(fields | changes))
+
+    def _values(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in _FIELDS])
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._fields())
+        return iter(self._values())
 
     def __len__(self) -> int:
         return len(_FIELDS)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._fields()[index]
+        return self._values()[index]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConsumerRecord):
             return NotImplemented
-        return self._fields() == other._fields()
+        return self._values() == other._values()
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.offset, self.timestamp))

@@ -138,7 +138,18 @@ class TestConsumerRecord:
     def test_attributes_are_those_of_kafka_python(self, stack: Stack) -> None:
         fetcher = pytest.importorskip("kafka.consumer.fetcher")
         record = self.make(stack)
-        assert [getattr(record, name) for name in fetcher.ConsumerRecord._fields] == list(record)
+        assert record._fields == fetcher.ConsumerRecord._fields
+        assert [getattr(record, name) for name in record._fields] == list(record)
+
+    def test_is_taken_apart_and_changed_as_kafka_pythons_named_tuple(self, stack: Stack) -> None:
+        record = self.make(stack)
+        assert list(record._asdict().items()) == list(zip(record._fields, record, strict=True))
+        changed = record._replace(value=b"longer value", offset=10)
+        assert changed == self.make(stack)._replace(offset=10, value=b"longer value") != record
+        assert changed._asdict() == record._asdict() | {"value": b"longer value", "offset": 10}
+        for name in ("nothing", "checksum"):
+            with pytest.raises(ValueError, match=name):
+                record._replace(**{name: 1})
 
     def test_null_key_and_value_have_size_minus_one(self, stack: Stack) -> None:
         record = self.make(stack, key=None, value=None, headers=())
