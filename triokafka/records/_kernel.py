@@ -69,10 +69,10 @@ class RecordOrigin:
 class ConsumerRecord:
     """One record as it was read.
 
-    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes, and there are a named
-    tuple's ``_fields``, ``_asdict`` and ``_replace``. ``timestamp`` is milliseconds since the epoch, -1 when the format has
-    none; ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a tuple of (name,
-    bytes or None). ``leader_epoch`` is -1 when unknown.
+    Attribute names are kafka-python's, and so is the order in which a record unpacks and indexes, and there are a
+    named tuple's ``_fields``, ``_asdict`` and ``_replace``. ``timestamp`` is milliseconds since the epoch, -1 when the
+    format has none; ``timestamp_type`` is 0 for the producer's time, 1 for the broker's, -1 for none. ``headers`` is a
+    tuple of (name, bytes or None). ``leader_epoch`` is -1 when unknown.
 
     Immutable, compared by value. Records are not tracked by the garbage collector, so one whose key or value (put there
     by a deserializer) points back to the record itself would never be freed.
