@@ -170,7 +170,7 @@ class Chunk:
             return None
         except Exception as error:
             # Everybody is told of the same object: each look at a delivery gives another one.
-            return self._failures.setdefault(index, (None, error))
+            return self._failures.setdefault(index, (None, error.with_traceback(None)))
         offset, timestamp, key_size, value_size = rest
         place = self.stage.places.get(number)
         if place is None:

@@ -70,7 +70,8 @@ class FutureRecordMetadata(Future):
         """
         value, error = self._wait(timeout)
         if error is not None:
-            raise error
+            # Without the traceback of earlier calls, also of others with this error: it would grow with each of them.
+            raise error.with_traceback(None)
         return cast(RecordMetadata, value)
 
     def _wait(self, timeout: float | None) -> Outcome:
@@ -80,16 +81,15 @@ class FutureRecordMetadata(Future):
             listeners = None  # they may run after the callback that waits here: it waits for the record only
         outcome = self._look()
         if outcome is None or listeners is not None:
-            if isinstance(listeners, Telling):
-                listeners.wait(chunk.lock, timeout)
-            else:
-                done = threading.Event()
-                if listeners is None:
-                    chunk.wake(index, done)
-                else:
-                    self._listen(lambda _: done.set(), lambda _: done.set())
-                    chunk.hurry()
+            done = threading.Event()
+            if listeners is None:
+                chunk.wake(index, done)
                 done.wait(timeout)
+            elif chunk.listen(index, lambda _: done.set(), lambda _: done.set(), known=False):
+                chunk.hurry()
+                done.wait(timeout)
+            else:  # they are being called, perhaps only since they were looked at
+                cast(Telling, chunk.listeners[index]).wait(chunk.lock, timeout)
             outcome = self._look()
         if outcome is None:
             raise KafkaTimeoutError(f"Timeout after waiting for {timeout} secs.")

@@ -136,6 +136,7 @@ class Stage:
             chunk.handed(await producer.send_many(self.topic, **columns))
         except Exception as error:
             accepted: Deliveries | None = getattr(error, "accepted", None)
+            _forget_frames(error)
             if accepted is not None and len(accepted):
                 chunk.handed(accepted)
             chunk.handed(error)
@@ -144,6 +145,13 @@ class Stage:
                 logger.warning("%d records for topic %s could not be sent: %s", left + 1, self.topic, error)
                 for _ in range(left):
                     chunk.handed(error)
+
+
+def _forget_frames(error: Exception) -> None:
+    """Their variables are all records that were handed over together: the future of one must not keep the others."""
+    error.__traceback__ = None
+    if error.__suppress_context__:
+        error.__context__ = None
 
 
 class Staging:

@@ -1,0 +1,118 @@
+"""Futures of sent records: when ``get`` returns, and what an error keeps."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import trio
+
+from triokafka import Producer
+from triokafka.blocking.callbacks import CallbackThread
+from triokafka.blocking.producer.chunk import Chunk
+from triokafka.blocking.producer.future import FutureRecordMetadata
+from triokafka.blocking.producer.staging import Stage, Staging
+from triokafka.blocking.producer.telling import Telling
+from triokafka.errors import MessageSizeTooLargeError
+from triokafka.loop_thread import LoopThread
+
+
+class _Callbacks:
+    """Instead of the thread for callbacks. ``meanwhile`` is what happens when somebody asks whether this is it."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    @property
+    def is_current_thread(self) -> bool:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        return False
+
+    def put(self, do: Callable[..., object], *arguments: Any) -> None:
+        pass
+
+
+class _Loop:
+    """Never gets to what it is to do."""
+
+    def soon(self, do: Callable[..., object], *arguments: Any) -> bool:
+        return True
+
+
+class _Noted(Telling):
+    """Says who waited."""
+
+    waited = 0
+
+    def wait(self, lock: threading.Lock, timeout: float | None) -> None:
+        self.waited += 1
+
+
+@pytest.fixture
+def callbacks() -> _Callbacks:
+    return _Callbacks()
+
+
+@pytest.fixture
+def chunk(callbacks: _Callbacks) -> Chunk:
+    staging = Staging(cast(LoopThread, _Loop()), cast(CallbackThread, callbacks), limit=1 << 20)
+    return Chunk(Stage(staging, "t"))
+
+
+def test_get_waits_for_callbacks_that_began_while_it_looked_at_them(chunk: Chunk, callbacks: _Callbacks) -> None:
+    """It took them for not yet called, found that they were being called, and no longer waited for their end."""
+    future, error, telling = FutureRecordMetadata(chunk, 0), MessageSizeTooLargeError("too large"), _Noted()
+    future.add_errback(lambda _: None)
+    chunk.handed(error)
+    callbacks.meanwhile = lambda: chunk._take([0], telling)
+    with pytest.raises(MessageSizeTooLargeError):
+        future.get(timeout=1)
+    assert telling.waited == 1
+
+
+def test_error_does_not_grow_with_every_call_of_get(chunk: Chunk) -> None:
+    """Records that failed together have the same error, and their futures raise it again and again."""
+    error = MessageSizeTooLargeError("too large")
+    chunk.handed(error)
+    chunk.handed(error)
+    lengths: list[int] = []
+    for number in range(20):
+        with pytest.raises(MessageSizeTooLargeError) as raised:
+            FutureRecordMetadata(chunk, number % 2).get(timeout=1)
+        assert raised.value is error
+        lengths.append(len(raised.traceback))
+    assert set(lengths) == {lengths[0]}
+
+
+class _Records:
+    """What the frames of a call have in their variables."""
+
+
+class _RefusingProducer:
+    """Refuses every record as `Producer.send_many` does."""
+
+    def __init__(self) -> None:
+        self.records: list[weakref.ref[_Records]] = []
+
+    async def send_many(self, topic: str, values: Any) -> Any:
+        records = _Records()
+        self.records.append(weakref.ref(records))
+        await trio.lowlevel.checkpoint()
+        try:
+            raise MessageSizeTooLargeError("too large")
+        except MessageSizeTooLargeError as error:
+            raise MessageSizeTooLargeError(f"record 0 of 1: {error}") from None
+
+
+async def test_error_of_a_record_does_not_keep_those_that_were_handed_over_with_it(chunk: Chunk) -> None:
+    chunk.values.append(b"value")
+    producer = _RefusingProducer()
+    await chunk.stage._hand_over(cast(Producer, producer), chunk)
+    gc.collect()
+    assert isinstance(FutureRecordMetadata(chunk, 0).exception, MessageSizeTooLargeError)
+    assert [records() for records in producer.records] == [None]
