@@ -440,8 +440,9 @@ class GroupCoordinator:
             try:
                 self.runtime.write(partition, delete)
             except KafkaError as error:
-                for reply in replies.values():
-                    reply.fail(error)
+                # Not for those before them: they are gone, and their answers may be on the way.
+                for group_id in left:
+                    replies[group_id].fail(error)
             await trio.lowlevel.checkpoint()
 
     # --- shards ---

@@ -531,6 +531,31 @@ async def test_deletion_that_fails_half_way_fails_for_all_that_were_not_deleted(
     assert [result.error_code for result in results] == [0, 0]
 
 
+async def test_groups_that_were_deleted_before_the_shard_moved_are_not_said_to_have_stayed() -> None:
+    """Also those whose answers are still on their way out, few at a time."""
+    desk = Desk()
+    partition = desk.coordinator.partition_for("many")
+    alike = [n for i in range(9_999) if desk.coordinator.partition_for(n := f"alike{i}") == partition][:80]
+    for name in alike:
+        await desk.coordinator.commit_offsets(commit_request(name), version=8)
+    await desk.coordinator.commit_offsets(commit_of_many("many", 2_500), version=8)
+    codes: list[int] = []
+
+    async def delete() -> None:
+        answer = await desk.coordinator.delete_groups(DeleteGroupsRequest(groups_names=[*alike, "many"]))
+        codes.extend(result.error_code for result in answer.results)
+
+    async with trio.open_nursery() as nursery:
+        before = desk.log.appends
+        nursery.start_soon(delete)
+        while desk.log.appends == before:
+            await trio.lowlevel.checkpoint()
+        desk.coordinator.runtime.unload(partition)
+        await trio.testing.wait_all_tasks_blocked()
+        desk.coordinator.stop()
+    assert codes == [0] * 80 + [NOT_COORDINATOR]
+
+
 async def test_deleting_fails_for_those_groups_whose_log_fails() -> None:
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_request("idle"), version=8)
