@@ -195,7 +195,13 @@ def _resolve(strategy: Strategy) -> PartitionAssignor:
                 f"entry point {strategy!r} in {ENTRY_POINT_GROUP} cannot be loaded from {entry_point.value!r}: {error}"
             ) from error
         if isinstance(plugged, PartitionAssignor):
-            return copy.deepcopy(plugged)  # each consumer has its own, which may remember what it was given
+            try:
+                return copy.deepcopy(plugged)  # each consumer has its own, which may remember what it was given
+            except Exception as error:
+                raise ConfigurationError(
+                    f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is an object that cannot be copied for each"
+                    f" consumer: {error}. Let it name the class instead"
+                ) from error
         if isinstance(plugged, type) and issubclass(plugged, PartitionAssignor):
             return plugged()
         raise ConfigurationError(f"entry point {strategy!r} in {ENTRY_POINT_GROUP} is {plugged!r}, not an assignor")

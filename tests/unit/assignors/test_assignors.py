@@ -169,11 +169,19 @@ def test_a_strategy_is_an_entry_point_of_an_installed_package(tmp_path: Path, mo
 def test_an_entry_point_that_is_no_assignor_or_cannot_be_loaded_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path, monkeypatch, "weighted = weighing:Weighted\nnumber = weighing:NUMBER\nlost = nowhere:Assignor\n")
+    install(
+        tmp_path,
+        monkeypatch,
+        "weighted = weighing:Weighted\nnumber = weighing:NUMBER\nlost = nowhere:Assignor\nlocked = weighing:locked\n",
+    )
     with pytest.raises(ConfigurationError, match=r"entry point 'number' in triokafka\.assignors is 7, not an assignor"):
         resolve_assignors("number")
     with pytest.raises(ConfigurationError, match=r"entry point 'lost' in triokafka\.assignors.*No module named"):
         resolve_assignors("lost")
+    with pytest.raises(
+        ConfigurationError, match=r"entry point 'locked' in .* cannot be copied for each consumer.*lock"
+    ):
+        resolve_assignors("locked")
     with pytest.raises(ConfigurationError, match=r"there is no assignor 'weihgted'; did you mean 'weighted'\?"):
         resolve_assignors("weihgted")
 
@@ -181,10 +189,12 @@ def test_an_entry_point_that_is_no_assignor_or_cannot_be_loaded_is_told_of(
 def install(directory: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str) -> None:
     """A package with these entry points."""
     (directory / "weighing.py").write_text(
+        "import threading\n"
         "from triokafka.assignors import RangeAssignor\n"
         "class Weighted(RangeAssignor):\n    name = 'weighted'\n"
         "class Ready(RangeAssignor):\n    name = 'ready-made'\n"
-        "ready, NUMBER = Ready(), 7\n"
+        "ready, locked, NUMBER = Ready(), Ready(), 7\n"
+        "locked.lock = threading.Lock()\n"
     )
     about = directory / "weighing-1.0.dist-info"
     about.mkdir()
