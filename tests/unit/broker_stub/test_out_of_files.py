@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -10,8 +12,11 @@ from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_n
 from triokafka import errors
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.records import decode_records
+from triokafka.structs import TopicPartition
+from triokafka.world import RealWorld
 from triokafka.world_memory import DiskFault, MemoryStorage
 
+T = TypeVar("T")
 STORAGE_ERROR = errors.KafkaStorageError.code
 
 
@@ -155,3 +160,38 @@ async def test_a_log_that_could_not_be_made_is_made_where_it_was_begun(code: int
         for name in ("old", "new"):
             for number in range(partitions):
                 assert (await node.produce(name, batch(b"c"), partition=number)).base_offset == 1
+
+
+class HealedByTheStart(RealWorld):
+    """A world in memory: files of ``t`` cannot be opened until all logs were looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = MemoryStorage(crashable=False)
+        self.storage = self.memory
+        self.opened: list[str] = []
+
+    async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        if function.__name__ == "_take_over" and self.memory.faults:
+            self.memory.faults.clear()
+            self.memory.before_operation = lambda operation, path, size: self.opened.append(path)
+        return await super().run_in_thread(function, *args)
+
+
+async def test_logs_that_could_not_be_opened_at_the_start_are_left_alone_until_the_next() -> None:
+    """That their partitions are led again does not make them anew (`broker-log/Z16`)."""
+    world = HealedByTheStart()
+    async with running_node(world=world) as node:
+        await node.create("t", 10)
+        for number in range(10):
+            await node.produce("t", batch(b"a", b"b"), partition=number)
+    world.memory.inject(DiskFault("open", "*/t-*/*", errno.EMFILE))
+    async with running_node(world=world) as node:
+        for number in range(10):
+            assert (await node.produce("t", batch(b"c"), partition=number)).error_code == STORAGE_ERROR
+        assert not [path for path in world.opened if "/t-" in path]
+        kept = node.broker.logs.read_high_watermarks()
+        assert [kept[TopicPartition("t", number)] for number in range(10)] == [2] * 10
+    async with running_node(world=world) as node:
+        for number in range(10):
+            assert (await node.produce("t", batch(b"c"), partition=number)).base_offset == 2

@@ -231,7 +231,9 @@ class LogManager(HostedLogs):
 
         What cannot be made is left to `create`, and nothing is made while a data directory is offline. Not cancelled.
         """
-        missing = {tp: made for tp, made in wanted.items() if tp not in self._logs}
+        # A log that is offline is there: making it anew would recover it as if nothing of it had been on the disk.
+        here = self._logs.keys() | {tp for directory in self._directories for tp in directory.offline}
+        missing = {tp: made for tp, made in wanted.items() if tp not in here}
         if not self._started or self.offline_directories():
             return
         shares: dict[LogDirectory, list[MadeLog]] = {directory: [] for directory in self._directories}
