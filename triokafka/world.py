@@ -667,6 +667,11 @@ class OsStorage(Storage):
         return lambda: os.close(descriptor)
 
 
+_MOST_THREADS: Final = 40
+_own_threads: Final[trio.lowlevel.RunVar[trio.CapacityLimiter]] = trio.lowlevel.RunVar("threads of triokafka")
+"""Not Trio's own limit, which the application's threads may exhaust for long: nobody would deal or sync meanwhile."""
+
+
 class RealWorld(World):
     """The operating system: its clocks, its network, its files, its threads."""
 
@@ -743,7 +748,12 @@ class RealWorld(World):
         return _SocketListener(sock)
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        return await trio.to_thread.run_sync(function, *args)
+        try:
+            limiter = _own_threads.get()
+        except LookupError:
+            limiter = trio.CapacityLimiter(_MOST_THREADS)
+            _own_threads.set(limiter)
+        return await trio.to_thread.run_sync(function, *args, limiter=limiter)
 
     @property
     def has_doorbells(self) -> bool:

@@ -60,6 +60,20 @@ async def test_closing_wakes_whoever_waits_with_closed_resource_error() -> None:
     server.close()
 
 
+async def test_threads_of_the_application_do_not_keep_those_of_the_library_waiting() -> None:
+    limiter = trio.to_thread.current_default_thread_limiter()
+    tokens = int(limiter.total_tokens)
+    holders = [object() for _ in range(tokens)]
+    for holder in holders:
+        limiter.acquire_on_behalf_of_nowait(holder)
+    try:
+        with trio.fail_after(30):
+            assert await RealWorld().run_in_thread(divmod, 7, 2) == (3, 1)
+    finally:
+        for holder in holders:
+            limiter.release_on_behalf_of(holder)
+
+
 async def test_as_much_is_sent_at_once_as_the_socket_takes() -> None:
     client, server = await pair(RealWorld())
     assert client.try_send(b"ab", bytearray(b"cd"), memoryview(b"e")) == 5
