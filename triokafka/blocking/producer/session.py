@@ -74,13 +74,15 @@ class ProducerSession:
 
         Raises:
             KafkaTimeoutError: they did not become known.
+            ClosedError: the producer was closed meanwhile.
             KafkaError: the cluster refuses the topic.
         """
         partitions = await self.partitions(topic, seconds)
         stage = self._stages.get(topic)
         if stage is None:
+            if self._nursery is None or self._closing.is_set():
+                raise ClosedError("the producer was closed while the partitions were looked up")
             stage = self._stages[topic] = Stage(self.staging, topic)
-            assert self._nursery is not None
             self._nursery.start_soon(stage.run, self._usable(), name=f"{self._name} to {topic}")
         stage.learned(partitions)
         return stage
