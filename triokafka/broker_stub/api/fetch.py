@@ -119,7 +119,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         outcome = failed[wanted.key] = ReadOutcome(fault.error.code)
         if fault.error.code == _NOT_LEADER:
             outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
-    replicas = broker.replicas
+    replicas, image = broker.replicas, broker.image
     outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
         del outcomes  # nothing read is kept while waiting (M13)
@@ -127,6 +127,11 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         if operation is not None:
             await context.park(operation)
         outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
+    if by_id and broker.image is not image:
+        # While this waited, a topic may have been deleted, and one of its name made: that is another one.
+        for key, wanted in readable:
+            if wanted.topic not in broker.image.topics_by_id:
+                outcomes[key] = ReadOutcome(errors.UnknownTopicIdError.code)
     if not parameters.follower and context.count_towards(QuotaKind.FETCH, size):
         # Nothing is answered, so nothing counts (O26); the client asks again when its time is over.
         broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())

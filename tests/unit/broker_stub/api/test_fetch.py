@@ -6,8 +6,10 @@ from uuid import UUID
 
 import pytest
 import trio
+import trio.testing
 
 from tests.unit.broker_stub.api.node import NOW_MS, batch, marker, running_node
+from tests.unit.broker_stub.test_many_partitions import HeldThreads
 from triokafka import errors
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
@@ -336,3 +338,35 @@ async def test_more_bytes_than_an_answer_may_have_are_not_waited_for(autojump_cl
         start = trio.current_time()
         await node.fetch("t", 0, min_bytes=10**6, max_wait_ms=60_000)
         assert trio.current_time() == start
+
+
+@pytest.mark.parametrize("version", [12, 13, 18])
+async def test_a_topic_made_anew_while_a_fetch_waits_is_another_one(version: int) -> None:
+    """By its id nothing of it is asked for (KIP-516); by name, the offset is out of its range."""
+    world = HeldThreads("run")
+    world.go.set()
+    async with running_node(world=world) as node, trio.open_nursery() as nursery:
+        await node.create("t")
+        await node.produce("t", batch(b"a"))
+        answers: list[PartitionData] = []
+
+        async def fetch() -> None:
+            answers.extend(await node.fetch("t", 1, version=version, max_wait_ms=60_000))
+
+        nursery.start_soon(fetch)
+        while not node.broker.replicas.fetch_purgatory.delayed:
+            await trio.lowlevel.checkpoint()
+        # Both wait behind another change that is being written, and so become known at the same moment.
+        world.go = trio.Event()
+        nursery.start_soon(node.create, "first")
+        await trio.testing.wait_all_tasks_blocked()
+        gone = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+        nursery.start_soon(node.broker.controller.delete_topics, gone)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(node.create, "t")
+        await trio.testing.wait_all_tasks_blocked()
+        world.go.set()
+        while not answers:
+            await trio.lowlevel.checkpoint()
+        wanted = errors.OffsetOutOfRangeError if version == 12 else errors.UnknownTopicIdError
+        assert answers[0].error_code == wanted.code
