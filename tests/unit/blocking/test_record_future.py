@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
 import trio
 
-from triokafka import Producer
+from triokafka import Deliveries, Producer
 from triokafka.blocking.callbacks import CallbackThread
 from triokafka.blocking.producer.chunk import Chunk
 from triokafka.blocking.producer.future import FutureRecordMetadata
@@ -116,3 +116,30 @@ async def test_error_of_a_record_does_not_keep_those_that_were_handed_over_with_
     gc.collect()
     assert isinstance(FutureRecordMetadata(chunk, 0).exception, MessageSizeTooLargeError)
     assert [records() for records in producer.records] == [None]
+
+
+def test_whoever_looks_while_another_thread_makes_the_deliveries_gets_the_same() -> None:
+    """It was told that the record was not handed over: its `get` waited for ever, or an assertion ended the loop."""
+    staging = Staging(cast(LoopThread, _Loop()), cast(CallbackThread, _Callbacks()), limit=1 << 20)
+    chunk = Chunk(Stage(staging, "t"))
+    seen: list[Any] = []
+    other = threading.Thread(target=lambda: seen.append(chunk.delivery(2)))
+
+    class Accepted:
+        def __len__(self) -> int:
+            return 3
+
+        def __iter__(self) -> Iterator[str]:
+            yield "first"
+            other.start()
+            other.join(0.1)  # it cannot end before these are made
+            yield "second"
+            yield "third"
+
+        def parts(self) -> Iterator[Any]:
+            return iter(())
+
+    chunk.handed(cast(Deliveries, Accepted()))
+    assert cast(Any, chunk.delivery(2)) == "third"
+    other.join(10)
+    assert seen == ["third"]

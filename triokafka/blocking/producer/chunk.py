@@ -150,11 +150,9 @@ class Chunk:
         if index >= len(each) and self._pieces:
             with self.lock:
                 while self._pieces:
-                    piece = self._pieces.pop(0)
-                    if isinstance(piece, Exception):
-                        each.append(piece)
-                    else:
-                        each.extend(piece)
+                    piece = self._pieces[0]
+                    each += [piece] if isinstance(piece, Exception) else list(piece)
+                    del self._pieces[0]  # only now: others look without the lock whether there are any
         return each[index] if index < len(each) else None
 
     def outcome(self, index: int) -> Outcome | None:
