@@ -194,3 +194,24 @@ async def test_logs_of_a_large_topic_are_spread_over_the_data_directories() -> N
         await node.create("large", MANY)
         where = Counter(node.broker.logs.directory_of(TopicPartition("large", number)) for number in range(MANY))
         assert where == {"/one": 10, "/two": 10, "/three": 10}
+
+
+async def test_a_data_directory_that_fails_while_logs_are_made_keeps_those_that_were_begun_there() -> None:
+    """Made in another one, they would be in two when it is back, and no broker would start (`broker-log/Z16`)."""
+    world, directories = HeldThreads("make_logs"), ("/one", "/two")
+    async with running_node(world=world, log_dirs=directories) as node, trio.open_nursery() as nursery:
+        await node.create("small", 2)
+        nursery.start_soon(node.create, "large", MANY)
+        await world.asked.wait()
+        broken = world.memory.inject(DiskFault("write", "/two/small-*", errno.EIO))
+        await node.produce("small", batch(b"v"), partition=1)
+        broken()
+        assert list(node.broker.logs.offline_directories()) == ["/two"]
+        world.go.set()
+        while "large" not in node.broker.image.topics:
+            await trio.lowlevel.checkpoint()
+        found = Counter([(await node.produce("large", batch(b"v"), partition=i)).error_code for i in range(MANY)])
+        assert found == {0: MANY // 2, errors.KafkaStorageError.code: MANY // 2}
+    async with running_node(world=world, log_dirs=directories) as node:
+        found = Counter([(await node.produce("large", batch(b"v"), partition=i)).base_offset for i in range(MANY)])
+        assert found == {1: MANY // 2, 0: MANY // 2}

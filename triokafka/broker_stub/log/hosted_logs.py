@@ -30,6 +30,7 @@ from triokafka.broker_stub.log.log_directory import (
     DELETE_SUFFIX,
     STRAY_SUFFIX,
     LogDirectory,
+    OfflineLog,
     folder_name,
     renamed_folder,
 )
@@ -260,6 +261,10 @@ class HostedLogs:
             if log is not None:
                 self._host(topic_partition, log, made.found.directory, topic_id)
                 return log
+            begun = made.found.directory
+            if begun.failure:  # in another, there would be two of them when this is back
+                begun.offline[topic_partition] = OfflineLog(begun.failure, 0, 0)
+                raise KafkaStorageError(begun.failure)
         directory = self._directory_for(topic_partition)
         path = f"{directory.path}/{folder_name(topic_partition)}"
         self._written(directory, partial(directory.forget, {topic_partition}))
