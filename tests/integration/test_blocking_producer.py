@@ -340,6 +340,7 @@ def test_a_record_that_is_refused_among_others_with_keys_spoils_none_of_them(boo
 def test_closing_without_patience_settles_every_future(topic: str) -> None:
     """Also of records that the loop was taking over when memory was full."""
     with running_broker() as broker:
+        broker.create_topic(topic)  # which may take longer than the producer is going to wait
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, max_block_ms=100, batch_size=65_536
         )
@@ -359,6 +360,7 @@ def test_closing_without_patience_settles_every_future(topic: str) -> None:
 def test_closing_without_patience_settles_the_futures_of_every_chunk(topic: str) -> None:
     """Also of one that was begun while the loop waited for memory for the one before."""
     with running_broker() as broker:
+        broker.create_topic(topic)  # which may take longer than the producer is going to wait
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, buffer_memory=1 << 20, max_block_ms=100, batch_size=65_536
         )
