@@ -11,6 +11,7 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
 from triokafka import errors
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld
@@ -195,3 +196,19 @@ async def test_logs_that_could_not_be_opened_at_the_start_are_left_alone_until_t
     async with running_node(world=world) as node:
         for number in range(10):
             assert (await node.produce("t", batch(b"c"), partition=number)).base_offset == 2
+
+
+async def test_who_asks_for_metadata_has_what_could_not_be_made_tried_again() -> None:
+    """A client asks no more of a partition that has no leader (`broker-log/Z16`)."""
+    world = memory_world()
+    assert isinstance(world.storage, MemoryStorage)
+    async with running_node(world=world) as node:
+        world.storage.inject(DiskFault("open", "*/new-0/*", errno.EMFILE))
+        await node.create("new")
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+        (partition,) = (await node.call(request, 9)).topics[0].partitions
+        assert partition.error_code == errors.LeaderNotAvailableError.code
+        world.storage.faults.clear()
+        (partition,) = (await node.call(request, 9)).topics[0].partitions
+        assert (partition.error_code, partition.offline_replicas) == (0, [])
+        assert (await node.produce("new", batch(b"a"))).base_offset == 0

@@ -239,7 +239,10 @@ class HostedPartitions:
         self._complete_waiting(topic_partition)
 
     def is_offline(self, topic_partition: tuple[str, int]) -> bool:
-        """Whether a partition should be here, but its log cannot be used."""
+        """Whether a partition should be here, but its log cannot be used. One that may be well by now is tried again:
+        of a partition without a leader, clients ask for nothing but metadata."""
+        if topic_partition in self._unlucky:
+            self._open_again(TopicPartition(*topic_partition))
         return topic_partition in self._failed
 
     def logs_offline(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
