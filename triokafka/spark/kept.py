@@ -1,7 +1,7 @@
 """Clients that outlive the calls that use them: connections and fetch sessions are made once in the life of a process.
 
 Spark keeps a Python worker for many tasks, and the process that asks for offsets for a whole query, and never says when
-it is done with either. So whatever is kept here needs no closing, and there is a bound on how much is kept.
+it is done with either. So what is kept here needs no closing, and there are bounds on how much is kept, and for how long.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 IDLE_LIMIT: Final = 8
 """Clients that nobody uses now, above which the one that was used longest ago is closed."""
+IDLE_SECONDS: Final = 300.0
+"""How long a client that nobody uses is kept, as long as Spark's own connector keeps one: connections go, and a broker
+that has gone for good is not looked for as long as the process lives."""
 
 _kept: Final[dict[LoopThread, Kept]] = {}
 _log: Final = logging.getLogger("triokafka.spark")
@@ -30,6 +33,7 @@ class _Entry:
     key: Hashable
     value: Any
     users: int = 0
+    used_at: float = 0.0
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
@@ -88,6 +92,7 @@ class Kept:
             raise
         finally:
             entry.users -= 1
+            entry.used_at = trio.current_time()
             idle = [known for known in self._entries if not known.users]
             for known in idle[: max(0, len(idle) - IDLE_LIMIT)]:
                 self._close(known)
@@ -111,9 +116,19 @@ class Kept:
                     self._entries.append(entry)
                     is_open = True
                     task_status.started()
-                    await trio.sleep_forever()
+                    await _disuse(entry)
+                    if entry in self._entries:
+                        self._entries.remove(entry)
         except Exception:
             if not is_open:
                 raise
             # Nobody waits for it any more, and one client must not end the loop of all.
             _log.debug("a client failed to close", exc_info=True)
+
+
+async def _disuse(entry: _Entry) -> None:
+    """Wait until nobody has used a client for long."""
+    left = IDLE_SECONDS
+    while left > 0:
+        await trio.sleep(left)
+        left = IDLE_SECONDS if entry.users else entry.used_at + IDLE_SECONDS - trio.current_time()

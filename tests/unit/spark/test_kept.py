@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 
-from triokafka.spark.kept import IDLE_LIMIT, Kept
+from triokafka.spark.kept import IDLE_LIMIT, IDLE_SECONDS, Kept
 
 
 class Clients:
@@ -138,3 +139,22 @@ async def test_an_error_of_opening_reaches_the_caller_and_a_failing_close_nobody
         async with kept.shared("b", fails_to_close):
             raise KeyError
     await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_client_that_nobody_uses_for_long_is_closed(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+):
+    kept, clients = Kept(nursery), Clients()
+    async with kept.shared("a", clients.make):
+        await trio.sleep(3 * IDLE_SECONDS)
+        assert clients.open == [1]
+    for _ in range(3):
+        await trio.sleep(IDLE_SECONDS - 1)
+        async with kept.shared("a", clients.make) as client:
+            assert client == 1
+    await trio.sleep(IDLE_SECONDS - 1)
+    assert clients.open == [1]
+    await trio.sleep(2)
+    assert clients.open == []
+    async with kept.shared("a", clients.make) as client:
+        assert client == 2
