@@ -1,7 +1,7 @@
 """Clients that outlive the calls that use them: connections and fetch sessions are made once in the life of a process.
 
 Spark keeps a Python worker for many tasks, and the process that asks for offsets for a whole query, and never says when
-it is done with either. So what is kept here needs no closing, and there are bounds on how much is kept and for how long.
+it is done with either. So nothing kept here needs closing, and there are bounds on how much is kept and for how long.
 """
 
 from __future__ import annotations
