@@ -48,6 +48,8 @@ class KafkaPythonClient:
             reconnect_backoff_ms=BACKOFF_MS,
             reconnect_backoff_max_ms=BACKOFF_MS,
             fetch_max_wait_ms=100,
+            # It may join before it has heard of a new topic, and then is given nothing until it asks again.
+            metadata_max_age_ms=1_000,
         )
         try:
             assert len(_read(consumer, 2, b"")) == 2

@@ -15,6 +15,7 @@ _OUTSIDE_ANY_WORLD = {
     "world_files.py": "its files and directories",
     "kernels.py": "runs at import, before there is any world: looks whether compiled modules are up to date",
     "cli/": "reads what its user names and writes reports, in its own process; the broker it runs has a world",
+    "client/producer/plain_lz4_worker.py": "rings the world's doorbell from a thread, as its compiled twin does",
     "spark/": "runs inside Spark's Python workers, and keeps nothing",
 }
 _FILE_MODULES = {"fcntl", "fileinput", "glob", "io", "mmap", "pathlib", "shelve", "shutil", "sqlite3", "tempfile"}
