@@ -99,7 +99,8 @@ def run(plan: Plan = FULL) -> Findings:
                             case = _Case(spark, plan, name, address, failures)
                             rows += case.measure(size, codec)
                             memory += case.memory(size, codec)
-                    idles += _idle(spark, plan, name, address, failures)
+                    if plan.idle_partitions:
+                        idles += _idle(spark, plan, name, address, failures)
                 finally:
                     instance.kill()
     finally:
@@ -284,7 +285,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--partitions", type=int)
-    parser.add_argument("--idle-partitions", type=int)
+    parser.add_argument("--idle-partitions", type=int, help="0 leaves that measurement out")
     parser.add_argument("--broker", dest="brokers", action="append", choices=BROKERS)
     parser.add_argument("--size", dest="sizes", action="append", type=int)
     parser.add_argument("--compression", dest="codecs", action="append", choices=("none", "gzip", "lz4", "zstd"))
