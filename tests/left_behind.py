@@ -122,7 +122,8 @@ def _tasks(nursery: Any) -> set[Any]:
 
 
 def _children() -> Iterator[str]:
-    """The child processes that have not ended; Linux says who they are."""
+    """The commands of the child processes that have not ended, as Linux tells them. Not their numbers: a server of a
+    longer-lived fixture may be started again by a test."""
     threads = Path("/proc/self/task")
     for thread in os.listdir(threads) if threads.exists() else ():
         try:
@@ -135,4 +136,4 @@ def _children() -> Iterator[str]:
             except OSError:
                 continue
             if command and b"multiprocessing.resource_tracker" not in command:
-                yield f"process {number}: {command.replace(bytes(1), b' ').decode(errors='replace')}"
+                yield f"process: {command.replace(bytes(1), b' ').decode(errors='replace')}"

@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NEVER: Final = float("inf")
-_A_WAIT: Final = 0.001
-"""Seconds; with less the time may be over before there was a wait."""
 
 
 class Engine:
@@ -311,21 +309,8 @@ class Engine:
         self.check_usable()
         self.delivery.asked += 1
         self.subscription.finish_all()
-        if not self.fetcher.buffer.is_empty or timeout < _A_WAIT:
-            await trio.lowlevel.checkpoint()
-            return await self.wait_for_state(take, timeout, truthy=True)
-        # It will wait, which is a checkpoint: one turn of the event loop for each fetch, not two.
-        await trio.lowlevel.checkpoint_if_cancelled()
-        try:
-            found = await self.wait_for_state(take, timeout, truthy=True)
-        except KafkaError:
-            await trio.lowlevel.cancel_shielded_checkpoint()  # there may have been no wait before it
-            raise
-        if found is None:
-            await (
-                trio.lowlevel.cancel_shielded_checkpoint()
-            )  # nor one before the time was over, with much to look after
-        return found
+        await trio.lowlevel.checkpoint()
+        return await self.wait_for_state(take, timeout, truthy=True)
 
     async def wait_for_state(self, look: Callable[[], T | None], timeout: float, *, truthy: bool = False) -> T | None:
         """Do what keeps a consumer going until ``look`` finds something, at most ``timeout`` seconds."""

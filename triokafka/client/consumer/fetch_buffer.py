@@ -239,11 +239,6 @@ class FetchBuffer:
                 held.add(data.partition)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits, an error included."""
-        return not self._queue
-
-    @property
     def has_current(self) -> bool:
         """Whether there is anything to hand out, an error included."""
         return any(True for _ in self.current())
