@@ -5,6 +5,7 @@ Each version is installed once, beside this environment and without its dependen
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -41,7 +42,12 @@ def python_with(version: str) -> str:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=ROOT)
+    # A session that another test made here has named this interpreter for the workers, which would run this Spark's.
+    named = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    environment = {name: value for name, value in os.environ.items() if name not in named}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=ROOT, env=environment
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
     return done.stdout
 
