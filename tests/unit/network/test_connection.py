@@ -235,7 +235,7 @@ async def test_failing_completion_does_not_stop_the_others() -> None:
 @pytest.mark.parametrize("topics", [10, 5_000])
 @simulated
 async def test_large_and_small_answers_arrive_whole(topics: int) -> None:
-    """Within the receive buffer, and beyond it in a pooled one."""
+    """Within the receive buffer, and beyond it in a pooled one (`client/NET-7`)."""
     async with connected() as (broker, connection):
         names = [f"topic-{i:06d}" for i in range(topics)]
         broker.cluster.topics.update(dict.fromkeys(names, 1))

@@ -213,7 +213,7 @@ async def test_what_the_socket_does_not_take_at_once_follows_in_order(room: int)
 
 @simulated
 async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
-    """Until the last one is written; then the owner is told (`client/NET-14`)."""
+    """Until the last one is written; then the owner is told (`client/NET-14`, `client/NET-5`)."""
     told: list[str] = []
     async with connected(max_in_flight=5, on_room=lambda: told.append("room")) as (broker, connection):
         stuck = Stuck(connection, 10)
@@ -273,6 +273,7 @@ async def test_requests_with_and_without_answer_fail_newest_first_together() -> 
 
 @simulated
 async def test_broken_stream_is_found_by_the_writer_and_not_by_who_submits() -> None:
+    """(`client/NET-8`)"""
     async with connected() as (_, connection):
         simulation = current_simulation()
         await connection.call(ASK, 9)

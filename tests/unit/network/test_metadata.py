@@ -52,6 +52,14 @@ def answer(
     )
 
 
+def test_partition_of_a_topic_is_a_value_that_never_changes() -> None:
+    """(`client/META-2`)"""
+    assert {TP: "found"}[TopicPartition("t", 0)] == "found"
+    assert len({TP, TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)}) == 3
+    with pytest.raises(AttributeError):
+        TP.partition = 1  # type: ignore[misc]
+
+
 def test_nothing_is_due_before_somebody_asks() -> None:
     assert holder().time_to_next_update(0.0) == float("inf")
 

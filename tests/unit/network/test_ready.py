@@ -27,7 +27,7 @@ def ignore(response: object, error: object) -> None:
 
 @simulated
 async def test_asking_whether_a_node_is_ready_starts_one_connection_attempt() -> None:
-    """(`client/NET-15`, `client/NET-16`, `client/NET-18`)"""
+    """(`client/NET-15`, `client/NET-16`, `client/NET-18`, `client/NET-24`)"""
     async with client_of() as (cluster, client):
         woken: list[bool] = []
         client.add_listener(lambda: woken.append(True))
@@ -172,6 +172,7 @@ async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
 
 @simulated
 async def test_every_answer_reaches_its_asker_when_many_ask_many_brokers_at_once() -> None:
+    """(`client/NET-1`)"""
     async with client_of(nodes=3, max_in_flight_requests_per_connection=2) as (_, client):
         await client.refresh_metadata()
         answers: list[object] = []

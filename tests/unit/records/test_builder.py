@@ -17,6 +17,7 @@ def values_of(stack: Stack, batch: bytes) -> list[bytes | None]:
 
 
 def test_append_tells_the_number_of_the_record_in_the_batch(stack: Stack) -> None:
+    """(``client/MEM-2``)"""
     builder = stack.records.BatchBuilder(1000)
     assert [builder.append(5, None, b"x"), builder.append(6, b"k", None, [("h", b"")])] == [0, 1]
     assert builder.count == 2
@@ -89,7 +90,7 @@ def test_pooled_buffer_is_written_to_in_place(stack: Stack) -> None:
 
 
 def test_pooled_buffer_that_is_too_small_is_left_alone(stack: Stack) -> None:
-    """The pool gets its own buffer back at its own size (``client/MEM-5``, ``client/BUF-10``)."""
+    """The pool gets its own buffer back at its own size (``client/MEM-5``, ``client/BUF-10``, ``client/COMP-3``)."""
     pooled = bytearray(100)
     builder = stack.records.BatchBuilder(100, buffer=pooled)
     builder.append(5, None, b"x" * 500)

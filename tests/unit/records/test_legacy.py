@@ -35,6 +35,7 @@ def decoded(stack: Stack, data: bytes, **settings: object) -> list[tuple]:
 
 
 def test_messages_of_both_formats(stack: Stack) -> None:
+    """(``client/MEM-7``)"""
     data = message(4, b"k", None, magic=0) + message(5, None, b"v", timestamp=77) + message(9, b"", b"", timestamp=-1)
     assert decoded(stack, data) == [(4, -1, -1, b"k", None), (5, 77, 0, None, b"v"), (9, -1, 0, b"", b"")]
 
@@ -47,7 +48,7 @@ def test_formats_may_follow_each_other(stack: Stack) -> None:
 
 @pytest.mark.parametrize("codec", [1, 2, 3])
 def test_v1_wrapper_has_the_offset_of_its_last_message(stack: Stack, codec: int) -> None:
-    """(``broker-log/C14``, ``broker-log/C15``)"""
+    """(``broker-log/C14``, ``broker-log/C15``, ``client/COMP-5``)"""
     inner = (
         message(0, None, b"a", timestamp=1) + message(1, None, b"b", timestamp=2) + message(4, None, b"c", timestamp=3)
     )

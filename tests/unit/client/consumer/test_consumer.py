@@ -826,7 +826,7 @@ async def test_a_commit_that_is_asked_for_again_when_told_of_the_end_is_refused(
 @pytest.mark.parametrize(("partitions", "threads"), [(10, 0), (1_000, 1)])
 @simulated
 async def test_a_leader_that_has_much_to_deal_does_it_in_a_thread(partitions: int, threads: int) -> None:
-    """Heartbeats and the application go on meanwhile (`client/GRP-16`)."""
+    """Heartbeats and the application go on meanwhile (`client/GRP-16`, `client/TRI-8`)."""
     _, _, options = await started(partitions)
     world = options["world"]
     run_in_thread = world.run_in_thread

@@ -69,7 +69,7 @@ class Bench:
 
 
 def test_open_batch_is_ready_after_linger_and_says_when() -> None:
-    """(`client/ACC-9`, `client/ACC-12`, `client/ACC-19`)"""
+    """(`client/ACC-9`, `client/ACC-12`, `client/ACC-19`, `client/BAT-1`)"""
     bench = Bench()
     bench.batch(now=10.0)
     ready = bench.accumulator.ready(bench.cluster, 10.4)
@@ -210,7 +210,7 @@ def test_lingering_batches_ride_along() -> None:
 
 
 def test_drain_takes_one_batch_per_partition_in_order() -> None:
-    """(`client/ACC-8`, `client/ACC-22`)"""
+    """(`client/ACC-8`, `client/ACC-22`, `client/ACC-1`)"""
     bench = Bench()
     batches = [bench.batch() for _ in range(3)]
     assert [bench.drain(0.0)[1] for _ in range(3)] == [[batch] for batch in batches]

@@ -565,7 +565,7 @@ async def test_throttled_node_is_left_alone_and_the_others_are_not() -> None:
 
 @simulated
 async def test_sender_sleeps_while_a_broker_is_away_and_while_a_batch_lingers() -> None:
-    """(`client/SND-4`, `client/ACC-19`)"""
+    """(`client/SND-4`, `client/ACC-19`, `client/NET-26`)"""
     async with scripted() as s, s.producer(linger_ms=5000) as producer:
         await producer.partitions_for("orders")
         steps = 0
