@@ -100,6 +100,7 @@ class Machine:
         self._mutate = mutate
         self._aim: Aim | None = None
         self._left = 0
+        self._shots = 0
 
     def start(self) -> None:
         """Start the broker's process."""
@@ -157,12 +158,17 @@ class Machine:
         if aim.kind in WRITES or aim.kind == "any":
             self.host.disk.before_operation = self._operation
 
+    def disarm(self) -> None:
+        """Die of nothing any more."""
+        self._aim = None
+        self._shots += 1
+
     def die(self) -> None:
         """Die here and now."""
         if self.died.is_set() or self.host.world.is_halted:
             return
         self.broker = None
-        self._aim = None
+        self.disarm()
         self._history.note("broker dies", "and its machine" if self.power_cut else "")
         self.host.die(power_cut=self.power_cut)
         self.died.set()
@@ -171,6 +177,7 @@ class Machine:
         """Wait for the end of the process, and start another one after ``away`` seconds; that one may have its aim."""
         self.die()
         await self.host.kill(power_cut=self.power_cut)
+        self.disarm()  # an aim that was taken when it was dead already is not the next one's
         self.host.disk.before_operation = None
         self.host.disk.faults.clear()
         await trio.sleep(away)
@@ -193,7 +200,7 @@ class Machine:
         if aim is not None and aim.how == "arriving":
             self.die()
         elif aim is not None:
-            self._simulation.nursery.start_soon(self._die_later, aim.delay, self.died)
+            self._simulation.nursery.start_soon(self._die_later, aim.delay, self._shots)
         self._asked += 1
         number, since = self._asked, self._history.clock()
         self._waiting[number] = name, since
@@ -212,9 +219,9 @@ class Machine:
         for name, since in self._waiting.values():
             self._note_slow(name, self._history.clock() - since)
 
-    async def _die_later(self, delay: float, died: trio.Event) -> None:
+    async def _die_later(self, delay: float, shot: int) -> None:
         await trio.sleep(delay)
-        if died is self.died:
+        if shot == self._shots:
             self.die()
 
     def _operation(self, operation: str, path: str, size: int) -> None:

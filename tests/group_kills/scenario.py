@@ -236,6 +236,10 @@ class Run:
                 if machine.died.is_set():
                     self._forget()
                     await machine.restart(chance.uniform(0, 0.5))
+        machine.disarm()
+        if machine.died.is_set():
+            self._forget()
+            await machine.restart(0)
 
     async def _lose_somebody(self) -> None:
         """A member dies, and nothing but its silence tells of it."""

@@ -18,10 +18,13 @@ import sys
 
 import pytest
 
+import triokafka
 from tests.group_kills.defects import DEFECTS, planted
-from tests.group_kills.scenario import scenario
+from tests.group_kills.machine import Aim
+from tests.group_kills.members import BROKER
+from tests.group_kills.scenario import Run, scenario
 from tests.simulated import run_seeds
-from triokafka.testing import run_simulation
+from triokafka.testing import Simulation, run_simulation
 
 QUICK_SEEDS = 60
 SEEDS = 200
@@ -40,6 +43,27 @@ def test_groups_survive_a_coordinator_that_dies_at_any_point(first: int) -> None
 @pytest.mark.timeout(0)
 def test_groups_survive_two_hundred_coordinators_that_die() -> None:
     run_seeds("group kills", range(SEEDS), functools.partial(run_simulation, scenario))
+
+
+def test_an_aim_that_was_taken_at_a_dead_broker_is_not_the_next_ones() -> None:
+    """It would die of it when all trouble is over, and nobody would start it again."""
+
+    async def run(simulation: Simulation) -> None:
+        machine = Run(simulation).machine
+        machine.start()
+        await machine.ready.wait()
+        machine.die()
+        machine.aim(Aim("commit_offsets", 1, "arriving"))
+        await machine.restart(0)
+        await machine.ready.wait()
+        async with triokafka.AdminClient(
+            world=simulation.host("admin").world, bootstrap_servers="{}:{}".format(*BROKER)
+        ) as admin:
+            await admin.create_topics([triokafka.NewTopic("t", 1, 1)])
+            await admin.alter_group_offsets("g", {triokafka.TopicPartition("t", 0): triokafka.OffsetAndMetadata(3)})
+        assert not machine.died.is_set()
+
+    run_simulation(run, 1)
 
 
 def test_one_seed_gives_the_same_run_in_another_process() -> None:
