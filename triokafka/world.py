@@ -346,6 +346,11 @@ class World(ABC):
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Run a blocking function away from the event loop and return its result. Not stopped by cancellation."""
 
+    async def run_in_abandonable_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """As `run_in_thread`; if cancelled, this returns at once, and the function goes on with nobody to hear of its
+        end. It must touch nothing that is used afterwards."""
+        return await self.run_in_thread(function, *args)
+
     @property
     def has_doorbells(self) -> bool:
         """Whether `doorbell` makes any: not where threads do not run beside the event loop."""
@@ -672,6 +677,15 @@ _own_threads: Final[trio.lowlevel.RunVar[trio.CapacityLimiter]] = trio.lowlevel.
 """Not Trio's own limit, which the application's threads may exhaust for long: nobody would deal or sync meanwhile."""
 
 
+def _limiter_of_own_threads() -> trio.CapacityLimiter:
+    try:
+        return _own_threads.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(_MOST_THREADS)
+        _own_threads.set(limiter)
+        return limiter
+
+
 class RealWorld(World):
     """The operating system: its clocks, its network, its files, its threads."""
 
@@ -748,12 +762,11 @@ class RealWorld(World):
         return _SocketListener(sock)
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        try:
-            limiter = _own_threads.get()
-        except LookupError:
-            limiter = trio.CapacityLimiter(_MOST_THREADS)
-            _own_threads.set(limiter)
-        return await trio.to_thread.run_sync(function, *args, limiter=limiter)
+        return await trio.to_thread.run_sync(function, *args, limiter=_limiter_of_own_threads())
+
+    async def run_in_abandonable_thread(self, function: Callable[..., T], *args: Any) -> T:
+        limiter = _limiter_of_own_threads()
+        return await trio.to_thread.run_sync(function, *args, limiter=limiter, abandon_on_cancel=True)
 
     @property
     def has_doorbells(self) -> bool:

@@ -71,6 +71,9 @@ class PartitionAssignor(ABC):
     ) -> dict[str, Assignment]:
         """Deal out all partitions.
 
+        Runs in a thread where there is much to deal; no other method is called meanwhile. A consumer that is closed
+        does not wait for it.
+
         Args:
             members: every member of the group with its subscription.
             partitions: topic to number of partitions; topics that do not exist are missing.

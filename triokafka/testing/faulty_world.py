@@ -134,6 +134,9 @@ class FaultyWorld(World):
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await self._world.run_in_thread(function, *args)
 
+    async def run_in_abandonable_thread(self, function: Callable[..., T], *args: Any) -> T:
+        return await self._world.run_in_abandonable_thread(function, *args)
+
     def raise_file_limit(self) -> int:
         return self._world.raise_file_limit()
 

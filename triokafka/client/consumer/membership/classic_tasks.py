@@ -80,6 +80,8 @@ class ClassicMembership(GroupMembership):
         self._subscription = subscription
         self._join_scope: trio.CancelScope | None = None
         self._one_join = trio.Lock()
+        self._dealing = trio.Event()
+        self._dealing.set()  # nothing is dealt in a thread
         self._assignment: Assignment | None = None
         self._broken_meetings = 0
 
@@ -136,9 +138,10 @@ class ClassicMembership(GroupMembership):
 
     async def _join(self, scope: trio.CancelScope) -> None:
         try:
-            # One that is cancelled may still be dealing in a thread, which nothing stops, with the same assignor.
             with scope:
                 async with self._one_join:
+                    # One that was cancelled may have left a thread, which nothing stops, dealing with this assignor.
+                    await self._dealing.wait()
                     await self._join_until_done()
         except KafkaError as error:
             self._error = error
@@ -226,11 +229,26 @@ class ClassicMembership(GroupMembership):
         deal = self.member.dealing(layout.counts, layout.racks)
         if self.member.group_size + sum(layout.counts.values()) < _MUCH_TO_DEAL:
             return deal()
+        # In a task of its own: if the membership ends meanwhile, neither an outcome nor an error is about the next one.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        outcome: list[dict[str, Assignment] | Exception] = []
+        self._dealing = trio.Event()
+        self._tasks.start(self._deal_in_thread, deal, outcome, name=f"kafka dealing of group {self.group_id}")
+        await self._dealing.wait()
+        dealt = outcome[0]
+        if isinstance(dealt, Exception):
+            raise dealt
+        return dealt
+
+    async def _deal_in_thread(
+        self, deal: Callable[[], dict[str, Assignment]], outcome: list[dict[str, Assignment] | Exception]
+    ) -> None:
+        """Closing the consumer, which ends this task, does not wait for the thread: nobody joins with it any more."""
         try:
-            return await self._world.run_in_thread(deal)
-        finally:
-            # When the membership has ended meanwhile, neither the outcome nor an error is about the one of now.
-            await trio.lowlevel.checkpoint_if_cancelled()
+            outcome.append(await self._world.run_in_abandonable_thread(deal))
+        except Exception as error:
+            outcome.append(error)
+        self._dealing.set()
 
     def layout(self) -> Layout:
         """The topics of the group as the metadata has them now; with racks if any member says in which it is."""
