@@ -129,3 +129,21 @@ def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signa
         assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     finally:
         broker.close()
+
+
+def test_a_signal_ends_a_broker_that_is_still_starting(tmp_path: Path) -> None:
+    """It need not have looked at all of its logs first; nothing says that it has stopped in order."""
+    for number in range(5_000):
+        (tmp_path / f"t-{number}").mkdir()
+    command = [sys.executable, "-m", "triokafka", "broker", "-v", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and process.stdout is not None
+        while "5000 logs are checked" not in process.stderr.readline():
+            assert process.poll() is None
+        process.terminate()
+        complaints = process.stderr.read()
+        assert process.stdout.read() == ""
+    assert process.returncode == 0
+    assert "Traceback" not in complaints
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()

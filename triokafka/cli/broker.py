@@ -7,7 +7,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -68,11 +68,15 @@ def command(
 
     SIGTERM and SIGINT end it cleanly: what was written is flushed, and the next start needs no recovery.
     """
+    gc.disable()  # what is imported stays: to look for garbage in it again and again was a fifth of the start
     import trio
 
     from triokafka.broker_stub.config import BrokerConfig, parse_properties
+    from triokafka.broker_stub.server import Broker  # noqa: F401  # here, with the rest of what stays
     from triokafka.world import RealWorld
 
+    gc.freeze()
+    gc.enable()
     if in_memory and data_directories:
         raise click.UsageError("--in-memory and --data-dir exclude each other.")
     logging.basicConfig(
@@ -134,11 +138,13 @@ def _address(option: str, address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _collect_garbage_rarely() -> None:
-    """Look for cycles among new objects only, and less often: a request leaves none, and looking cost a tenth of it."""
-    gc.collect()
-    gc.freeze()
+@contextmanager
+def _little_garbage() -> Iterator[None]:
+    """Look for cycles less often, and after the start among new objects only: neither the start nor a request leaves
+    any, and looking cost a tenth of a request."""
     gc.set_threshold(20_000, 20, 20)
+    yield
+    gc.freeze()
 
 
 @contextmanager
@@ -164,28 +170,18 @@ def _opening_logs(broker: Broker) -> Iterator[None]:
 
 async def _serve(config: BrokerConfig, world: World) -> int:
     """Run the broker until a signal asks it to end, or a part of it fails."""
-    import trio
-
     from triokafka.broker_stub.server import Broker
 
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    async def serve() -> int:
         async with AsyncExitStack() as running:
             broker = Broker(config, world=world)
-            with _opening_logs(broker):
+            with _opening_logs(broker), _little_garbage():
                 await running.enter_async_context(broker)
-            _collect_garbage_rarely()
             print(f"ready {broker.bootstrap_servers}", flush=True)
-            async with trio.open_nursery() as nursery:
+            await broker.wait_stopped()
+        return _status(broker.failure)
 
-                async def end_with_the_broker() -> None:
-                    await broker.wait_stopped()
-                    nursery.cancel_scope.cancel()
-
-                nursery.start_soon(end_with_the_broker)
-                async for _ in signals:
-                    break
-                nursery.cancel_scope.cancel()
-    return _status(broker.failure)
+    return await _until_signalled(serve)
 
 
 async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, control: tuple[str, int] | None) -> int:
@@ -197,11 +193,11 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
     from triokafka.testing.brokers import running
     from triokafka.testing.control import control_actions, control_metrics
 
-    failures: list[Exception] = []
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with running(config, world, nodes) as target:
+    async def serve() -> int:
+        async with AsyncExitStack() as stack:
+            with _little_garbage():
+                target = await stack.enter_async_context(running(config, world, nodes))
             endpoint = ControlEndpoint(target.faults, world, control_metrics(target), control_actions(target))
-            _collect_garbage_rarely()
             lines = [f"ready {target.bootstrap_servers}"]
             if control is not None:
                 try:
@@ -213,16 +209,35 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
             async with trio.open_nursery() as nursery:
                 if control is not None:
                     nursery.start_soon(endpoint.run)
+                failure = await target.wait_failed()
+                nursery.cancel_scope.cancel()
+        return _status(failure)
 
-                async def end_with_a_broker() -> None:
-                    failures.append(await target.wait_failed())
+    return await _until_signalled(serve)
+
+
+async def _until_signalled(serve: Callable[[], Awaitable[int]]) -> int:
+    """The status that ``serve`` ends with; 0 when a signal ends it, which it may also do while it is starting."""
+    import trio
+
+    status = 0
+    failure: Exception | None = None
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def end_when_told() -> None:
+                async for _ in signals:
                     nursery.cancel_scope.cancel()
 
-                nursery.start_soon(end_with_a_broker)
-                async for _ in signals:
-                    break
-                nursery.cancel_scope.cancel()
-    return _status(failures[0] if failures else None)
+            nursery.start_soon(end_when_told)
+            try:
+                status = await serve()
+            except Exception as error:  # as itself, not in a group
+                failure = error
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return status
 
 
 def _status(failure: Exception | None) -> int:

@@ -85,6 +85,8 @@ class LogManager(HostedLogs):
     async def load(self, topic_configs: TopicConfigs | None = None) -> None:
         """Open every log, recovering those that a crash left behind (I01–I09): several at once, each in a thread.
 
+        Cancelled, it ends with the logs that are being opened.
+
         Args:
             topic_configs: the configuration of a topic, as far as it has one of its own.
 
@@ -96,10 +98,13 @@ class LogManager(HostedLogs):
         try:
             found, loaded = await run(self._find, topic_configs), list[LoadedLog]()
             count = sum(map(len, found))
-            async with trio.open_nursery() as nursery:
-                for left in found:
-                    for _ in range(min(self._config.recovery_threads_per_data_dir, len(left))):
-                        nursery.start_soon(run, self._open_found, left, loaded, count)
+            async with trio.open_nursery() as watched:
+                watched.start_soon(_empty_when_cancelled, found)
+                async with trio.open_nursery() as nursery:
+                    for left in found:
+                        for _ in range(min(self._config.recovery_threads_per_data_dir, len(left))):
+                            nursery.start_soon(run, self._open_found, left, loaded, count)
+                watched.cancel_scope.cancel()
             await run(self._take_over, loaded)
         except BaseException:
             self._give_up()
@@ -394,6 +399,15 @@ class LogManager(HostedLogs):
                 self._written(directory, directory.checkpoint_start_offsets)
             except KafkaError as error:
                 logger.error("%s", error)
+
+
+async def _empty_when_cancelled(left: list[list[FoundLog]]) -> None:
+    """Threads are not interrupted; they end when there is nothing left."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        for logs in left:
+            logs.clear()
 
 
 def _remove(storage: Storage, folders: Sequence[str], files: Sequence[str]) -> None:

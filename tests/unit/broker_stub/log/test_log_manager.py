@@ -703,6 +703,34 @@ async def test_logs_are_opened_by_as_many_threads_as_wanted() -> None:
     assert all(offsets(log) == [0, 1, 2] for log in again.all().values())
 
 
+async def test_a_start_that_is_cancelled_ends_with_the_logs_that_are_being_opened() -> None:
+    """The rest stays as it was, for the next start (`broker-log/I01`)."""
+    world = DiskWorld()
+    logs = started(world)
+    for number in range(100):
+        fill(logs.create(TopicPartition("t", number)), 3)
+    world.storage.kill()
+    world.run_in_thread = trio.to_thread.run_sync  # type: ignore[method-assign, assignment]
+    again, opened = manager(world, recovery_threads_per_data_dir=1), 0
+
+    with trio.CancelScope() as start:
+
+        def log_opened(_count: int) -> None:
+            nonlocal opened
+            opened += 1
+            trio.from_thread.run_sync(start.cancel)
+            for _ in range(3):  # the event loop has its turns meanwhile
+                trio.from_thread.run_sync(int)
+
+        again.on_log_opened = log_opened
+        again.lock()
+        await again.load()
+    assert start.cancelled_caught
+    assert opened < 5
+    assert not world.storage.exists("/data/.kafka_cleanshutdown")
+    assert len(started(world).all()) == 100
+
+
 async def test_a_start_that_fails_leaves_nothing_locked_or_open() -> None:
     world = DiskWorld()
     logs = started(world, "/one", "/two")
