@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -53,6 +56,22 @@ def test_columns_are_chosen_and_a_reader_may_be_left_early(bootstrap: str, fille
     reader.close()
     del reader
     wait_until_nothing_reads()
+
+
+def test_an_interrupt_ends_a_wait_for_records_and_leaves_nothing_behind(bootstrap: str, filled: str) -> None:
+    """Ctrl-C, in the middle of a range whose records do not come."""
+    reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 0}, end={0: RECORDS}, batch_rows=100)
+    read = 0
+    with pytest.raises(KeyboardInterrupt):
+        for batch in reader:
+            read += batch.num_rows
+            if read == 334:  # all that there is: what follows is a wait of a minute
+                threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    assert read == 334
+    reader.close()
+    del reader
+    wait_until_nothing_reads()
+    assert triokafka.read_topic(filled, bootstrap_servers=bootstrap).read_all().num_rows == RECORDS
 
 
 def test_a_missing_topic_is_an_error_of_the_call(bootstrap: str, topic: str) -> None:
