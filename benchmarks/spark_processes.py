@@ -7,15 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-_ticks_seen: Final[dict[int, int]] = {}
 _KIB: Final = 1024.0
 
 
 def spark_cpu() -> float:
     """CPU seconds so far of this process's JVM and of the Python processes below it, also of those that have ended."""
     parents, ticks = _processes()
-    _ticks_seen.update((pid, ticks[pid]) for pid in _below(parents))
-    return sum(_ticks_seen.values()) / os.sysconf("SC_CLK_TCK")
+    return sum(ticks[pid] for pid in _below(parents)) / os.sysconf("SC_CLK_TCK")
 
 
 def forget_peaks() -> None:
@@ -46,7 +44,8 @@ def _workers() -> Iterable[int]:
 
 
 def _processes() -> tuple[dict[int, int], dict[int, int]]:
-    """The parent of each process of the machine, and its CPU ticks."""
+    """The parent of each process of the machine; and its CPU ticks, with those of its children that have ended: the
+    process that plans a streaming query does not live to be asked."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -56,7 +55,7 @@ def _processes() -> tuple[dict[int, int], dict[int, int]]:
             except OSError:
                 continue
             pid = int(entry.name)
-            parents[pid], ticks[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
     return parents, ticks
 
 
