@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 import triokafka
 from triokafka.errors import KafkaError
 from triokafka.loop_thread import loop_thread
+from triokafka.spark.client_settings import ClientSettings
 from triokafka.spark.kept import kept
 from triokafka.spark.offsets import Offsets, format_offsets
 from triokafka.spark.query_lag import Exporter, SourceLag, progress_lag
@@ -125,7 +126,7 @@ def commit_to_group(options: Mapping[str, Any], group_id: str, offsets: Offsets,
 
     Waits at most ``timeout_ms``. ``options`` are a client's; the client is kept for the next call.
     """
-    key = ("commits", tuple(sorted((name, str(value)) for name, value in options.items())))
+    key = ("commits", ClientSettings(str(options.get("bootstrap_servers")), options).key)
 
     def make() -> triokafka.AdminClient:
         return triokafka.AdminClient(**{"client_id": "triokafka-spark", **options})

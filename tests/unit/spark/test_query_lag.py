@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.logged import lines
+from triokafka.errors import KafkaError
+from triokafka.spark import listener
 from triokafka.spark.listener import OffsetCommitListener
 from triokafka.spark.query_lag import LogExporter, PrometheusExporter, SourceLag, lag, progress_lag
 from triokafka.structs import TopicPartition
@@ -136,8 +138,25 @@ def test_a_group_that_cannot_be_committed_to_is_a_warning_with_the_offsets(caplo
 
 
 def test_passwords_are_not_shown():
-    listener = OffsetCommitListener("watchers", bootstrap_servers="a:1", sasl_plain_password="hush")
-    assert "hush" not in repr(listener) and "hush" not in repr(vars(listener))
+    made = OffsetCommitListener("watchers", bootstrap_servers="a:1", sasl_plain_password="hush")
+    assert "hush" not in repr(made) and "hush" not in repr(vars(made))
+
+
+def test_clients_are_kept_under_names_that_show_no_password(monkeypatch: pytest.MonkeyPatch):
+    """Spark can print every local variable of a failed call (`spark/2.4`)."""
+    keys: list[Any] = []
+
+    class Kept:
+        def shared(self, key: Any, make: Any) -> Any:
+            keys.append(key)
+            raise KafkaError("closed")
+
+    monkeypatch.setattr(listener, "kept", Kept)
+    for password in ("hush", "hush", "other"):
+        options = {"bootstrap_servers": "a:1", "sasl_plain_password": password}
+        assert not listener.commit_to_group(options, "watchers", {A: 5}, 1_000)
+    assert "hush" not in repr(keys)
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_logs_have_one_line_for_each_source_and_batch(caplog: pytest.LogCaptureFixture):
