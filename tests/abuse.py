@@ -267,11 +267,13 @@ class GoodClient:
 
     def __init__(self, host: str, port: int) -> None:
         self.seconds: list[float] = []
+        self.connections = 0
         self._address = (host, port)
         self._good = requests()
 
     async def run(self, seconds: float, pause: float = 0.01) -> None:
-        """Work for so long; fails when an answer is wrong."""
+        """Work for so long, over a connection of its own; fails when an answer is wrong."""
+        self.connections += 1
         async with await trio.open_tcp_stream(*self._address) as stream:
             end = trio.current_time() + seconds
             while trio.current_time() < end:

@@ -35,7 +35,7 @@ def check_log(lines: list[str], made: int) -> None:
     """Each connection has one line that says why it was closed; a few broke before they were accepted."""
     found = [match for match in map(_CLOSING.search, lines) if match]
     assert sorted(int(match[1]) for match in found) == list(range(1, len(found) + 1))
-    assert made * 0.9 < len(found) < made + 200, "the good clients have some, too"
+    assert made * 0.9 < len(found) < made * 1.01 + 5
     assert all(match[2].strip() for match in found)
     assert not any("unforeseen" in line or "Traceback" in line for line in lines)
 
@@ -73,7 +73,7 @@ async def test_broker_among_bad_clients_serves_the_good_one_and_forgets_the_othe
         assert broker.failure is None
         assert len(abuse.done) == 14, "every misuse happened"
         assert good.seconds
-    check_log(caplog.text.splitlines(), abuse.connections + 5)
+    check_log(caplog.text.splitlines(), abuse.connections + good.connections + 1)
 
 
 async def make_topic(host: str, port: int) -> None:
@@ -159,6 +159,7 @@ async def _abuse_in_turns(broker: Running, other: Running, seed: int, minutes: f
                 await client.run(1)
                 most = max(most, resident_bytes(broker.pid))
     await trio.sleep(8)
+    done["connections"] += among.connections
     print(f"abuse: memory {before >> 20} MiB before, {most >> 20} at most, {resident_bytes(broker.pid) >> 20} after")
     for share in (0.5, 0.9, 0.99):
         mine, theirs = among.quantile(share) * 1000, alone.quantile(share) * 1000
