@@ -19,6 +19,8 @@ import pytest
 import trio
 
 import triokafka
+from triokafka.broker_stub.faults import RequestFault
+from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation, running_broker
 from triokafka.testing.world import SimulatedWorld
@@ -263,3 +265,128 @@ def test_results_and_offsets_in_one_transaction_are_exactly_once(tmp_path: Path)
             assert at > 10
             return
     raise AssertionError("it never gets through")
+
+
+def test_a_store_of_ones_own_needs_no_group(tmp_path: Path) -> None:
+    """The same recipe with partitions that are assigned by hand (`client/DEL-10`)"""
+    module = example("consume_exactly_once")
+    path = ""
+
+    async def exactly_once(world: SimulatedWorld, handled: Handled) -> None:
+        options = {**OPTIONS, "group_id": None}
+        with closing(module.Results(path)) as results:
+            async with triokafka.Consumer(world=world, **options) as consumer:
+                consumer.assign(PARTITIONS)
+                for partition in PARTITIONS:
+                    consumer.seek(partition, results.position(partition))
+                while True:
+                    for partition, records in (await consumer.poll(timeout_ms=1_000)).items():
+                        assert handled.steps is not None
+                        handled.steps.between()
+                        results.store(partition, records)
+                        handled.records.update((record.partition, record.offset) for record in records)
+                        handled.steps.between()
+                        await trio.sleep(0.1)
+
+    for at in range(1, 1_000):
+        path = str(tmp_path / f"{at}.sqlite")
+        _, was_killed = run_with_kills(exactly_once, at, everything_is_handled)
+        with closing(module.Results(path)) as results:
+            assert [(partition, offset) for partition, offset, _ in results.all()] == sorted(EVERYTHING), at
+        if not was_killed:
+            assert at > 10
+            return
+    raise AssertionError("it never gets through")
+
+
+# ---------------------------------------------------------------- the producer's half
+
+
+def produce_with_lost_answers(
+    produce: Callable[[triokafka.Producer, SimulatedWorld], Awaitable[None]], **options: Any
+) -> list[triokafka.ConsumerRecord]:
+    """What is in partition 0 after ``produce``, during which every third answer of the broker was lost."""
+
+    async def main(simulation: Simulation) -> list[triokafka.ConsumerRecord]:
+        async def broker(world: SimulatedWorld) -> None:
+            async with running_broker(world=world, listeners="PLAINTEXT://broker:9092") as running:
+                for number in range(10):
+                    running.faults.arm(
+                        RequestFault(api_key=0, client_id="sender", skip=2 * (number + 1), close="after")
+                    )
+                await trio.sleep_forever()
+
+        simulation.host("broker").start(broker)
+        world = simulation.host("worker").world
+        async with triokafka.Producer(
+            bootstrap_servers="broker:9092",
+            world=world,
+            client_id="sender",
+            linger_ms=0,
+            max_in_flight_requests_per_connection=1,
+            **options,
+        ) as producer:
+            await produce(producer, world)
+        records: list[triokafka.ConsumerRecord] = []
+        async with triokafka.Consumer(bootstrap_servers="broker:9092", world=world) as consumer:
+            consumer.assign(PARTITIONS[:1])
+            consumer.seek_to_beginning()
+            while polled := await consumer.poll(timeout_ms=1_000):
+                records += polled[PARTITIONS[0]]
+        return records
+
+    return run_simulation(main, 1)
+
+
+SENT = [b"%d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_producer_that_lost_the_answer_cannot_know_and_sends_again(idempotent: bool) -> None:
+    """Then a record may be there twice; with ``enable_idempotence`` the broker knows it again (`client/DEL-5`,
+    `client/MOD-2`)"""
+
+    async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
+        for value in SENT:
+            await (await producer.send("t", value, partition=0))
+
+    found = [record.value for record in produce_with_lost_answers(produce, enable_idempotence=idempotent, retries=100)]
+    assert list(dict.fromkeys(found)) == SENT
+    assert (len(found) == len(SENT)) == idempotent
+
+
+def test_the_only_writer_of_a_partition_looks_at_its_end_to_know() -> None:
+    """(`client/DEL-6`)"""
+
+    async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
+        errors = 0
+        for value in SENT:
+            while True:
+                try:
+                    await (await producer.send("t", value, partition=0))
+                    break
+                except KafkaError:
+                    errors += 1
+                    async with triokafka.Consumer(bootstrap_servers="broker:9092", world=world) as consumer:
+                        end = (await consumer.end_offsets(PARTITIONS[:1]))[PARTITIONS[0]]
+                        consumer.assign(PARTITIONS[:1])
+                        consumer.seek(PARTITIONS[0], max(0, end - 1))
+                        if end and (await anext(consumer)).value == value:
+                            break
+        assert errors
+
+    found = produce_with_lost_answers(produce, enable_idempotence=False, retries=0)
+    assert [record.value for record in found] == SENT
+
+
+def test_who_reads_keys_that_are_unique_knows_what_comes_twice() -> None:
+    """(`client/DEL-7`)"""
+
+    async def produce(producer: triokafka.Producer, world: SimulatedWorld) -> None:
+        for value in SENT:
+            await (await producer.send("t", value, key=b"id-" + value, partition=0))
+
+    found = produce_with_lost_answers(produce, enable_idempotence=False, retries=100)
+    assert len(found) > len(SENT)
+    once = {record.key: record.value for record in found}
+    assert list(once.items()) == [(b"id-" + value, value) for value in SENT]

@@ -279,5 +279,12 @@ def test_no_value_of_an_option_is_worse_than_a_configuration_error_that_names_it
 
 
 def test_heartbeats_must_come_within_the_session_timeout() -> None:
+    """(`client/CON-12`)"""
     with pytest.raises(ConfigurationError, match="must be less than"):
         ConsumerOptions.parse({"heartbeat_interval_ms": 50_000})
+
+
+def test_share_groups_are_refused_with_what_there_is() -> None:
+    """They are optional, and not there (`client/MOD-29`)"""
+    with pytest.raises(ConfigurationError, match="one of 'classic', 'consumer'"):
+        ConsumerOptions.parse({"group_protocol": "share"})

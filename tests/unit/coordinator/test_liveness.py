@@ -56,7 +56,7 @@ def test_heartbeats_keep_a_member_while_others_join() -> None:
 
 
 def test_commits_count_as_heartbeats() -> None:
-    """`cluster/GHB-03`."""
+    """`cluster/GHB-03` (`client/HB-17`)."""
     rig = Rig()
     (leader, follower), generation = rig.stable_group(session_ms=10_000)
     for _ in range(5):

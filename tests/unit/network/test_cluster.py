@@ -52,6 +52,7 @@ ASK = MetadataRequest(topics=[])
 
 @simulated
 async def test_entering_connects_nothing_and_the_first_request_does() -> None:
+    """(`client/CNC-1`)"""
     async with client_of() as (cluster, client):
         await trio.sleep(1000)
         assert cluster.brokers[1].connection_count == 0
@@ -63,6 +64,7 @@ async def test_entering_connects_nothing_and_the_first_request_does() -> None:
 
 @simulated
 async def test_unreachable_brokers_are_named_with_address_and_reason() -> None:
+    """(`client/CNC-8`)"""
     nobody = [("127.0.0.1", 1), ("127.0.0.1", 2)]
     async with client_of(bootstrap=nobody) as (_, client):
         with pytest.raises(KafkaConnectionError, match=r"127\.0\.0\.1:1: .*refused.*127\.0\.0\.1:2: .*refused"):
@@ -167,7 +169,7 @@ async def test_bootstrap_servers_are_asked_again_when_every_known_broker_is_gone
 
 @simulated
 async def test_idle_connected_broker_is_preferred() -> None:
-    """(`client/META-24`)"""
+    """(`client/META-24`, `client/CNC-23`)"""
     async with client_of(nodes=3) as (cluster, client):
         await client.refresh_metadata()
         await client.send(2, ASK)

@@ -42,7 +42,8 @@ class Gate:
 
 @simulated
 async def test_waiters_for_a_slot_go_first_come_first_served() -> None:
-    """Also a newcomer, who finds a slot free that somebody else waits for, goes behind (`client/NET-14`)."""
+    """Also a newcomer, who finds a slot free that somebody else waits for, goes behind (`client/NET-14`,
+    `client/CNC-2`, `client/CNC-3`)."""
     async with connected(max_in_flight=1) as (broker, connection):
         gate = Gate(broker, 5)
         order: list[int] = []
@@ -231,6 +232,7 @@ async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
 
 @simulated
 async def test_owner_hears_once_that_there_is_room_again() -> None:
+    """(`client/CNC-6`)"""
     told: list[int] = []
     async with connected(max_in_flight=2, on_room=lambda: told.append(connection.in_flight)) as (broker, connection):
         for _ in range(3):

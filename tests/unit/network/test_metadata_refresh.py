@@ -171,7 +171,7 @@ async def test_metadata_request_that_is_lost_with_its_connection_is_made_again()
 
 @simulated
 async def test_refresh_gives_the_answer_to_a_request_made_after_it() -> None:
-    """Not to one that was on its way already, and may have missed what happened since."""
+    """Not to one that was on its way already, and may have missed what happened since (`client/CNC-20`)."""
     async with client_of() as (cluster, client):
         broker = cluster.brokers[1]
         await client.metadata_for(["orders"])
@@ -388,7 +388,7 @@ async def waits_of(client: NetworkClient, *calls: Any) -> list[float]:
 
 @simulated
 async def test_every_wait_for_metadata_ends_in_its_own_time() -> None:
-    """(`client/META-13`, `client/META-15`)"""
+    """(`client/META-13`, `client/META-15`, `client/CNC-20`)"""
     async with client_of(bootstrap=[("127.0.0.1", 1)]) as (_, client):
         waits = await waits_of(
             client,

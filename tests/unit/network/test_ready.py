@@ -27,7 +27,7 @@ def ignore(response: object, error: object) -> None:
 
 @simulated
 async def test_asking_whether_a_node_is_ready_starts_one_connection_attempt() -> None:
-    """(`client/NET-15`, `client/NET-16`, `client/NET-18`, `client/NET-24`)"""
+    """(`client/NET-15`, `client/NET-16`, `client/NET-18`, `client/NET-24`, `client/CNC-25`)"""
     async with client_of() as (cluster, client):
         woken: list[bool] = []
         client.add_listener(lambda: woken.append(True))
@@ -93,7 +93,8 @@ async def test_node_that_nobody_knows_has_the_metadata_refreshed() -> None:
 
 @simulated
 async def test_submitted_request_is_answered_once_whatever_becomes_of_the_connection() -> None:
-    """An answer, a lost connection and a timeout come the same way (`client/NET-22`, `client/NET-25`)"""
+    """An answer, a lost connection and a timeout come the same way (`client/NET-22`, `client/NET-25`, `client/CNC-15`,
+    `client/CNC-19`)"""
     async with client_of(request_timeout_ms=2000) as (cluster, client):
         broker = cluster.brokers[1]
         outcomes: list[str] = []

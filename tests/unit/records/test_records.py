@@ -23,7 +23,7 @@ def as_tuples(records: list) -> list:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_encoded_is_decoded_again(stack: Stack, codec: str) -> None:
-    """(``client/COMP-6``)"""
+    """(``client/COMP-6``, `client/MOD-8`)"""
     batch = stack.records.encode_batch(RECORDS, base_offset=7, compression=codec, leader_epoch=3)
     decoded = stack.records.decode_records(batch, topic="t", partition=2)
     assert as_tuples(decoded) == RECORDS

@@ -64,7 +64,7 @@ def stable(**options: Any) -> ClassicMember:
 
 
 def test_a_follower_joins_syncs_and_is_stable() -> None:
-    """(`client/GRP-13`, `client/GRP-15`, `client/GRP-18`)"""
+    """(`client/GRP-13`, `client/GRP-15`, `client/GRP-18`, `client/CNC-18`, `client/GRP-3`)"""
     me = member(strategies="range,roundrobin")
     assert (me.state, me.needs_rejoin) == (State.UNJOINED, "first join")
     request = me.join(["t"], [])
@@ -292,7 +292,7 @@ def clock(now: float = 100.0) -> HeartbeatClock:
 
 
 def test_the_next_heartbeat_is_an_interval_after_the_last_or_the_reset() -> None:
-    """(`client/HB-2`)"""
+    """(`client/HB-2`, `client/HB-6`)"""
     watch = clock()
     assert watch.next_at == 103
     watch.sent(103)
@@ -303,7 +303,7 @@ def test_the_next_heartbeat_is_an_interval_after_the_last_or_the_reset() -> None
 
 
 def test_a_failed_heartbeat_is_repeated_after_the_backoff() -> None:
-    """(`client/HB-9`)"""
+    """(`client/HB-9`, `client/ERR-11`)"""
     watch = clock()
     watch.sent(103)
     watch.failed(104, 0.1)

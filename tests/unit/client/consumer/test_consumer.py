@@ -131,7 +131,7 @@ async def test_iteration_waits_for_records_and_crosses_partitions() -> None:
 
 @simulated
 async def test_the_next_fetch_is_sent_while_records_are_handled() -> None:
-    """(`client/POLL-3`)"""
+    """(`client/POLL-3`, `client/CNC-9`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer(**options) as consumer:
@@ -695,7 +695,7 @@ async def test_commit_needs_a_group_and_membership() -> None:
 
 @simulated
 async def test_commits_are_retried_when_the_coordinator_moves() -> None:
-    """(`client/OFF-4`, `client/OFF-12`)"""
+    """(`client/OFF-4`, `client/OFF-12`, `client/CNC-24`, `client/CNC-26`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     async with triokafka.Consumer("t", **options, group_id="g", enable_auto_commit=False) as consumer:
@@ -886,7 +886,7 @@ async def test_what_a_leader_deals_in_a_thread_is_nothing_to_its_next_membership
 
 @simulated
 async def test_heartbeats_bring_the_news_of_a_rebalance() -> None:
-    """(`client/HB-12`, `client/GRP-11`, `client/SUB-16`)"""
+    """(`client/HB-12`, `client/GRP-11`, `client/SUB-16`, `client/HB-1`, `client/CNC-26`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     listener = Listener()
@@ -926,7 +926,7 @@ async def test_a_member_that_was_put_out_loses_its_partitions_and_joins_as_a_new
 
 @simulated
 async def test_a_loop_that_is_stuck_gives_its_partitions_back_and_hears_why() -> None:
-    """(`client/MOD-1`)"""
+    """(`client/MOD-1`, `client/HB-3`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", max_poll_interval_ms=60_000) as consumer:
@@ -966,7 +966,7 @@ async def test_a_short_poll_does_not_hold_up_the_join() -> None:
 
 @simulated
 async def test_a_new_subscription_rejoins_and_an_old_one_ends() -> None:
-    """(`client/GRP-5`, `client/SUB-2`)"""
+    """(`client/GRP-5`, `client/SUB-2`, `client/ERR-8`)"""
     simulation = current_simulation()
     cluster = ReadableCluster(t=1, u=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -1017,7 +1017,7 @@ async def test_an_assignment_for_an_earlier_subscription_is_passed_over(strategy
 
 @simulated
 async def test_a_pattern_follows_topics_that_appear() -> None:
-    """(`client/SUB-5`, `client/GRP-9`)"""
+    """(`client/SUB-5`, `client/GRP-9`, `client/CNC-21`)"""
     simulation = current_simulation()
     cluster = ReadableCluster(orders_eu=1, audit=1)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world)
@@ -1134,7 +1134,7 @@ async def test_a_cancelled_poll_loses_no_record() -> None:
 
 @simulated
 async def test_a_cancelled_join_goes_on_and_its_result_is_used() -> None:
-    """(`client/GRP-22`)"""
+    """(`client/GRP-22`, `client/CNC-10`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, [b"here"])
     async with triokafka.Consumer("t", **options, group_id="g") as consumer:
@@ -1175,7 +1175,7 @@ async def test_a_cancelled_listener_is_called_again() -> None:
 
 @simulated
 async def test_nothing_is_handed_out_between_the_last_commit_and_the_rebalance() -> None:
-    """(`client/FET-15`, `client/GRP-11`)"""
+    """(`client/FET-15`, `client/GRP-11`, `client/ERR-2`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 10))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=60_000) as consumer:

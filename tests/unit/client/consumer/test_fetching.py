@@ -44,7 +44,7 @@ def asked_offsets(broker: ReadableBroker, partition: int) -> list[int]:
 
 @simulated
 async def test_fetching_ahead_stops_at_the_bound_and_goes_on_when_there_is_room() -> None:
-    """Bounded by ``prefetch_max_bytes`` over all partitions."""
+    """Bounded by ``prefetch_max_bytes`` over all partitions (`client/FET-4`)."""
     cluster, _, options = await started(4)
     for partition in range(4):
         for _ in range(20):
@@ -107,7 +107,7 @@ async def test_a_busy_partition_is_not_held_up_by_idle_ones_nor_they_by_it() -> 
 
 @simulated
 async def test_aborted_transactions_are_left_out_under_read_committed() -> None:
-    """(`client/MOD-3`)"""
+    """(`client/MOD-3`, `client/DEL-11`)"""
     cluster, [broker], options = await started()
     mine = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
     cluster.write("t", 0, [b"aborted"], base_sequence=0, **mine)
@@ -281,7 +281,7 @@ async def test_a_replica_nearby_that_fails_is_left_for_the_leader(how: str) -> N
 
 @simulated
 async def test_interceptors_see_records_and_commits_and_stop_nothing() -> None:
-    """(`client/CON-8`, `client/POLL-5`)"""
+    """(`client/CON-8`, `client/POLL-5`, `client/ERR-9`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, [b"a", b"b", b"c"])
     committed: list[Any] = []

@@ -212,7 +212,7 @@ async def test_topics_are_asked_for_without_making_them() -> None:
 
 @simulated
 async def test_the_next_offset_to_read_is_what_is_committed_with_text_and_epoch() -> None:
-    """(`client/OFF-1`, `client/OFF-3`, `client/OFF-11`, `client/OFF-15`, `client/OFF-19`)"""
+    """(`client/OFF-1`, `client/OFF-3`, `client/OFF-11`, `client/OFF-15`, `client/OFF-19`, `client/CNC-17`)"""
     cluster, broker, options = await started()
     cluster.leader_epochs[T0] = 3
     cluster.write("t", 0, numbers(0, 5))
@@ -301,7 +301,7 @@ async def test_a_heartbeat_that_is_refused_for_good_reaches_the_caller(code: int
 
 @simulated
 async def test_one_join_at_a_time_however_often_one_asks_and_however_long_it_is_held() -> None:
-    """(`client/GRP-12`, `client/GRP-14`, `client/CO-1`, `client/CO-3`)"""
+    """(`client/GRP-12`, `client/GRP-14`, `client/CO-1`, `client/CO-3`, `client/CON-12`, `client/CNC-22`)"""
     cluster, broker, options = await started()
     cluster.write("t", 0, numbers(0, 3))
     joins = 0
@@ -402,7 +402,7 @@ async def test_a_coordinator_is_looked_for_until_it_is_found() -> None:
 
 @simulated
 async def test_auto_commit_goes_on_while_records_are_always_there_and_counts_from_the_join() -> None:
-    """(`client/POLL-7`, `client/CO-9`, `client/OFF-8`)"""
+    """(`client/POLL-7`, `client/CO-9`, `client/OFF-8`, `client/CNC-14`)"""
     cluster, _, options = await started()
     cluster.write("t", 0, numbers(0, 400))
     async with triokafka.Consumer("t", **options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
