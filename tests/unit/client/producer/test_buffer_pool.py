@@ -52,7 +52,7 @@ def test_memory_of_pooled_buffers_is_used_for_larger_ones() -> None:
 
 
 def test_more_than_the_pool_will_ever_have_is_refused_at_once() -> None:
-    """(`client/BUF-2`)"""
+    """(`client/BUF-2`, `client/ERR-4`)"""
     with pytest.raises(MessageSizeTooLargeError, match="buffer_memory=100"):
         BufferPool(100, 10).try_allocate(101)
 
