@@ -295,6 +295,7 @@ class Committer:
         async with self._one_at_a_time:
             offsets = self._finished(self._committed)
             if not offsets:
+                self._troubles.succeeded(what)
                 return
             # Of a topic that was deleted nothing is to be kept, and nobody is to wait for it.
             missing: set[TopicPartition] = set()
@@ -305,8 +306,7 @@ class Committer:
                     logger.info("auto-commit: partitions that do not exist (any more): %s", sorted(missing))
             except KafkaError as error:
                 logger.warning("auto-commit of %d partitions failed: %s", len(offsets), error)
-                if error.retriable:
-                    self._troubles.failed(what, error, self._world.now(), quietly=True)
+                self._troubles.failed(what, error, self._world.now(), quietly=True)
 
 
 def _tell(later: _Later, listeners: Iterable[OnCommit], error: KafkaError | None) -> None:

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -33,8 +33,6 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_NEVER: Final = float("inf")
 
 
 class Engine:
@@ -248,11 +246,12 @@ class Engine:
         self._check_can_change()
         self.delivery.put_back()
         membership = self.membership
-        if self._state == "open" and membership is not None:
-            finished = self.delivery.finished({}) if self.committer.automatic else {}
-            identity = membership.identity
+        if self._state == "open" and self.subscription.uses_group:
             self._assigner.abandon()
-            membership.start_leaving("unsubscribed", lambda: self.committer.commit_as(finished, identity))
+            if membership is not None:
+                finished = self.delivery.finished({}) if self.committer.automatic else {}
+                identity = membership.identity
+                membership.start_leaving("unsubscribed", lambda: self.committer.commit_as(finished, identity))
         self.subscription.unsubscribe()
         self.network.metadata.set_all_topics(False)
         self.network.metadata.set_topics(())
@@ -325,7 +324,7 @@ class Engine:
                 self._changed = changed = trio.Event()
                 self.check_usable()
                 self._raise_errors()
-                if self.subscription.uses_group and not self._stepping:
+                if (self.subscription.uses_group or self._assigner.telling) and not self._stepping:
                     await self._step(membership)
                 if self.troubles:
                     # Also when there are records: of what fails, none may ever come.
@@ -337,10 +336,8 @@ class Engine:
                 now = self.world.now()
                 if now >= give_up_at:
                     return None
-                until = min(give_up_at, self.troubles.next_deadline(patience))
-                if until == _NEVER:
-                    # Troubles may begin while nothing else happens.
-                    until = now + patience
+                # Troubles may begin while nothing else happens.
+                until = min(give_up_at, now + patience, self.troubles.next_deadline(patience))
                 with trio.CancelScope(deadline=self.world.deadline(until)):
                     await changed.wait()
         finally:
@@ -348,12 +345,18 @@ class Engine:
                 membership.leave_call()
 
     async def _step(self, membership: GroupMembership | None) -> None:
-        """Let the assigner do what can be done now. A listener is the user's code: its time is the user's time."""
+        """Let the assigner do what can be done now, or tell the listener what is left to tell.
+
+        A listener is the user's code: its time is the user's time.
+        """
         self._stepping = True  # a listener that asks for something must not start over from the beginning
         if membership is not None:
             membership.leave_call()
         try:
-            await self._assigner.step()
+            if self.subscription.uses_group:
+                await self._assigner.step()
+            else:
+                await self._assigner.drain()
         finally:
             self._stepping = False
             if membership is not None:
@@ -365,7 +368,9 @@ class Engine:
             raise WakeupError("wakeup() was called")
         membership = self.membership
         error = membership.take_error() if membership is not None else None
-        error = error or self._positions.take_error() or self._topics.take_error()
+        if error is None and (self._stepping or not self._assigner.telling):
+            error = self._positions.take_error()  # not while the listener may still say where to begin
+        error = error or self._topics.take_error()
         if error is not None:
             raise error
 

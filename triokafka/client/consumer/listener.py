@@ -58,6 +58,9 @@ class PendingCallbacks:
     def __init__(self) -> None:
         self._waiting: deque[tuple[object, str, tuple[TopicPartition, ...]]] = deque()
 
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
     def add(self, listener: object, method: str, partitions: tuple[TopicPartition, ...]) -> None:
         """Have the listener told by the next `drain`, also when there is another one by then."""
         self._waiting.append((listener, method, partitions))

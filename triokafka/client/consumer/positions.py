@@ -56,6 +56,8 @@ class PositionFinder:
         self._troubles = troubles
         self._on_progress = on_progress
         self._error: KafkaError | None = None
+        self._about: dict[TopicPartition, int] = {}
+        """The partitions, with version, that the error is about; empty when it is not about some of them."""
         self._wake = trio.Event()
 
     def wake(self) -> None:
@@ -65,9 +67,17 @@ class PositionFinder:
     def take_error(self) -> KafkaError | None:
         """What stops a partition from having a position, once; afterwards it is tried again."""
         error, self._error = self._error, None
-        if error is not None:
-            self._wake.set()
+        if error is None:
+            return None
+        self._wake.set()
+        about, self._about = self._about, {}
+        if about and not any(self._stands(partition, version) for partition, version in about.items()):
+            return None  # they were sought meanwhile, or have gone
         return error
+
+    def _stands(self, partition: TopicPartition, version: int) -> bool:
+        state = self._subscription.get(partition)
+        return state is not None and state.version == version
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -117,22 +127,22 @@ class PositionFinder:
 
     async def _from_committed(self, versions: dict[TopicPartition, int], deadline: float) -> None:
         committed = await self.group_offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
-        lost: list[TopicPartition] = []
+        lost: dict[TopicPartition, int] = {}
         for partition, version in versions.items():
             found = committed.get(partition)
             if found is not None:
                 self._subscription.resolve(partition, version, found.offset, found.leader_epoch)
                 continue
-            state = self._subscription.get(partition)
-            if state is None or state.version != version:
+            if not self._stands(partition, version):
                 continue
             reset = self._subscription.default_reset
             if reset is None:
-                lost.append(partition)
+                lost[partition] = version
             else:
                 self._subscription.request_reset(partition, reset)
         self._subscription.check_epochs(self._network.cluster.leader_epoch_for)
         if lost:
+            self._about = lost
             raise NoOffsetForPartitionError(
                 f"no committed offset for {', '.join(map(str, lost))}, and auto_offset_reset is 'none': seek, or set it"
             )
@@ -190,6 +200,7 @@ class PositionFinder:
             else:
                 self._subscription.validated(partition, version, current[partition])
         if truncated:
+            self._about = {partition: version for partition, version, _ in suspects if partition in truncated}
             error = LogTruncationError(
                 f"the log was truncated below the position: {'; '.join(places)}; seek, or set auto_offset_reset"
             )

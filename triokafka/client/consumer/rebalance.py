@@ -61,6 +61,11 @@ class Rebalancer:
         """Whether partitions are about to be given up, so that nothing of them may be handed out (`client/FET-15`)."""
         return self._phase is _Phase.COMMITTING
 
+    @property
+    def telling(self) -> bool:
+        """Whether the listener has still something to hear."""
+        return bool(self._callbacks)
+
     async def step(self) -> None:
         """Do what can be done now. Afterwards the assignment may be used, whatever it is.
 

@@ -66,6 +66,11 @@ class Reconciler:
         """Partitions that are about to go are held back one by one; the others are handed out all along."""
         return False
 
+    @property
+    def telling(self) -> bool:
+        """Whether the listener has still something to hear."""
+        return bool(self._callbacks)
+
     async def step(self) -> None:
         """Do what can be done now. Afterwards the assignment may be used, whatever it is.
 

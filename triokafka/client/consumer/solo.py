@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from triokafka.client.consumer.listener import tell_listener
+from triokafka.client.consumer.listener import PendingCallbacks
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.network.cluster import NetworkClient
 from triokafka.structs import TopicPartition
@@ -21,37 +21,71 @@ class SoloAssigner:
         self._network = network
         self._subscription = subscription
         self._on_assignment = on_assignment
+        self._going: tuple[TopicPartition, ...] = ()
+        self._callbacks = PendingCallbacks()
 
     @property
     def settling(self) -> bool:
         """Nothing is ever given up for somebody else."""
         return False
 
+    @property
+    def telling(self) -> bool:
+        """Whether the listener has still something to hear."""
+        return bool(self._callbacks)
+
     async def step(self) -> None:
-        """Take over partitions that are new, drop those that are gone. Waits for the listener only."""
+        """Take over partitions that are new, drop those that are gone. Waits for the listener only.
+
+        If cancelled, the next call goes on from there.
+        """
         if self._network.metadata.version <= self.fresh_after:
             return
+        while True:
+            await self._callbacks.drain()
+            if self._going:
+                self._subscription.revoke(self._going)
+                self._going = ()
+                self._on_assignment()
+            elif not (self._subscription.uses_group and self._advance()):
+                return
+
+    def _advance(self) -> bool:
+        """Go one step further; False when there is nothing to do now."""
+        wanted = self._wanted()
+        held = self._subscription.assignment
+        gone = tuple(partition for partition in held if partition not in wanted)
+        if gone:
+            self._subscription.mark_going(gone)
+            self._going = gone
+            self._callbacks.add(self.listener, "on_partitions_revoked", gone)
+            return True
+        added = tuple(partition for partition in wanted if partition not in held)
+        if added:
+            self._subscription.assign_from_group(tuple(wanted), keep=True)
+            self._callbacks.add(self.listener, "on_partitions_assigned", added)
+            self._on_assignment()
+        return bool(added)
+
+    def _wanted(self) -> dict[TopicPartition, None]:
         cluster = self._network.cluster
         if self._subscription.pattern is not None:
             self._subscription.match(cluster.topics)
-        wanted: list[TopicPartition] = []
+        wanted: dict[TopicPartition, None] = {}
         for topic in self._subscription.topics:
             known = cluster.topics.get(topic)
             if known is not None:
-                wanted.extend(TopicPartition(topic, number) for number in known.partitions)
-        held = self._subscription.assignment
-        if list(held) == wanted:
-            return
-        gone = [partition for partition in held if partition not in wanted]
-        added = [partition for partition in wanted if partition not in held]
-        if gone:
-            await tell_listener(self.listener, "on_partitions_revoked", gone)
-        self._subscription.assign_from_group(wanted, keep=True)
-        self._on_assignment()
-        await tell_listener(self.listener, "on_partitions_assigned", added)
+                wanted.update((TopicPartition(topic, number), None) for number in known.partitions)
+        return wanted
 
     def abandon(self) -> None:
-        """The subscription ends; nobody has to be told."""
+        """The subscription ends: what is held goes, the listener hears of it on the next `step` or `drain`."""
+        held = self._subscription.assignment
+        self._going = ()
+        if held:
+            self._callbacks.clear()  # it stands for what they were to hear; without it, an earlier end is still to tell
+            self._callbacks.add(self.listener, "on_partitions_revoked", held)
 
     async def drain(self) -> None:
-        """Nothing waits to be told."""
+        """Tell the listener what it has not heard yet."""
+        await self._callbacks.drain()

@@ -1240,6 +1240,23 @@ async def test_a_failing_auto_commit_shows_in_the_health_and_stops_nobody() -> N
 
 
 @simulated
+async def test_an_auto_commit_that_is_forbidden_shows_in_the_health_as_long_as_there_is_something_to_commit() -> None:
+    """Trying again may not mend it, and nobody would look for it in the log (`client/OFF-8`, `client/OFF-12`)."""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 5))
+    async with triokafka.Consumer(**options, group_id="g", auto_commit_interval_ms=1_000) as consumer:
+        consumer.assign([T0])
+        await take(consumer, 3)
+        broker.script(OffsetCommitRequest, *[OffsetCommitResponse(topics=[committed(T0, 29)])] * 100)
+        await trio.sleep(5)
+        assert ["not allowed to commit" in trouble for trouble in consumer.health().troubles] == [True]
+        assert await take(consumer, 1) == [b"3"]
+        consumer.unsubscribe()
+        await trio.sleep(5)
+        assert consumer.health().healthy
+
+
+@simulated
 async def test_a_topic_that_does_not_exist_surfaces_and_may_still_be_created() -> None:
     cluster, _, options = await started()
     options |= {"default_api_timeout_ms": 5_000}

@@ -12,7 +12,7 @@ import trio
 import triokafka
 from tests.scripted_reading import ReadableBroker, ReadableCluster
 from triokafka.assignors import Assignment, PartitionAssignor, RangeAssignor
-from triokafka.errors import KafkaError
+from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.world import RealWorld
@@ -42,7 +42,7 @@ class StuckAssignor(RangeAssignor):
 async def _until_dealing(consumer: triokafka.Consumer, assignor: StuckAssignor) -> None:
     with trio.fail_after(30):
         while not assignor.began.is_set():
-            await consumer.poll(timeout_ms=20)
+            await consumer.poll(timeout_ms=1)
 
 
 @pytest.mark.parametrize("how", ["left", "cancelled", "left by an error"])
@@ -107,6 +107,31 @@ async def test_what_is_subscribed_to_meanwhile_is_joined_when_the_thread_has_end
                 assert len(consumer.assignment()) == MANY
         nursery.cancel_scope.cancel()
     assert set(calls) == {"asked"}
+
+
+async def test_an_assignor_that_does_not_come_back_is_told_of() -> None:
+    """The caller waits for no records in silence."""
+    cluster = ReadableCluster(t=MANY)
+    assignor = StuckAssignor()
+    async with trio.open_nursery() as nursery:
+        address = await cluster.start(nursery, RealWorld())
+        options = {"bootstrap_servers": address, "group_id": "g", "partition_assignment_strategy": [assignor]}
+        with trio.fail_after(60):
+            async with triokafka.Consumer("t", **options, default_api_timeout_ms=200) as consumer:
+                await _until_dealing(consumer, assignor)
+                for _ in range(2):
+                    with pytest.raises(KafkaTimeoutError, match=r"dealing the partitions of group 'g'.*'stuck'"):
+                        await consumer.poll(timeout_ms=60_000)
+                consumer.unsubscribe()
+                assert not any("dealing" in trouble for trouble in consumer.health().troubles)
+                consumer.subscribe("t")
+                with pytest.raises(KafkaTimeoutError, match=r"dealing the partitions of group 'g'.*'stuck'"):
+                    await consumer.poll(timeout_ms=60_000)
+                assignor.goes_on.set()
+                while not consumer.assignment():
+                    await consumer.poll(timeout_ms=20)
+                assert not any("dealing" in trouble for trouble in consumer.health().troubles)
+        nursery.cancel_scope.cancel()
 
 
 async def test_what_an_assignor_raises_in_a_thread_reaches_the_caller() -> None:

@@ -82,6 +82,7 @@ class ClassicMembership(GroupMembership):
         self._one_join = trio.Lock()
         self._dealing = trio.Event()
         self._dealing.set()  # nothing is dealt in a thread
+        self._in_thread = f"dealing the partitions of group {self.group_id!r}"
         self._assignment: Assignment | None = None
         self._broken_meetings = 0
 
@@ -141,7 +142,7 @@ class ClassicMembership(GroupMembership):
             with scope:
                 async with self._one_join:
                     # One that was cancelled may have left a thread, which nothing stops, dealing with this assignor.
-                    await self._dealing.wait()
+                    await self._until_dealt()
                     await self._join_until_done()
         except KafkaError as error:
             self._error = error
@@ -234,11 +235,19 @@ class ClassicMembership(GroupMembership):
         outcome: list[dict[str, Assignment] | Exception] = []
         self._dealing = trio.Event()
         self._tasks.start(self._deal_in_thread, deal, outcome, name=f"kafka dealing of group {self.group_id}")
-        await self._dealing.wait()
+        await self._until_dealt()
         dealt = outcome[0]
         if isinstance(dealt, Exception):
             raise dealt
         return dealt
+
+    async def _until_dealt(self) -> None:
+        """An assignor that never ends is noticed by whoever waits for records."""
+        if not self._dealing.is_set():
+            names = [assignor.name for assignor in self.member.assignors]
+            self._troubles.failed(self._in_thread, KafkaError(f"{names} has not returned"), self._world.now())
+        await self._dealing.wait()
+        self._troubles.succeeded(self._in_thread)
 
     async def _deal_in_thread(
         self, deal: Callable[[], dict[str, Assignment]], outcome: list[dict[str, Assignment] | Exception]
@@ -330,6 +339,7 @@ class ClassicMembership(GroupMembership):
             self._join_scope = None
         self._assignment = self._error = None
         self._troubles.succeeded(self._what)
+        self._troubles.succeeded(self._in_thread)
         tell_coordinator = self._leaving_with(self.member.leave(reason)) if self.member.leaves else None
         self.member.left()
         self._changed.set()

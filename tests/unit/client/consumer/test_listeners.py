@@ -1,0 +1,252 @@
+"""When rebalance listeners are told, and what they may do, with a group and without one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.cancellation import cancelled_at_each_checkpoint
+from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.errors import LogTruncationError, NoOffsetForPartitionError
+from triokafka.structs import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+U0 = TopicPartition("u", 0)
+
+
+async def started(**topics: int) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
+    simulation = current_simulation()
+    cluster = ReadableCluster(**topics)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    options = {
+        "bootstrap_servers": address,
+        "world": simulation.host("client").world,
+        "auto_offset_reset": "earliest",
+        "metadata_max_age_ms": 1_000,
+    }
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker)
+    return cluster, broker, options
+
+
+class Told(triokafka.ConsumerRebalanceListener):
+    """Notes what it hears, slowly, when it is done with it."""
+
+    def __init__(self, seconds: float = 0) -> None:
+        self.seconds = seconds
+        self.heard: list[tuple[str, list[TopicPartition]]] = []
+
+    async def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        await trio.sleep(self.seconds)
+        self.heard.append(("assigned", sorted(assigned)))
+
+    async def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+        await trio.sleep(self.seconds)
+        self.heard.append(("revoked", sorted(revoked)))
+
+
+@simulated
+async def test_without_a_group_a_listener_hears_of_all_that_comes_and_goes() -> None:
+    """(`client/SUB-16`)"""
+    cluster, _, options = await started(t=1, u=1)
+    listener = Told()
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.subscribe(["t", "u"], listener=listener)
+        await consumer.poll(timeout_ms=1_000)
+        cluster.topics["t"] = 2
+        await consumer.poll(timeout_ms=3_000)
+        del cluster.topics["u"]
+        await consumer.poll(timeout_ms=3_000)
+        assert listener.heard == [("assigned", [T0, U0]), ("assigned", [T1]), ("revoked", [U0])]
+        consumer.unsubscribe()
+        consumer.assign([U0])
+        await consumer.poll(timeout_ms=100)
+        assert listener.heard[3:] == [("revoked", [T0, T1])]
+        consumer.unsubscribe()
+        consumer.subscribe(["t"], listener=listener)
+        await consumer.poll(timeout_ms=1_000)
+    assert listener.heard[4:] == [("assigned", [T0, T1]), ("revoked", [T0, T1])]
+
+
+@simulated
+async def test_without_a_group_a_cancelled_listener_is_called_again() -> None:
+    """(`client/SUB-16`, `client/TRI-6`)"""
+    cluster, _, options = await started(t=2)
+    cluster.write("t", 0, [b"0"])
+    listener = Told(seconds=2)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.subscribe(["t"], listener=listener)
+        for _ in range(3):
+            with trio.move_on_after(1):
+                await consumer.poll(timeout_ms=60_000)
+        assert consumer.assignment() == {T0, T1}
+        assert listener.heard == []
+        assert [record.value for record in (await consumer.poll(timeout_ms=60_000))[T0]] == [b"0"]
+        assert listener.heard == [("assigned", [T0, T1])]
+        cluster.topics["t"] = 1
+        for _ in range(5):
+            with trio.move_on_after(1):
+                await consumer.poll(timeout_ms=60_000)
+        assert listener.heard == [("assigned", [T0, T1])]
+        assert consumer.assignment() == {T0, T1}, "what goes is there until the listener is done with it"
+        await consumer.poll(timeout_ms=3_000)
+        assert listener.heard[1:] == [("revoked", [T1])]
+        assert consumer.assignment() == {T0}
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("when", ["on_partitions_assigned", "on_partitions_revoked"])
+@simulated
+async def test_a_listener_may_end_its_own_subscription(group: str | None, when: str) -> None:
+    """Nothing is assigned afterwards, and another subscription begins anew (`client/SUB-16`, `client/GRP-5`)."""
+    cluster, _, options = await started(t=1, u=1)
+    cluster.write("t", 0, [b"0"])
+    told: list[str] = []
+
+    class Leaving(triokafka.ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            told.append("on_partitions_assigned")
+            if when == told[-1]:
+                consumer.unsubscribe()
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            if revoked:
+                told.append("on_partitions_revoked")
+                if when == told[-1]:
+                    consumer.unsubscribe()
+
+    async with triokafka.Consumer(**options, group_id=group) as consumer:
+        consumer.subscribe(["t", "u"], listener=Leaving())
+        await consumer.poll(timeout_ms=3_000)
+        del cluster.topics["u"]
+        for _ in range(3):
+            await consumer.poll(timeout_ms=3_000)
+        assert not consumer.assignment()
+        assert not consumer.subscription()
+        assert told[-1] == "on_partitions_revoked"
+        listener = Told()
+        consumer.subscribe(["t"], listener=listener)
+        with trio.fail_after(60):
+            while not consumer.assignment():
+                await consumer.poll(timeout_ms=1_000)
+        assert ("assigned", [T0]) in listener.heard
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@simulated
+async def test_a_listener_that_fails_stops_nobody(group: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """(`client/SUB-16`)"""
+    cluster, _, options = await started(t=1)
+    cluster.write("t", 0, [b"0"])
+
+    class Failing(triokafka.ConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            async with trio.open_nursery():
+                raise LookupError("no database")
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            raise trio.TooSlowError
+
+    async with triokafka.Consumer(**options, group_id=group) as consumer:
+        consumer.subscribe(["t"], listener=Failing())
+        with trio.fail_after(30):
+            assert (await anext(consumer)).value == b"0"
+    assert "on_partitions_assigned of the rebalance listener failed for ['t-0']" in caplog.text
+    assert "on_partitions_revoked of the rebalance listener failed for ['t-0']" in caplog.text
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@simulated
+async def test_a_listener_that_asks_a_slow_database_says_where_to_begin(group: str | None) -> None:
+    """Meanwhile it is no error that nobody else knows, also when the listener is cancelled and called again
+    (`client/DEL-9`, `client/SUB-16`)."""
+    cluster, _, options = await started(t=2)
+    for number in (0, 1):
+        cluster.write("t", number, [b"0", b"1", b"2"])
+
+    class FromDatabase(triokafka.ConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+            await trio.sleep(2)
+            for partition in assigned:
+                consumer.seek(partition, 1 + partition.partition)
+
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}, group_id=group) as consumer:
+        consumer.subscribe(["t"], listener=FromDatabase())
+        for _ in range(3):
+            with trio.move_on_after(1):
+                await consumer.poll(timeout_ms=60_000)
+        with trio.fail_after(60):
+            found = {(record.partition, record.offset) for record in [await anext(consumer) for _ in range(3)]}
+        assert found == {(0, 1), (0, 2), (1, 2)}
+
+
+@simulated
+async def test_a_listener_that_does_not_say_where_to_begin_leaves_the_error_to_the_caller() -> None:
+    """(`client/FET-26`)"""
+    _, _, options = await started(t=1)
+    asked: list[type[Exception]] = []
+
+    class Asking(triokafka.ConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+            try:
+                await consumer.position(T0)
+            except NoOffsetForPartitionError as error:
+                asked.append(type(error))
+
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}, group_id="g") as consumer:
+        consumer.subscribe(["t"], listener=Asking())
+        for _ in range(2):
+            with pytest.raises(NoOffsetForPartitionError):
+                await consumer.poll(timeout_ms=30_000)
+    assert asked == [NoOffsetForPartitionError]
+
+
+@simulated
+async def test_an_error_about_positions_that_were_sought_meanwhile_is_none() -> None:
+    """(`client/FET-26`, `client/MOD-15`)"""
+    cluster, _, options = await started(t=1)
+    cluster.write("t", 0, [b"0", b"1", b"2"])
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:
+        consumer.assign([T0])
+        await trio.sleep(5)
+        consumer.seek(T0, 1)
+        assert (await anext(consumer)).value == b"1"
+        await anext(consumer)
+        cluster.epoch_ends[T0, 0] = (0, 1)
+        cluster.move("t", 0, 1)
+        await trio.sleep(5)
+        consumer.seek(T0, 0)
+        assert (await anext(consumer)).value == b"0"
+        await anext(consumer)
+        cluster.move("t", 0, 1)
+        await trio.sleep(5)
+        with pytest.raises(LogTruncationError):
+            await consumer.poll(timeout_ms=60_000)
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@simulated
+async def test_polls_cancelled_anywhere_tell_the_listener_everything_in_order(group: str | None) -> None:
+    """(`client/TRI-6`, `client/SUB-16`)"""
+    _, _, options = await started(t=1, u=1)
+    listener = Told(seconds=0.01)
+    async with triokafka.Consumer(**options, group_id=group) as consumer:
+        consumer.subscribe(["t", "u"], listener=listener)
+
+        async def until_heard() -> None:
+            while len(consumer.assignment()) != 2 or consumer.engine._assigner.telling:
+                await consumer.poll(timeout_ms=10)
+
+        async def nothing() -> None:
+            return
+
+        await cancelled_at_each_checkpoint(until_heard, nothing, limit=2_000)
+        assert [what for what in listener.heard if what[1]] == [("assigned", [T0, U0])]
+        consumer.unsubscribe()
+        await consumer.poll(timeout_ms=100)
+        assert [what for what in listener.heard if what[1]] == [("assigned", [T0, U0]), ("revoked", [T0, U0])]
