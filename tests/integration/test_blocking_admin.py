@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+import kafka
+import kafka.admin
 import pytest
 
 from triokafka.blocking import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, OffsetSpec
 from triokafka.blocking import TopicPartition as Partition
+from triokafka.blocking import admin as blocking_admin
 from triokafka.blocking.admin import (
     ConfigResource,
     MemberToRemove,
@@ -57,7 +61,7 @@ def test_topics_are_created_described_and_deleted(admin: KafkaAdminClient, topic
         broker["broker_id"] for broker in admin.describe_cluster()["brokers"]
     }
     assert (missing["name"], missing["error_code"]) == ("no-such-topic", 3)
-    assert admin.describe_topics([found["topic_id"]])[0]["name"] == topic
+    assert admin.describe_topics([uuid.UUID(found["topic_id"])])[0]["name"] == topic
 
     answer = admin.create_partitions({topic: NewPartitions(4)})
     assert [(result.name, result.error_code) for result in answer.results] == [(topic, 0)]
@@ -161,6 +165,101 @@ def test_the_cluster_and_its_brokers(admin: KafkaAdminClient, filled: Partition)
     assert "finalized" in admin.describe_features()["metadata.version"]
     answer: Any = admin.elect_leaders(0, {filled.topic: [0]})
     assert answer.replica_election_results[0].partition_result[0].error_code == 84
+
+
+class Asked(NamedTuple):
+    """One of the two clients, the module with its types, and what it is asked about."""
+
+    admin: Any
+    types: Any
+    topic: str
+    group: str
+
+    def configs(self, names: Any) -> list[Any]:
+        return [self.types.ConfigResource("TOPIC", self.topic, names)]
+
+
+def without_ids(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in topic.items() if name != "topic_id"} for topic in answer["topics"]]
+
+
+def without_eligible_leaders(answer: dict[str, Any]) -> dict[str, Any]:
+    """kafka-python takes an empty list in their place for null."""
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            assert not partition.pop("eligible_leader_replicas")
+            assert not partition.pop("last_known_elr")
+    return answer
+
+
+def without_free_bytes(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for broker in answer:
+        for directory in broker["log_dirs"]:
+            assert directory.pop("usable_bytes") > 0
+    return answer
+
+
+def names_of(answer: dict[Any, Any]) -> dict[Any, str]:
+    return {item: error.__name__ for item, error in answer.items()}
+
+
+ANSWERS: dict[str, Callable[[Asked], Any]] = {
+    "describe_cluster": lambda asked: asked.admin.describe_cluster(),
+    "describe_topics": lambda asked: asked.admin.describe_topics([asked.topic]),
+    "a topic that does not exist": lambda asked: asked.admin.describe_topics(["no-such-topic"]),
+    "describe_topic_partitions": lambda asked: without_eligible_leaders(
+        asked.admin.describe_topic_partitions([asked.topic], 1)
+    ),
+    "describe_configs": lambda asked: asked.admin.describe_configs(asked.configs(None), config_filter="all"),
+    "describe_features": lambda asked: asked.admin.describe_features(),
+    "describe_log_dirs": lambda asked: without_free_bytes(asked.admin.describe_log_dirs({asked.topic: [0]})),
+    "describe_groups": lambda asked: asked.admin.describe_groups([asked.group]),
+    "list_groups": lambda asked: [one for one in asked.admin.list_groups() if one["group_id"] == asked.group],
+    "list_group_offsets": lambda asked: asked.admin.list_group_offsets(asked.group),
+    "list_partition_offsets": lambda asked: asked.admin.list_partition_offsets(
+        {Partition(asked.topic, 0): -1, Partition(asked.topic, 1): 1_003}
+    ),
+    "create_topics": lambda asked: without_ids(
+        asked.admin.create_topics({f"{asked.topic}-2": {"num_partitions": 2}}, validate_only=True)
+    ),
+    "delete_topics": lambda asked: [
+        topic["error_code"] for topic in asked.admin.delete_topics(["no-such-topic"], raise_errors=False)["topics"]
+    ],
+    "delete_groups": lambda asked: asked.admin.delete_groups([asked.group, "no-such-group"]),
+    "delete_records": lambda asked: asked.admin.delete_records({Partition(asked.topic, 0): 3}),
+    "alter_configs": lambda asked: asked.admin.alter_configs(asked.configs({"retention.ms": "7"}), validate_only=True),
+    "reset_configs": lambda asked: asked.admin.reset_configs(asked.configs({"retention.ms": None}), incremental=False),
+    "list_partition_reassignments": lambda asked: asked.admin.list_partition_reassignments(),
+    "alter_group_offsets": lambda asked: names_of(
+        asked.admin.alter_group_offsets(asked.group, {Partition(asked.topic, 0): OffsetAndMetadata(1, "", -1)})
+    ),
+    "delete_group_offsets": lambda asked: names_of(
+        asked.admin.delete_group_offsets(asked.group, [Partition(asked.topic, 0)])
+    ),
+    "remove_group_members": lambda asked: names_of(
+        asked.admin.remove_group_members(asked.group, [asked.types.MemberToRemove(member_id="nobody")])
+    ),
+}
+
+
+def test_answers_are_those_of_kafka_python(bootstrap: str, topic: str, group: str) -> None:
+    with (
+        kafka.KafkaAdminClient(bootstrap_servers=bootstrap) as theirs,
+        KafkaAdminClient(bootstrap_servers=bootstrap) as ours,
+        KafkaProducer(bootstrap_servers=bootstrap) as producer,
+        KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest") as consumer,
+    ):
+        theirs.create_topics({topic: {"num_partitions": 2}}, wait_for_metadata=True)
+        consumer.subscribe([topic])
+        for number in range(10):
+            producer.send(topic, b"%d" % number, partition=number % 2, timestamp_ms=1_000 + number)
+        producer.flush()
+        while not consumer.poll(timeout_ms=100):
+            pass
+        consumer.commit()
+        for call, ask in ANSWERS.items():
+            expected = ask(Asked(theirs, kafka.admin, topic, group))
+            assert ask(Asked(ours, blocking_admin, topic, group)) == expected, call
 
 
 def test_what_is_not_there_says_so(admin: KafkaAdminClient) -> None:

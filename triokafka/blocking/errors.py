@@ -18,6 +18,7 @@ from triokafka.errors import (
 KafkaConfigurationError = ConfigurationError
 KafkaProtocolError = ProtocolError
 CorruptRecordException = CorruptRecordError
+IncompatibleBrokerVersion = UnsupportedVersionError  # the SDK makes no difference between who found it out
 
 
 class Cancelled(RetriableError):
@@ -62,10 +63,6 @@ class UnrecognizedBrokerVersion(KafkaError):
 
 class TransactionAbortedError(KafkaError):
     """The transaction was aborted."""
-
-
-class IncompatibleBrokerVersion(UnsupportedVersionError):
-    """The broker is too old, or lacks the API."""
 
 
 class NoError(BrokerResponseError):

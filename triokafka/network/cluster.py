@@ -393,6 +393,10 @@ class NetworkClient:
             build, api=FindCoordinatorRequest, timeout_ms=timeout_ms, min_version=min_version
         )
 
+    def assume_coordinator(self, key: str, node: Node, key_type: int = 0) -> None:
+        """Take a broker of the cluster for the coordinator until `forget_coordinator`."""
+        self._coordinators.assume(key, key_type, node)
+
     def forget_coordinator(self, key: str, key_type: int = 0) -> None:
         """Look the coordinator up again next time: it moved, or its connection broke."""
         self._coordinators.forget(key, key_type)

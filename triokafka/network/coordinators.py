@@ -87,6 +87,10 @@ class Coordinators:
         self._known[key, key_type] = node
         return node
 
+    def assume(self, key: str, key_type: int, node: Node) -> None:
+        """See `NetworkClient.assume_coordinator`."""
+        self._known[key, key_type] = node
+
     def forget(self, key: str, key_type: int) -> None:
         """Look the coordinator up again next time."""
         self._known.pop((key, key_type), None)

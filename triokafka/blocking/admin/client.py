@@ -38,8 +38,9 @@ class KafkaAdminClient(TopicPart, PartitionPart, ConfigPart, GroupPart, ClusterP
         "client_id": f"triokafka-{triokafka.__version__}",
     }
 
+    _closed = True  # so that one whose constructor failed, or was not called, is taken for closed
+
     def __init__(self, **configs: Any) -> None:
-        self._closed = True
         unknown = set(configs) - set(self.DEFAULT_CONFIG)
         if unknown:
             raise ConfigurationError(f"Unrecognized configs: {unknown}")

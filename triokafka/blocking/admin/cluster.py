@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from triokafka.blocking.admin.session import AdminPart, text_of
+from triokafka.blocking.admin.session import AdminPart, names_of, text_of, together
 from triokafka.blocking.admin.types import UpdateFeatureType
-from triokafka.client.admin import FeatureUpdate, LogDirDescription, QuorumReplica, UpgradeType
+from triokafka.client.admin import FeatureUpdate, LogDirDescription, QuorumDescription, QuorumReplica, UpgradeType
 from triokafka.errors import BrokerResponseError, KafkaError
 from triokafka.structs import TopicPartition
 
@@ -19,15 +19,28 @@ class ClusterPart(AdminPart):
     """The part of `KafkaAdminClient` about the cluster."""
 
     def describe_cluster(self) -> dict[str, Any]:
-        """Cluster id, controller and brokers, with the protocol's field names."""
-        found = self._run(lambda admin: admin.describe_cluster(timeout_ms=self._validate_timeout(None)))
+        """Cluster id, controller, brokers (fenced ones included), and what the caller may do, with the protocol's field
+        names."""
+        patience = self._validate_timeout(None)
+        found = self._run(
+            lambda admin: admin.describe_cluster(
+                include_fenced_brokers=True, include_authorized_operations=True, timeout_ms=patience
+            )
+        )
         return {
             "cluster_id": found.cluster_id,
             "controller_id": -1 if found.controller is None else found.controller.node_id,
             "brokers": [
-                {"broker_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
+                {
+                    "broker_id": node.node_id,
+                    "host": node.host,
+                    "port": node.port,
+                    "rack": node.rack,
+                    "is_fenced": node.node_id in found.fenced,
+                }
                 for node in found.nodes
             ],
+            "authorized_operations": names_of(found.authorized_operations),
         }
 
     def describe_log_dirs(
@@ -52,17 +65,30 @@ class ClusterPart(AdminPart):
 
     def describe_metadata_quorum(self) -> dict[str, Any]:
         """The voters of the metadata log, and how far they are, with the protocol's field names."""
-        found = self._run(lambda admin: admin.describe_metadata_quorum(timeout_ms=self._validate_timeout(None)))
+        patience = self._validate_timeout(None)
+        log = TopicPartition("__cluster_metadata", 0)
+
+        async def ask(admin: AdminClient) -> QuorumDescription | KafkaError:
+            async def look() -> dict[TopicPartition, QuorumDescription]:
+                return {log: await admin.describe_metadata_quorum(timeout_ms=patience)}
+
+            answer: QuorumDescription | KafkaError = (await together([log], look()))[log]
+            return answer
+
+        found = self._run(ask)
+        error = None
+        if isinstance(found, KafkaError):
+            found, error = QuorumDescription(-1, -1, -1, (), (), {}), str(found)
         partition = {
-            "partition_index": 0,
+            "partition_index": log.partition,
             "leader_id": found.leader_id,
             "leader_epoch": found.leader_epoch,
             "high_watermark": found.high_watermark,
             "current_voters": [_replica(one) for one in found.voters],
             "observers": [_replica(one) for one in found.observers],
-            "error": None,
+            "error": error,
         }
-        return {"topics": [{"topic_name": "__cluster_metadata", "partitions": [partition]}]}
+        return {"topics": [{"topic_name": log.topic, "partitions": [partition]}]}
 
     def describe_features(self, send_request_to_controller: bool = False) -> dict[str, dict[str, Any]]:
         """Features, as ``{"supported": (low, high), "finalized": (low, high), "finalized_epoch": number}``."""
@@ -86,12 +112,12 @@ class ClusterPart(AdminPart):
         for name, given in feature_updates.items():
             kind, level = given if isinstance(given, tuple) else (UpdateFeatureType.UPGRADE, given)
             updates[name] = FeatureUpdate(int(level), UpgradeType(UpdateFeatureType.value_for(kind)))
-        outcome: KafkaError | None = None
-        try:
-            self._run(lambda admin: admin.update_features(updates, validate_only=validate_only, timeout_ms=timeout_ms))
-        except BrokerResponseError as error:
-            outcome = error
-        return {name: text_of(outcome) for name in updates}
+
+        async def update(admin: AdminClient) -> dict[str, Any]:
+            change = admin.update_features(updates, validate_only=validate_only, timeout_ms=timeout_ms)
+            return await together(updates, change)
+
+        return {name: text_of(outcome) for name, outcome in self._run(update).items()}
 
     # ---------------------------------------------------------------- what is not there
 
@@ -182,13 +208,14 @@ def _directory(path: str, found: LogDirDescription) -> dict[str, Any]:
         "topics": [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()],
         "total_bytes": found.total_bytes,
         "usable_bytes": found.usable_bytes,
+        "is_cordoned": found.is_cordoned,
     }
 
 
 def _replica(replica: QuorumReplica) -> dict[str, Any]:
     return {
         "replica_id": replica.replica_id,
-        "replica_directory_id": replica.directory_id,
+        "replica_directory_id": None if replica.directory_id is None else str(replica.directory_id),
         "log_end_offset": replica.log_end_offset,
         "last_fetch_timestamp": -1 if replica.last_fetch_timestamp is None else replica.last_fetch_timestamp,
         "last_caught_up_timestamp": (

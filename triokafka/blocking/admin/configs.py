@@ -92,9 +92,10 @@ class ConfigPart(AdminPart):
     ) -> dict[str, dict[str, str]]:
         """Let values go back to their defaults: those named in ``configs``, or all that were set.
 
-        Results and errors as of `alter_configs`; ``incremental`` has no effect.
+        With ``incremental=False`` (for brokers before 2.3) the whole configuration is replaced by what is left.
+        Results and errors as of `alter_configs`.
         """
-        return self._change(config_resources, validate_only, raise_on_unknown, True, reset=True)
+        return self._change(config_resources, validate_only, raise_on_unknown, incremental is not False, reset=True)
 
     def _change(
         self,
@@ -109,6 +110,10 @@ class ConfigPart(AdminPart):
 
         async def one(admin: AdminClient, resource: ConfigResource) -> None:
             target = _sdk_resource(resource)
+            if reset and not incremental:
+                left = await self._kept(admin, resource, set(resource.configs)) if resource.configs else {}
+                await admin.alter_configs({target: left}, validate_only=validate_only, timeout_ms=patience)
+                return
             changes = _resets(resource, await self._entries(admin, resource, all_keys=True)) if reset else None
             if changes is None:
                 changes = [_operation(name, given) for name, given in dict(resource.configs or {}).items()]
@@ -119,11 +124,7 @@ class ConfigPart(AdminPart):
                 return
             if any(change.operation is not ConfigOperation.SET for change in changes):
                 raise ValueError("Non-incremental AlterConfigsRequest does not support other operations than SET")
-            kept = {
-                entry.name: entry.value
-                for entry in (await self._entries(admin, resource, all_keys=True)).values()
-                if _source(entry).is_modified() and entry.value is not None
-            }
+            kept = await self._kept(admin, resource, set())
             values = {**kept, **{change.name: change.value for change in changes}}
             await admin.alter_configs({target: values}, validate_only=validate_only, timeout_ms=patience)
 
@@ -143,6 +144,12 @@ class ConfigPart(AdminPart):
 
         return self._run(change)
 
+    async def _kept(self, admin: AdminClient, resource: ConfigResource, but: set[str]) -> dict[str, str | None]:
+        """What was set, except these."""
+        entries = (await self._entries(admin, resource, all_keys=True)).values()
+        set_ones = (entry for entry in entries if _source(entry).is_modified() and entry.value is not None)
+        return {entry.name: entry.value for entry in set_ones if entry.name not in but}
+
     def list_config_resources(
         self, resource_types: Iterable[ConfigResourceType | str | int] | None = None
     ) -> dict[str, list[str]]:
@@ -161,7 +168,10 @@ class ConfigPart(AdminPart):
 
 
 def _sdk_resource(resource: ConfigResource) -> SdkResource:
-    return SdkResource(SdkType(resource.resource_type.value), str(resource.name))
+    kind, name = SdkType(resource.resource_type.value), str(resource.name)
+    if kind in (SdkType.BROKER, SdkType.BROKER_LOGGER) and name and not name.isdecimal():
+        raise ValueError(f"Broker resource names must be an integer or a string represented integer, not {name!r}")
+    return SdkResource(kind, name)
 
 
 def _source(entry: ConfigEntry) -> ConfigSourceType:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from triokafka.blocking.admin.session import AdminPart, class_of, each
+from triokafka.blocking.admin.session import AdminPart, class_of, names_of, text_of, together
 from triokafka.blocking.admin.types import GroupState, GroupType, MemberToRemove
 from triokafka.blocking.enums import OffsetSpec, OffsetTimestamp
 from triokafka.client.admin import GroupDescription, MemberDescription
+from triokafka.client.admin import MemberToRemove as SdkMember
 from triokafka.errors import KafkaError
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 
 
 class GroupPart(AdminPart):
-    """The part of `KafkaAdminClient` about groups. Coordinators are looked up: ``group_coordinator_id`` has no
-    effect."""
+    """The part of `KafkaAdminClient` about groups.
+
+    Coordinators are looked up, unless ``group_coordinator_id`` names the broker; also then, when it is not (any more).
+    """
+
+    async def _assume(self, admin: AdminClient, group_ids: Iterable[str], coordinator: int | None) -> None:
+        if coordinator is not None:
+            await admin.assume_coordinator(group_ids, coordinator, timeout_ms=self._validate_timeout(None))
 
     def list_groups(
         self,
@@ -57,12 +64,15 @@ class GroupPart(AdminPart):
     ) -> dict[str, dict[str, Any]]:
         """Groups and their members by id, as dicts with the protocol's field names, and ``error``, None or a text.
 
-        What the principal may do with a group is not asked for.
+        ``include_authorized_operations`` has no effect: they are always there, as kafka-python's.
         """
         wanted = list(group_ids)
 
         async def ask(admin: AdminClient) -> dict[str, dict[str, Any]]:
-            found = await admin.describe_groups(wanted, timeout_ms=self._validate_timeout(None))
+            await self._assume(admin, wanted, group_coordinator_id)
+            found = await admin.describe_groups(
+                wanted, include_authorized_operations=True, timeout_ms=self._validate_timeout(None)
+            )
             described: dict[str, dict[str, Any]] = {}
             for group_id in wanted:
                 try:
@@ -76,9 +86,11 @@ class GroupPart(AdminPart):
     def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> dict[str, str]:
         """Delete groups without members; ``OK`` or the name of the error, by group."""
 
+        wanted = list(group_ids)
+
         async def delete(admin: AdminClient) -> dict[str, Any]:
-            patience = self._validate_timeout(None)
-            return await each(list(group_ids), lambda one: admin.delete_groups([one], timeout_ms=patience))
+            await self._assume(admin, wanted, group_coordinator_id)
+            return await together(wanted, admin.delete_groups(wanted, timeout_ms=self._validate_timeout(None)))
 
         return {
             group_id: type(outcome).__name__ if isinstance(outcome, KafkaError) else "OK"
@@ -87,26 +99,27 @@ class GroupPart(AdminPart):
 
     def remove_group_members(
         self, group_id: str, members: Sequence[MemberToRemove], group_coordinator_id: int | None = None
-    ) -> dict[str | None, type[KafkaError]]:
-        """Put members out of a group; the class of each error, or `NoError`, by member id or instance id."""
+    ) -> dict[str, type[KafkaError]]:
+        """Put members out of a group; the class of each error, or `NoError`, by member id or instance id.
 
-        async def remove(admin: AdminClient) -> dict[MemberToRemove, Any]:
-            async def one(member: MemberToRemove) -> None:
-                static = [member.group_instance_id] if member.group_instance_id is not None else []
-                await admin.remove_group_members(
-                    group_id,
-                    [member.member_id] if member.member_id and not static else [],
-                    group_instance_ids=static,
-                    reason=member.reason,
-                    timeout_ms=self._validate_timeout(None),
-                )
+        Raises:
+            GroupIdNotFoundError, GroupAuthorizationFailedError, …: of the group as a whole.
+            ValueError: one of them has neither id.
+            UnsupportedVersionError: an instance id, and a broker before 2.4.
+        """
+        wanted: dict[SdkMember, str] = {}
+        for member in members:
+            name = member.member_id or member.group_instance_id
+            if not name:
+                raise ValueError(f"a member to remove needs a member_id or a group_instance_id: {member}")
+            wanted[SdkMember(member.member_id or "", member.group_instance_id, member.reason)] = name
 
-            return await each(members, one)
+        async def remove(admin: AdminClient) -> dict[SdkMember, Any]:
+            await self._assume(admin, [group_id], group_coordinator_id)
+            change = admin.remove_group_members(group_id, wanted, timeout_ms=self._validate_timeout(None))
+            return await together(wanted, change)
 
-        return {
-            member.member_id or member.group_instance_id: class_of(outcome)
-            for member, outcome in self._run(remove).items()
-        }
+        return {wanted[member]: class_of(outcome) for member, outcome in self._run(remove).items()}
 
     # ---------------------------------------------------------------- offsets
 
@@ -146,6 +159,7 @@ class GroupPart(AdminPart):
         """Set offsets of a group without members; the class of each error, or `NoError`, by partition."""
 
         async def alter(admin: AdminClient) -> dict[TopicPartition, Any]:
+            await self._assume(admin, [group_id], group_coordinator_id)
             return await self._alter(admin, group_id, offsets)
 
         return {partition: class_of(outcome) for partition, outcome in self._run(alter).items()}
@@ -153,16 +167,14 @@ class GroupPart(AdminPart):
     async def _alter(
         self, admin: AdminClient, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, Any]:
-        patience = self._validate_timeout(None)
-
-        async def one(partition: TopicPartition) -> None:
-            position = offsets[partition]
-            epoch = -1 if position.leader_epoch is None else position.leader_epoch
-            await admin.alter_group_offsets(
-                group_id, {partition: position._replace(leader_epoch=epoch)}, timeout_ms=patience
-            )
-
-        return await each(offsets, one)
+        positions = {
+            TopicPartition(*partition): position
+            if position.leader_epoch is not None
+            else position._replace(leader_epoch=-1)
+            for partition, position in offsets.items()
+        }
+        change = admin.alter_group_offsets(group_id, positions, timeout_ms=self._validate_timeout(None))
+        return await together(positions, change)
 
     def reset_group_offsets(
         self,
@@ -182,6 +194,8 @@ class GroupPart(AdminPart):
                 )
         if not offset_specs:
             return {}
+        if group_coordinator_id is not None:
+            self._run(lambda admin: self._assume(admin, [group_id], group_coordinator_id))
         look: Any = self.list_partition_offsets  # type: ignore[attr-defined]
         earliest = look(dict.fromkeys(offset_specs, OffsetSpec.EARLIEST))
         latest = look(dict.fromkeys(offset_specs, OffsetSpec.LATEST))
@@ -193,7 +207,7 @@ class GroupPart(AdminPart):
             raw = looked[partition].offset if partition in looked else int(spec)
             low, high = earliest[partition].offset, latest[partition].offset
             offset = high if raw < 0 or raw > high else max(raw, low)
-            wanted[partition] = OffsetAndMetadata(offset, current[partition].metadata)
+            wanted[partition] = current[partition]._replace(offset=offset)
 
         async def alter(admin: AdminClient) -> dict[TopicPartition, Any]:
             return await self._alter(admin, group_id, wanted)
@@ -206,14 +220,17 @@ class GroupPart(AdminPart):
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], group_coordinator_id: int | None = None
     ) -> dict[TopicPartition, type[KafkaError]]:
-        """Forget offsets of partitions that no member reads; the class of each error, or `NoError`, by partition."""
+        """Forget offsets of partitions that no member reads; the class of each error, or `NoError`, by partition.
+
+        Raises:
+            GroupIdNotFoundError, NonEmptyGroupError, …: of the group as a whole.
+        """
+        wanted = [TopicPartition(*partition) for partition in partitions]
 
         async def delete(admin: AdminClient) -> dict[TopicPartition, Any]:
-            patience = self._validate_timeout(None)
-            return await each(
-                [TopicPartition(*partition) for partition in partitions],
-                lambda one: admin.delete_group_offsets(group_id, [one], timeout_ms=patience),
-            )
+            await self._assume(admin, [group_id], group_coordinator_id)
+            change = admin.delete_group_offsets(group_id, wanted, timeout_ms=self._validate_timeout(None))
+            return await together(wanted, change)
 
         return {partition: class_of(outcome) for partition, outcome in self._run(delete).items()}
 
@@ -228,6 +245,7 @@ def _described(group: GroupDescription) -> dict[str, Any]:
         "protocol_type": group.protocol_type,
         "protocol_data": group.assignor,
         "members": [_member(member) for member in group.members],
+        "authorized_operations": names_of(group.authorized_operations),
         "error": None,
     }
 
@@ -239,21 +257,33 @@ def _failed(group_id: str, error: KafkaError) -> dict[str, Any]:
         "protocol_type": "",
         "protocol_data": "",
         "members": [],
-        "error": f"{type(error).__name__}: {error}",
+        "authorized_operations": None,
+        "error": text_of(error),
     }
 
 
 def _member(member: MemberDescription) -> dict[str, Any]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in member.assignment:
-        topics.setdefault(topic, []).append(partition)
     return {
         "member_id": member.member_id,
         "group_instance_id": member.group_instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
-        "member_metadata": {"topics": list(member.subscription or ())},
+        "member_metadata": {
+            "topics": list(member.subscription or ()),
+            "user_data": member.user_data,
+            "owned_partitions": _by_topic(member.owned_partitions),
+            "generation_id": member.generation_id,
+            "rack_id": member.rack_id,
+        },
         "member_assignment": {
-            "assigned_partitions": [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
+            "assigned_partitions": _by_topic(member.assignment),
+            "user_data": member.assignment_user_data,
         },
     }
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from triokafka.blocking.admin.session import AdminPart, class_of, code_of, each, message_of, raise_first
+from triokafka.blocking.admin.session import AdminPart, class_of, code_of, message_of, raise_first, together
 from triokafka.blocking.admin.types import PartitionProducerState, ProducerState
 from triokafka.blocking.enums import IsolationLevel, OffsetSpec
 from triokafka.blocking.errors import NoError
@@ -63,12 +63,10 @@ class PartitionPart(AdminPart):
         """
         patience = self._validate_timeout(timeout_ms)
 
-        async def delete(admin: AdminClient) -> dict[TopicPartition, Any]:
-            async def one(partition: TopicPartition) -> int:
-                offsets = {partition: records_to_delete[partition]}
-                return (await admin.delete_records(offsets, timeout_ms=patience))[partition]
+        offsets = {TopicPartition(*partition): offset for partition, offset in records_to_delete.items()}
 
-            return await each([TopicPartition(*one) for one in records_to_delete], one)
+        async def delete(admin: AdminClient) -> dict[TopicPartition, Any]:
+            return await together(offsets, admin.delete_records(offsets, timeout_ms=patience))
 
         outcomes = self._run(delete)
         raise_first(outcomes.values())
@@ -120,9 +118,11 @@ class PartitionPart(AdminPart):
         partitions = self._topic_partitions(topic_partitions)
 
         async def elect(admin: AdminClient) -> dict[TopicPartition, Any]:
-            return await each(
-                partitions, lambda one: admin.elect_leaders([one], election_type=kind, timeout_ms=patience)
-            )
+            async def change() -> dict[TopicPartition, bool]:
+                led = set(await admin.elect_leaders(partitions, election_type=kind, timeout_ms=patience))
+                return {partition: partition in led for partition in partitions}
+
+            return await together(partitions, change())
 
         outcomes = self._run(elect)
         if raise_errors:
@@ -159,13 +159,10 @@ class PartitionPart(AdminPart):
         patience = self._validate_timeout(timeout_ms)
 
         async def alter(admin: AdminClient) -> dict[TopicPartition, Any]:
-            return await each(
-                reassignments,
-                lambda one: admin.alter_partition_reassignments({one: reassignments[one]}, timeout_ms=patience),
-            )
+            change = admin.alter_partition_reassignments(reassignments, timeout_ms=patience)
+            return await together(reassignments, change)
 
         outcomes = self._run(alter)
-        raise_first(outcome for outcome in outcomes.values() if isinstance(outcome, UnsupportedVersionError))
         classes = {partition: class_of(outcome) for partition, outcome in outcomes.items()}
         return {partition: None if found is NoError else found for partition, found in classes.items()}
 
@@ -229,12 +226,9 @@ class PartitionPart(AdminPart):
         patience = self._validate_timeout(None)
 
         async def alter(admin: AdminClient) -> dict[TopicPartitionReplica, Any]:
-            return await each(
-                [TopicPartitionReplica(*replica) for replica in replica_assignments],
-                lambda one: admin.alter_replica_log_dirs(
-                    {SdkReplica(*one): replica_assignments[one]}, timeout_ms=patience
-                ),
-            )
+            wanted = {SdkReplica(*replica): path for replica, path in replica_assignments.items()}
+            outcomes = await together(wanted, admin.alter_replica_log_dirs(wanted, timeout_ms=patience))
+            return {TopicPartitionReplica(*replica): outcome for replica, outcome in outcomes.items()}
 
         return {replica: class_of(outcome) for replica, outcome in self._run(alter).items()}
 

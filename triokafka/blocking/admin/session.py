@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import trio
@@ -14,6 +14,7 @@ from triokafka.loop_thread import LoopThread, fork_count
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
+    from triokafka.client.admin import AclOperation, Results
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -98,7 +99,7 @@ class AdminPart:
 
 
 async def each(items: Iterable[K], do: Callable[[K], Awaitable[T]]) -> dict[K, T | KafkaError]:
-    """What was done for each item, or its error; the others go on."""
+    """What was done for each item, one after the other, or its error; the others go on."""
     outcomes: dict[K, T | KafkaError] = {}
     for item in items:
         try:
@@ -106,6 +107,20 @@ async def each(items: Iterable[K], do: Callable[[K], Awaitable[T]]) -> dict[K, T
         except KafkaError as error:
             outcomes[item] = error
     return outcomes
+
+
+async def together(items: Iterable[K], change: Awaitable[Any]) -> dict[K, Any]:
+    """What one call of the SDK's did for each of its items, or its error. Raises what failed as a whole."""
+    try:
+        done = await change
+    except (KafkaError, ExceptionGroup) as failure:
+        results: Results[K, Any] | None = getattr(failure, "outcomes", None)
+        if results is None:
+            raise
+        if results.whole is not None:
+            raise results.whole from None
+        return {item: results.errors[item] if item in results.errors else results[item] for item in items}
+    return {item: done[item] if isinstance(done, Mapping) else None for item in items}
 
 
 def raise_first(outcomes: Iterable[object]) -> None:
@@ -133,5 +148,13 @@ def class_of(outcome: object) -> type[KafkaError]:
 
 
 def text_of(outcome: object) -> str:
-    """``OK``, or name and text of an error."""
-    return f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, KafkaError) else "OK"
+    """``OK``, or number, name and text of an error."""
+    if not isinstance(outcome, KafkaError):
+        return "OK"
+    number = f"[Error {outcome.code}] " if isinstance(outcome, BrokerResponseError) else ""
+    return f"{number}{type(outcome).__name__}: {outcome}"
+
+
+def names_of(operations: Collection[AclOperation] | None) -> list[str] | None:
+    """What the caller may do, in order of Kafka's numbers; None where the broker does not say."""
+    return None if operations is None else [operation.name for operation in sorted(operations)]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import triokafka
-from triokafka.blocking.admin.session import AdminPart, code_of, each, message_of, raise_first
-from triokafka.blocking.admin.types import NewPartitions, NewTopic
+from triokafka.blocking.admin.session import AdminPart, code_of, message_of, names_of, raise_first, together
+from triokafka.blocking.admin.types import ConfigSourceType, NewPartitions, NewTopic
+from triokafka.client.admin import ConfigEntry, TopicDescription
 from triokafka.client.admin import NewPartitions as SdkNewPartitions
-from triokafka.errors import KafkaError, KafkaTimeoutError
+from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
 
-_NO_ID: Final = uuid.UUID(int=0)
 _SECONDS_BETWEEN_LOOKS: Final = 0.1
 
 
@@ -48,16 +48,11 @@ class TopicPart(AdminPart):
 
         async def ask(admin: AdminClient) -> list[dict[str, Any]]:
             patience = self.config["request_timeout_ms"]
-            names: Collection[str] = [one for one in wanted or () if isinstance(one, str)]
-            if wanted is None or len(names) < len(wanted):
-                listed = await admin.list_topics(include_internal=True, timeout_ms=patience)
-                ids = {listing.topic_id: listing.name for listing in listed}
-                if wanted is None:
-                    names = [listing.name for listing in listed]
-                else:
-                    names = [one if isinstance(one, str) else ids.get(one, "") for one in wanted]
-            found = await admin.describe_topics([name for name in names if name], timeout_ms=patience)
-            return [_described(name, found) if name else _missing("", 100) for name in names]
+            asked = wanted
+            if asked is None:
+                asked = [one.name for one in await admin.list_topics(include_internal=True, timeout_ms=patience)]
+            found = await admin.describe_topics(asked, include_authorized_operations=True, timeout_ms=patience)
+            return [_described(one, found) for one in asked]
 
         return self._run(ask)
 
@@ -85,11 +80,8 @@ class TopicPart(AdminPart):
         patience = self._validate_timeout(timeout_ms)
 
         async def create(admin: AdminClient) -> dict[str, Any]:
-            async def one(name: str) -> Any:
-                made = await admin.create_topics([topics[name]], validate_only=validate_only, timeout_ms=patience)
-                return made[name]
-
-            return await each(topics, one)
+            change = admin.create_topics(topics.values(), validate_only=validate_only, timeout_ms=patience)
+            return await together(topics, change)
 
         outcomes = self._run(create)
         if raise_errors:
@@ -99,15 +91,22 @@ class TopicPart(AdminPart):
         return {"topics": [_created(name, outcome) for name, outcome in outcomes.items()]}
 
     def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10_000) -> None:
-        """Wait until all partitions of topics have leaders.
+        """Wait until all partitions of topics have leaders; a look that fails is taken again.
 
         Raises:
             KafkaTimeoutError: names what is missing.
+            IllegalStateError: the client is closed.
         """
         names = list(topic_names)
         until = time.monotonic() + timeout_ms / 1000
         while names:
-            pending = {topic["name"]: why for topic in self.describe_topics(names) if (why := _not_ready(topic))}
+            try:
+                found = {topic["name"]: topic for topic in self.describe_topics(names)}
+                pending = {name: why for name in names if (why := _not_ready(found.get(name) or _missing(name, 3)))}
+            except IllegalStateError:
+                raise
+            except Exception as error:
+                pending = dict.fromkeys(names, repr(error))
             if not pending:
                 return
             if time.monotonic() >= until:
@@ -119,9 +118,10 @@ class TopicPart(AdminPart):
     ) -> dict[str, Any]:
         """Delete topics by name or id; returns ``{"topics": [...]}`` with the protocol's field names."""
         patience = self._validate_timeout(timeout_ms)
+        wanted = list(topics)
 
         async def delete(admin: AdminClient) -> dict[Any, Any]:
-            return await each(list(topics), lambda topic: admin.delete_topics([topic], timeout_ms=patience))
+            return await together(wanted, admin.delete_topics(wanted, timeout_ms=patience))
 
         outcomes = self._run(delete)
         if raise_errors:
@@ -130,7 +130,7 @@ class TopicPart(AdminPart):
             "topics": [
                 {
                     "name": topic if isinstance(topic, str) else None,
-                    "topic_id": _NO_ID if isinstance(topic, str) else topic,
+                    "topic_id": None if isinstance(topic, str) else str(topic),
                     "error_code": code_of(outcome),
                     "error_message": message_of(outcome),
                 }
@@ -150,11 +150,8 @@ class TopicPart(AdminPart):
         patience = self._validate_timeout(timeout_ms)
 
         async def create(admin: AdminClient) -> dict[str, Any]:
-            async def one(topic: str) -> None:
-                more = {topic: wanted[topic]}
-                await admin.create_partitions(more, validate_only=validate_only, timeout_ms=patience)
-
-            return await each(wanted, one)
+            change = admin.create_partitions(wanted, validate_only=validate_only, timeout_ms=patience)
+            return await together(wanted, change)
 
         outcomes = self._run(create)
         if raise_errors:
@@ -172,25 +169,20 @@ class TopicPart(AdminPart):
     ) -> dict[str, Any]:
         """As `describe_topics`, at most so many partitions, from ``cursor`` on, which the answer before brought.
 
-        What brokers know of eligible leader replicas is not asked for; those lists are empty.
+        Raises:
+            UnsupportedVersionError: brokers before 3.7.
         """
-        found: list[dict[str, Any]] = []
-        left = response_partition_limit
-        begin = (cursor["topic_name"], cursor["partition_index"]) if cursor else ("", 0)
-        for topic in self.describe_topics(sorted(name for name in topics if name >= begin[0])):
-            skipped = begin[1] if topic["name"] == begin[0] else 0
-            partitions = topic["partitions"][skipped:]
-            if left <= 0 and partitions:
-                return {"topics": found, "next_cursor": {"topic_name": topic["name"], "partition_index": skipped}}
-            more = len(partitions) > left
-            for partition in partitions[:left]:
-                partition.update(eligible_leader_replicas=[], last_known_elr=[])
-            found.append({**topic, "partitions": partitions[:left]})
-            if more:
-                at = partitions[left]["partition_index"]
-                return {"topics": found, "next_cursor": {"topic_name": topic["name"], "partition_index": at}}
-            left -= len(partitions)
-        return {"topics": found, "next_cursor": None}
+        begin = None if cursor is None else (cursor["topic_name"], cursor["partition_index"])
+        patience = self._validate_timeout(None)
+        page = self._run(
+            lambda admin: admin.describe_topic_partitions(
+                topics, partition_limit=response_partition_limit, cursor=begin, timeout_ms=patience
+            )
+        )
+        found = [_on_page(topic) for topic in page.topics.values()]
+        found += [_missing(name, code_of(error)) for name, error in page.errors.items()]
+        end = None if page.cursor is None else {"topic_name": page.cursor[0], "partition_index": page.cursor[1]}
+        return {"topics": found, "next_cursor": end}
 
 
 def _new_topics(given: Any) -> dict[str, triokafka.NewTopic]:
@@ -230,27 +222,53 @@ def _created(name: str, outcome: Any) -> dict[str, Any]:
     failed = isinstance(outcome, KafkaError)
     return {
         "name": name,
-        "topic_id": _NO_ID if failed else outcome.topic_id,
+        "topic_id": None if failed else str(outcome.topic_id),
         "error_code": code_of(outcome),
         "error_message": message_of(outcome),
+        "topic_config_error_code": 0,
         "num_partitions": -1 if failed else outcome.num_partitions,
         "replication_factor": -1 if failed else outcome.replication_factor,
+        "configs": None if failed or outcome.configs is None else _configs(outcome.configs),
     }
 
 
-def _missing(name: str, code: int) -> dict[str, Any]:
-    return {"error_code": code, "name": name, "topic_id": _NO_ID, "is_internal": False, "partitions": []}
+def _configs(entries: Mapping[str, ConfigEntry]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {
+            "value": entry.value,
+            "read_only": entry.is_read_only,
+            "config_source": ConfigSourceType(int(entry.source)).name,
+            "is_sensitive": entry.is_sensitive,
+        }
+        for name, entry in entries.items()
+    }
 
 
-def _described(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def _missing(topic: str | uuid.UUID, code: int) -> dict[str, Any]:
+    by_id = isinstance(topic, uuid.UUID)
+    return {
+        "error_code": code,
+        "name": None if by_id else topic,
+        "topic_id": str(topic) if by_id else None,
+        "is_internal": False,
+        "partitions": [],
+        "authorized_operations": None,
+    }
+
+
+def _described(asked: str | uuid.UUID, found: Mapping[Any, Any]) -> dict[str, Any]:
     try:
-        topic = found[name]
+        topic = found[asked]
     except KafkaError as error:
-        return _missing(name, code_of(error))
+        return _missing(asked, code_of(error))
+    return _as_dict(topic)
+
+
+def _as_dict(topic: TopicDescription) -> dict[str, Any]:
     return {
         "error_code": 0,
-        "name": name,
-        "topic_id": topic.topic_id,
+        "name": topic.name,
+        "topic_id": str(topic.topic_id),
         "is_internal": topic.is_internal,
         "partitions": [
             {
@@ -264,7 +282,22 @@ def _described(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
             }
             for partition in topic.partitions
         ],
+        "authorized_operations": names_of(topic.authorized_operations),
     }
+
+
+def _on_page(topic: TopicDescription) -> dict[str, Any]:
+    """As kafka-python leaves it in this answer, alone of all: the id is no str, and operations are bits."""
+    described = _as_dict(topic)
+    described["topic_id"] = topic.topic_id
+    allowed = topic.authorized_operations
+    del described["authorized_operations"]
+    described["topic_authorized_operations"] = -(2**31) if allowed is None else sum(1 << one for one in allowed)
+    for shown, partition in zip(described["partitions"], topic.partitions, strict=True):
+        for name in ("eligible_leader_replicas", "last_known_elr"):
+            replicas = getattr(partition, name)
+            shown[name] = None if replicas is None else list(replicas)
+    return described
 
 
 def _not_ready(topic: Mapping[str, Any]) -> str | None:

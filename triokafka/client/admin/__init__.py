@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triokafka.client.admin.brokers import BrokerAdmin
 from triokafka.client.admin.cluster import ClusterAdmin
-from triokafka.client.admin.group_types import GroupDescription, GroupListing, MemberDescription
+from triokafka.client.admin.group_types import GroupDescription, GroupListing, MemberDescription, MemberToRemove
 from triokafka.client.admin.groups import GroupAdmin
 from triokafka.client.admin.partition_types import (
     ElectionType,
@@ -22,6 +22,7 @@ from triokafka.client.admin.partition_types import (
 )
 from triokafka.client.admin.quotas import QuotaEntity, QuotaMatch
 from triokafka.client.admin.types import (
+    AclOperation,
     AlterConfig,
     ClusterDescription,
     ConfigEntry,
@@ -37,6 +38,7 @@ from triokafka.client.admin.types import (
     Results,
     TopicDescription,
     TopicListing,
+    TopicPartitionPage,
 )
 
 
@@ -54,6 +56,7 @@ class AdminClient(ClusterAdmin, BrokerAdmin, GroupAdmin):
 
 
 __all__ = [
+    "AclOperation",
     "AdminClient",
     "AlterConfig",
     "ClusterDescription",
@@ -72,6 +75,7 @@ __all__ = [
     "GroupListing",
     "LogDirDescription",
     "MemberDescription",
+    "MemberToRemove",
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",
@@ -85,6 +89,7 @@ __all__ = [
     "Results",
     "TopicDescription",
     "TopicListing",
+    "TopicPartitionPage",
     "TopicPartitionReplica",
     "UpgradeType",
 ]

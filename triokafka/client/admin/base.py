@@ -14,6 +14,7 @@ from triokafka.client.admin.types import Results
 from triokafka.client.config import AdminOptions
 from triokafka.client.keywords import AdminKeywords
 from triokafka.errors import (
+    BrokerNotAvailableError,
     BrokerResponseError,
     CoordinatorNotAvailableError,
     KafkaConnectionError,
@@ -80,18 +81,20 @@ class AdminBase:
         limit = self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms
         give_up_at = self._world.now() + limit / 1000
         failures = 0
+        whole: Exception | None = None
         while pending:
             left_ms = max(1, round((give_up_at - self._world.now()) * 1000))
             outcomes: Mapping[K, V | Exception] = {}
             overall: Exception | None = None
+            whole = None
             with trio.move_on_after(left_ms / 1000):
                 try:
                     outcomes = await do_round(pending, left_ms)
                     overall = KafkaError("the broker's answer does not mention this item")
                 except KafkaError as error:
-                    overall = error
+                    overall = whole = error
             if overall is None:
-                overall = KafkaTimeoutError(f"not done within {limit:.0f} ms: {self._client.why_unreachable()}")
+                overall = whole = KafkaTimeoutError(f"not done within {limit:.0f} ms: {self._client.why_unreachable()}")
             again: list[K] = []
             for item in pending:
                 outcome = outcomes.get(item, overall)
@@ -110,17 +113,13 @@ class AdminBase:
             pending = again
             if pending:
                 await trio.sleep(delay)
-        return Results(done, failed)
+        return Results(done, failed, whole if all(error is whole for error in failed.values()) else None)
 
     async def _change(self, items: Iterable[K], do_round: Round[K, V], timeout_ms: float | None) -> dict[K, V]:
         """As `_each`, for calls that change something: failures are raised once all items were tried."""
         results = await self._each(items, do_round, timeout_ms)
-        # What fails as a whole is one error, however many items were asked for.
-        errors = list({id(error): error for error in results.errors.values()}.values())
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", errors)
+        if results.errors:
+            raise failure_of(results)
         return dict(results)
 
     async def _once(self, do: Callable[[int], Awaitable[V]], timeout_ms: float | None) -> V:
@@ -164,6 +163,29 @@ class AdminBase:
         except KafkaConnectionError:
             self._client.request_metadata_update()
             raise
+
+    async def assume_coordinator(
+        self, group_ids: Iterable[str], node_id: int, *, timeout_ms: float | None = None
+    ) -> None:
+        """Take this broker for the coordinator of these groups, instead of looking it up for the next call.
+
+        If it answers that it is not, it is looked up after all.
+
+        Raises:
+            BrokerNotAvailableError: the cluster has no such broker.
+        """
+
+        async def ask(left_ms: int) -> None:
+            cluster = self._client.cluster
+            if node_id not in cluster.nodes:
+                cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
+            if node_id not in cluster.nodes:
+                known = ", ".join(map(str, sorted(cluster.nodes)))
+                raise BrokerNotAvailableError(f"there is no broker {node_id}; the cluster has {known}")
+            for group_id in group_ids:
+                self._client.assume_coordinator(group_id, cluster.nodes[node_id], _GROUP)
+
+        await self._once(ask, timeout_ms)
 
     async def _coordinator(
         self, group_id: str, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any
@@ -249,6 +271,17 @@ class AdminBase:
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
             self._client.forget_coordinator(group_id, _GROUP)
         return error
+
+
+def failure_of(results: Results[Any, Any]) -> Exception:
+    """The error that failed items are told with, or a group of several; its ``outcomes`` are those of all items."""
+    # What fails as a whole is one error, however many items were asked for.
+    errors = list({id(error): error for error in results.errors.values()}.values())
+    failure = errors[0]
+    if len(errors) > 1:
+        failure = ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", errors)
+    failure.outcomes = results  # type: ignore[attr-defined]
+    return failure
 
 
 def _in_words(kind: type[BrokerResponseError]) -> str:

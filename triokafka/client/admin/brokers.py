@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from triokafka.client.admin.base import by_topic
+from triokafka.client.admin.base import by_topic, failure_of
 from triokafka.client.admin.partition_types import (
     FeatureDescription,
     FeatureRange,
@@ -102,7 +102,7 @@ class BrokerAdmin(QuotaAdmin):
             for topic in result.topics
             for p in topic.partitions
         }
-        return LogDirDescription(error, replicas, result.total_bytes, result.usable_bytes)
+        return LogDirDescription(error, replicas, result.total_bytes, result.usable_bytes, result.is_cordoned)
 
     async def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartitionReplica, str], *, timeout_ms: float | None = None
@@ -174,7 +174,8 @@ class BrokerAdmin(QuotaAdmin):
         """Set features to levels, all of them or none (brokers from 3.3 on).
 
         Raises:
-            InvalidUpdateVersionError, FeatureUpdateFailedError, ClusterAuthorizationFailedError: nothing has changed.
+            InvalidUpdateVersionError, FeatureUpdateFailedError, ClusterAuthorizationFailedError: nothing has changed;
+                an `ExceptionGroup` when several were refused.
         """
         wanted = {
             name: update if isinstance(update, FeatureUpdate) else FeatureUpdate(update)
@@ -193,9 +194,13 @@ class BrokerAdmin(QuotaAdmin):
             response = await self._controller(request, left_ms, min_version=1)
             if response.error_code:
                 raise self._error(response.error_code, "features", response.error_message)
-            for result in response.results:
-                if result.error_code:
-                    raise self._error(result.error_code, f"feature {result.feature}", result.error_message)
+            failed = {
+                result.feature: self._error(result.error_code, f"feature {result.feature}", result.error_message)
+                for result in response.results
+                if result.error_code
+            }
+            if failed:
+                raise failure_of(Results({name: None for name in wanted if name not in failed}, failed))
 
         await self._once(ask, timeout_ms)
 
@@ -211,7 +216,8 @@ class BrokerAdmin(QuotaAdmin):
                 raise self._error(response.error_code, "the quorum", response.error_message)
             found = response.topics[0].partitions[0]
             if found.error_code:
-                raise self._error(found.error_code, "the quorum", found.error_message)
+                metadata = TopicPartition(_METADATA_LOG, 0)
+                raise failure_of(Results({}, {metadata: self._error(found.error_code, metadata, found.error_message)}))
             nodes = {
                 node.node_id: tuple(Node(node.node_id, listener.host, listener.port) for listener in node.listeners)
                 for node in response.nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from triokafka.client.admin.topics import TopicAdmin
-from triokafka.client.admin.types import ClusterDescription, Results
+from triokafka.client.admin.types import AclOperation, ClusterDescription, Results
 from triokafka.errors import UnsupportedVersionError
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -14,6 +14,7 @@ from triokafka.structs import Node, OffsetAndTimestamp, TopicPartition
 EARLIEST = -2
 LATEST = -1
 MAX_TIMESTAMP = -3
+_FENCED_SINCE = 2
 _MIN_VERSION_FOR = {MAX_TIMESTAMP: 7}
 _ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _SPECS = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
@@ -22,12 +23,30 @@ _SPECS = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP
 class ClusterAdmin(TopicAdmin):
     """The part of `AdminClient` about brokers and partition offsets."""
 
-    async def describe_cluster(self, *, timeout_ms: float | None = None) -> ClusterDescription:
-        """The brokers and the controller."""
+    async def describe_cluster(
+        self,
+        *,
+        include_fenced_brokers: bool = False,
+        include_authorized_operations: bool = False,
+        timeout_ms: float | None = None,
+    ) -> ClusterDescription:
+        """The brokers and the controller.
+
+        With ``include_fenced_brokers`` also those that serve nobody now (brokers from 4.0 on), and with
+        ``include_authorized_operations`` what the caller may do with the cluster (from 2.8 on).
+        """
+
+        def build(version: int) -> DescribeClusterRequest:
+            return DescribeClusterRequest(
+                include_cluster_authorized_operations=include_authorized_operations,
+                include_fenced_brokers=include_fenced_brokers and version >= _FENCED_SINCE,
+            )
 
         async def ask(left_ms: int) -> ClusterDescription:
             try:
-                response = await self._any(DescribeClusterRequest(), left_ms)
+                response = await self._client.send_to_least_loaded(
+                    build, api=DescribeClusterRequest, timeout_ms=self._patience(left_ms)
+                )
             except UnsupportedVersionError:  # brokers before 2.8
                 cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
                 nodes = tuple(cluster.nodes.values())
@@ -36,7 +55,9 @@ class ClusterAdmin(TopicAdmin):
                 raise self._error(response.error_code, "the cluster", response.error_message)
             nodes = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
             controller = next((node for node in nodes if node.node_id == response.controller_id), None)
-            return ClusterDescription(response.cluster_id, controller, nodes)
+            fenced = frozenset(b.broker_id for b in response.brokers if b.is_fenced)
+            allowed = AclOperation.of_bits(response.cluster_authorized_operations)
+            return ClusterDescription(response.cluster_id, controller, nodes, fenced, allowed)
 
         return await self._once(ask, timeout_ms)
 

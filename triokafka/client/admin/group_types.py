@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from triokafka.client.admin.types import AclOperation
 from triokafka.structs import Node, TopicPartition
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -25,6 +26,15 @@ class GroupListing:
     def is_consumer_group(self) -> bool:
         """Whether consumers use it: as members, or only to commit offsets."""
         return self.protocol_type in (CONSUMER_PROTOCOL_TYPE, "")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberToRemove:
+    """A member to put out of a group: by its id, by its instance id, or by both, which then must belong together."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,12 @@ class MemberDescription:
     upgraded: bool | None = None
     subscription: tuple[str, ...] | None = None
     subscribed_pattern: str | None = None
+    owned_partitions: tuple[TopicPartition, ...] = ()
+    """What a classic member owned when it joined last, in ``generation_id``; -1 where it does not say."""
+    generation_id: int = -1
+    user_data: bytes | None = None
+    """What a classic member's assignor said beside it, and below what the leader's said to it."""
+    assignment_user_data: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +86,5 @@ class GroupDescription:
     group_type: str = "classic"
     group_epoch: int | None = None
     target_assignment_epoch: int | None = None
+    authorized_operations: frozenset[AclOperation] | None = None
+    """What the caller may do with the group, where that was asked for."""

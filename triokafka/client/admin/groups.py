@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from triokafka.client.admin.group_offsets import GroupOffsetAdmin
 from triokafka.client.admin.group_types import (
@@ -10,8 +12,9 @@ from triokafka.client.admin.group_types import (
     GroupDescription,
     GroupListing,
     MemberDescription,
+    MemberToRemove,
 )
-from triokafka.client.admin.types import Results
+from triokafka.client.admin.types import AclOperation, Results
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, UnsupportedVersionError
 from triokafka.protocol.api import consumer_group_describe
 from triokafka.protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -19,11 +22,18 @@ from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from triokafka.protocol.api.list_groups import ListGroupsRequest
-from triokafka.protocol.embedded import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from triokafka.protocol.embedded import (
+    AssignedTopic,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedTopic,
+)
 from triokafka.structs import Node, TopicPartition
 
 _FIRST_WITH_STATES = 4
 _FIRST_WITH_TYPES = 5
+_FIRST_SEVERAL_MEMBERS = 3
+_FIRST_WITH_OPERATIONS = 3
 _ONLY_CLASSIC = (GroupIdNotFoundError.code, UnsupportedVersionError.code)
 _SPEAKS_CLASSIC, _SPEAKS_NEW = 0, 1
 
@@ -79,9 +89,14 @@ class GroupAdmin(GroupOffsetAdmin):
         return await self._each(await self._once(brokers, timeout_ms), do_round, timeout_ms)
 
     async def describe_groups(
-        self, group_ids: Iterable[str], *, timeout_ms: float | None = None
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout_ms: float | None = None,
     ) -> Results[str, GroupDescription]:
-        """State and members of groups of consumers, under the classic or the new protocol (KIP-848).
+        """State and members of groups of consumers, under the classic or the new protocol (KIP-848); with
+        ``include_authorized_operations`` also what the caller may do with each (brokers from 2.3 on).
 
         Each coordinator is asked about all its groups at once: first as groups of the new protocol (brokers from 3.7
         on), then about the rest as classic ones. A group that does not exist is ``Dead`` and empty, or from brokers
@@ -89,12 +104,15 @@ class GroupAdmin(GroupOffsetAdmin):
         """
 
         async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, GroupDescription | Exception]:
-            outcomes = await self._describe_new(node, items, left_ms)
+            outcomes = await self._describe_new(node, items, left_ms, include_authorized_operations)
             classic = [group_id for group_id in items if group_id not in outcomes]
             if classic:
-                response = await self._client.send(
-                    node.node_id, DescribeGroupsRequest(groups=classic), timeout_ms=left_ms
-                )
+
+                def build(version: int) -> DescribeGroupsRequest:
+                    operations = include_authorized_operations and version >= _FIRST_WITH_OPERATIONS
+                    return DescribeGroupsRequest(groups=classic, include_authorized_operations=operations)
+
+                response = await self._client.send(node.node_id, build, api=DescribeGroupsRequest, timeout_ms=left_ms)
                 for g in response.groups:
                     outcomes[g.group_id] = (
                         self._group_error(g.error_code, g.group_id, g.error_message)
@@ -109,12 +127,14 @@ class GroupAdmin(GroupOffsetAdmin):
         return await self._each(group_ids, do_round, timeout_ms)
 
     async def _describe_new(
-        self, node: Node, group_ids: list[str], left_ms: int
+        self, node: Node, group_ids: list[str], left_ms: int, operations: bool
     ) -> dict[str, GroupDescription | Exception]:
         """Groups of the new protocol, and failures; those that may be classic groups are left out."""
         try:
             response = await self._client.send(
-                node.node_id, ConsumerGroupDescribeRequest(group_ids=group_ids), timeout_ms=left_ms
+                node.node_id,
+                ConsumerGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=operations),
+                timeout_ms=left_ms,
             )
         except UnsupportedVersionError:
             return {}
@@ -168,7 +188,7 @@ class GroupAdmin(GroupOffsetAdmin):
     async def remove_group_members(
         self,
         group_id: str,
-        members: Iterable[str] = (),
+        members: Iterable[str | MemberToRemove] = (),
         *,
         group_instance_ids: Iterable[str] = (),
         reason: str | None = None,
@@ -176,34 +196,53 @@ class GroupAdmin(GroupOffsetAdmin):
     ) -> None:
         """Put members out of a classic group, by member id or (static ones) by instance id (brokers from 2.4 on).
 
-        Their partitions go to the others at once. ``reason`` is for the broker's log.
+        Their partitions go to the others at once. ``reason`` is for the broker's log, of those that have none of their
+        own (`MemberToRemove`). Brokers before 2.4 are told of one member after the other.
 
         Raises:
+            UnsupportedVersionError: an instance id, and a broker before 2.4.
             UnknownMemberIdError, FencedInstanceIdError, …: one member could not be removed; an `ExceptionGroup` when
                 several could not.
         """
-        wanted: list[tuple[str, str | None]] = [(member, None) for member in members]
-        wanted += [("", instance) for instance in group_instance_ids]
+        wanted = [MemberToRemove(member) if isinstance(member, str) else member for member in members]
+        wanted += [MemberToRemove(group_instance_id=instance) for instance in group_instance_ids]
+        any_static = any(member.group_instance_id is not None for member in wanted)
+        min_version = _FIRST_SEVERAL_MEMBERS if any_static else None
 
-        async def do_round(
-            items: list[tuple[str, str | None]], left_ms: int
-        ) -> Mapping[tuple[str, str | None], Exception | None]:
-            request = LeaveGroupRequest(
-                group_id=group_id,
-                members=[
-                    MemberIdentity(member_id=member, group_instance_id=instance, reason=reason)
-                    for member, instance in items
-                ],
-            )
-            response = await self._coordinator(group_id, request, left_ms, min_version=3)
-            if response.error_code:
-                raise self._group_error(response.error_code, group_id)
-            outcomes: dict[tuple[str, str | None], Exception | None] = {}
-            for (member, instance), found in zip(items, response.members, strict=False):
-                who = f"static member {instance!r}" if instance is not None else f"member {member!r}"
-                outcomes[member, instance] = (
-                    self._group_error(found.error_code, group_id, part=who) if found.error_code else None
+        async def do_round(items: list[MemberToRemove], left_ms: int) -> Mapping[MemberToRemove, Exception | None]:
+            outcomes: dict[MemberToRemove, Exception | None] = {}
+            while left := items[len(outcomes) :]:
+                several = True
+
+                def build(version: int) -> LeaveGroupRequest:
+                    nonlocal several
+                    several = version >= _FIRST_SEVERAL_MEMBERS
+                    if not several:
+                        return LeaveGroupRequest(group_id=group_id, member_id=left[0].member_id)
+                    return LeaveGroupRequest(
+                        group_id=group_id,
+                        members=[
+                            MemberIdentity(
+                                member_id=member.member_id,
+                                group_instance_id=member.group_instance_id,
+                                reason=reason if member.reason is None else member.reason,
+                            )
+                            for member in left
+                        ],
+                    )
+
+                response = await self._coordinator(
+                    group_id, build, left_ms, api=LeaveGroupRequest, min_version=min_version
                 )
+                if several and response.error_code:
+                    raise self._group_error(response.error_code, group_id)
+                codes = [found.error_code for found in response.members] if several else [response.error_code]
+                for member, code in zip(left, codes, strict=False):
+                    instance = member.group_instance_id
+                    who = f"member {member.member_id!r}" if instance is None else f"static member {instance!r}"
+                    outcomes[member] = self._group_error(code, group_id, part=who) if code else None
+                if several:
+                    break
             return outcomes
 
         await self._change(wanted, do_round, timeout_ms)
@@ -217,40 +256,43 @@ def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:
         group.protocol_data,
         tuple(_member(group, member) for member in group.members),
         coordinator,
+        authorized_operations=AclOperation.of_bits(group.authorized_operations),
     )
 
 
 def _member(group: DescribedGroup, member: DescribedGroupMember) -> MemberDescription:
-    assignment: tuple[TopicPartition, ...] = ()
-    if group.protocol_type == CONSUMER_PROTOCOL_TYPE and member.member_assignment:
-        try:
-            decoded = ConsumerProtocolAssignment.decode_versioned(member.member_assignment)
-            assignment = tuple(
-                TopicPartition(topic.topic, partition)
-                for topic in decoded.assigned_partitions
-                for partition in topic.partitions
-            )
-        except ProtocolError:
-            pass  # another client's own format; the bytes are there for who knows it
-    return MemberDescription(
+    joined: ConsumerProtocolSubscription | None = None
+    assigned: ConsumerProtocolAssignment | None = None
+    if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        with suppress(ProtocolError):  # another client's own format; the bytes are there for who knows it
+            if member.member_metadata:
+                joined = ConsumerProtocolSubscription.decode_versioned(member.member_metadata)
+            if member.member_assignment:
+                assigned = ConsumerProtocolAssignment.decode_versioned(member.member_assignment)
+    description = MemberDescription(
         member.member_id,
         member.group_instance_id,
         member.client_id,
         member.client_host,
-        assignment,
+        () if assigned is None else _by_name(assigned.assigned_partitions),
         member.member_metadata,
         member.member_assignment,
-        subscription=_subscription(group, member),
+        assignment_user_data=None if assigned is None else assigned.user_data,
+    )
+    if joined is None:
+        return description
+    return replace(
+        description,
+        rack_id=joined.rack_id,
+        subscription=tuple(joined.topics),
+        owned_partitions=_by_name(joined.owned_partitions),
+        generation_id=joined.generation_id,
+        user_data=joined.user_data,
     )
 
 
-def _subscription(group: DescribedGroup, member: DescribedGroupMember) -> tuple[str, ...] | None:
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or not member.member_metadata:
-        return None
-    try:
-        return tuple(ConsumerProtocolSubscription.decode_versioned(member.member_metadata).topics)
-    except ProtocolError:
-        return None  # as with the assignment
+def _by_name(topics: Iterable[AssignedTopic] | Iterable[OwnedTopic]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions)
 
 
 def _described_new(group: consumer_group_describe.DescribedGroup, coordinator: Node) -> GroupDescription:
@@ -264,6 +306,7 @@ def _described_new(group: consumer_group_describe.DescribedGroup, coordinator: N
         CONSUMER_PROTOCOL_TYPE,
         group.group_epoch,
         group.assignment_epoch,
+        AclOperation.of_bits(group.authorized_operations),
     )
 
 

@@ -64,12 +64,14 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A data directory. ``error`` says why it cannot be used; sizes are bytes of its volume, -1 when unknown."""
+    """A data directory. ``error`` says why it cannot be used; sizes are bytes of its volume, -1 when unknown. One that
+    is cordoned gets no new replicas."""
 
     error: Exception | None
     replicas: Mapping[TopicPartition, ReplicaInfo]
     total_bytes: int
     usable_bytes: int
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

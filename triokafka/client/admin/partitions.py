@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from triokafka.client.admin.base import by_topic
+from triokafka.client.admin.base import by_topic, failure_of
 from triokafka.client.admin.configs import ConfigAdmin
 from triokafka.client.admin.partition_types import ElectionType, PartitionReassignment, ProducerDescription
 from triokafka.client.admin.topics import TopicAdmin
@@ -65,12 +65,11 @@ class PartitionAdmin(ConfigAdmin, TopicAdmin):
                     found[tp] = self._error(p.error_code, tp, p.error_message) if p.error_code else None
 
         await self._once(ask, timeout_ms)
-        failed = [error for error in found.values() if error and not isinstance(error, ElectionNotNeededError)]
-        if len(failed) == 1:
-            raise failed[0]
+        failed = {tp: e for tp, e in found.items() if e is not None and not isinstance(e, ElectionNotNeededError)}
+        changed = {tp: error is None for tp, error in found.items() if tp not in failed}
         if failed:
-            raise ExceptionGroup(f"{len(failed)} of {len(found)} partitions failed", failed)
-        return [tp for tp, error in found.items() if error is None]
+            raise failure_of(Results(changed, failed))
+        return [tp for tp, was_needed in changed.items() if was_needed]
 
     async def alter_partition_reassignments(
         self,

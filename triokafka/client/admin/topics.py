@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from triokafka.client.admin.base import AdminBase
 from triokafka.client.admin.types import (
     BROKER_DEFAULT,
+    AclOperation,
+    ConfigEntry,
+    ConfigSource,
     CreatedTopic,
     NewPartitions,
     NewTopic,
@@ -16,6 +19,7 @@ from triokafka.client.admin.types import (
     Results,
     TopicDescription,
     TopicListing,
+    TopicPartitionPage,
 )
 from triokafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 from triokafka.protocol.api.create_partitions import (
@@ -27,10 +31,17 @@ from triokafka.protocol.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicConfigs,
     CreateTopicsRequest,
 )
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from triokafka.protocol.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
 from triokafka.protocol.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -38,6 +49,12 @@ from triokafka.protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from triokafka.structs import Node, TopicPartition
+
+T = TypeVar("T", bound=str | UUID)
+
+_NO_CREATION_SINCE: Final = 4
+_OPERATIONS_SINCE: Final = 8
+_IDS_SINCE: Final = 12
 
 
 class TopicAdmin(AdminBase):
@@ -64,7 +81,7 @@ class TopicAdmin(AdminBase):
             )
             response = await self._controller(request, left_ms)
             return {
-                t.name: CreatedTopic(t.name, t.topic_id, t.num_partitions, t.replication_factor)
+                t.name: CreatedTopic(t.name, t.topic_id, t.num_partitions, t.replication_factor, _configs(t.configs))
                 if not t.error_code
                 else self._error(t.error_code, f"topic {t.name!r}", t.error_message)
                 for t in response.topics
@@ -113,26 +130,86 @@ class TopicAdmin(AdminBase):
         return sorted(found, key=lambda listing: listing.name)
 
     async def describe_topics(
-        self, topics: Iterable[str], *, timeout_ms: float | None = None
-    ) -> Results[str, TopicDescription]:
-        """Partitions, leaders and replicas of topics. Reading one that does not exist raises its error."""
+        self,
+        topics: Iterable[T],
+        *,
+        include_authorized_operations: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Results[T, TopicDescription]:
+        """Partitions, leaders and replicas of topics, by name or by id (brokers from 3.1 on).
 
-        async def do_round(names: list[str], left_ms: int) -> Mapping[str, TopicDescription | Exception]:
-            response = await self._describe(names, left_ms)
+        With ``include_authorized_operations`` also what the caller may do with each (brokers from 2.3 on). Reading one
+        that does not exist raises its error.
+        """
+
+        async def do_round(items: list[T], left_ms: int) -> Mapping[T, TopicDescription | Exception]:
+            response = await self._describe(items, left_ms, include_authorized_operations)
             nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-            return {
-                t.name or "": self._error(t.error_code, f"topic {t.name!r}") if t.error_code else _described(t, nodes)
-                for t in response.topics
-            }
+            found: dict[str | UUID, TopicDescription | Exception] = {}
+            for t in response.topics:
+                outcome = self._error(t.error_code, f"topic {t.name or t.topic_id!r}") if t.error_code else None
+                described = outcome or _described(t, nodes)
+                found[t.topic_id] = described
+                if t.name is not None:
+                    found[t.name] = described
+            return {item: found[item] for item in items if item in found}
 
         return await self._each(topics, do_round, timeout_ms)
 
-    async def _describe(self, topics: list[str] | None, timeout_ms: float | None) -> MetadataResponse:
-        named = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
-        request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
+    async def describe_topic_partitions(
+        self,
+        topics: Iterable[str],
+        *,
+        partition_limit: int = 2000,
+        cursor: tuple[str, int] | None = None,
+        timeout_ms: float | None = None,
+    ) -> TopicPartitionPage:
+        """At most so many partitions of topics, with their eligible leader replicas, in order of the topics' names.
+
+        ``cursor`` is that of the page before. The broker may give fewer than asked for. A topic that it cannot describe
+        is in the page's ``errors``.
+
+        Raises:
+            UnsupportedVersionError: brokers before 3.7.
+        """
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in topics],
+            response_partition_limit=partition_limit,
+            cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+        )
+
+        async def ask(left_ms: int) -> TopicPartitionPage:
+            response = await self._any(request, left_ms)
+            nodes = self._client.cluster.nodes
+            described = {t.name or "": _described_on_page(t, nodes) for t in response.topics if not t.error_code}
+            errors = {
+                t.name or "": self._error(t.error_code, f"topic {t.name!r}") for t in response.topics if t.error_code
+            }
+            end = response.next_cursor
+            return TopicPartitionPage(described, errors, None if end is None else (end.topic_name, end.partition_index))
+
+        return await self._once(ask, timeout_ms)
+
+    async def _describe(
+        self, topics: Sequence[str | UUID] | None, timeout_ms: float | None, operations: bool = False
+    ) -> MetadataResponse:
+        named = None if topics is None else [_asked_for(topic) for topic in topics]
+        any_id = topics is not None and any(isinstance(topic, UUID) for topic in topics)
+
+        def build(version: int) -> MetadataRequest:
+            return MetadataRequest(
+                topics=named,
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=operations and version >= _OPERATIONS_SINCE,
+            )
 
         async def ask(left_ms: int) -> MetadataResponse:
-            return await self._any(request, left_ms, min_version=4)
+            return await self._client.send_to_least_loaded(
+                build,
+                api=MetadataRequest,
+                timeout_ms=self._patience(left_ms),
+                min_version=_IDS_SINCE if any_id else _NO_CREATION_SINCE,
+            )
 
         return await self._once(ask, timeout_ms)
 
@@ -221,6 +298,14 @@ class TopicAdmin(AdminBase):
         return by_node
 
 
+def _configs(found: Iterable[CreatableTopicConfigs] | None) -> dict[str, ConfigEntry] | None:
+    if found is None:
+        return None
+    return {
+        c.name: ConfigEntry(c.name, c.value, ConfigSource(c.config_source), c.read_only, c.is_sensitive) for c in found
+    }
+
+
 def _creatable(topic: NewTopic) -> CreatableTopic:
     assigned = topic.assignments is not None
     return CreatableTopic(
@@ -233,6 +318,12 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         ],
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
     )
+
+
+def _asked_for(topic: str | UUID) -> MetadataRequestTopic:
+    if isinstance(topic, UUID):
+        return MetadataRequestTopic(name=None, topic_id=topic)
+    return MetadataRequestTopic(name=topic)
 
 
 def _described(topic: MetadataResponseTopic, nodes: Mapping[int, Node]) -> TopicDescription:
@@ -251,4 +342,28 @@ def _described(topic: MetadataResponseTopic, nodes: Mapping[int, Node]) -> Topic
             )
             for p in sorted(topic.partitions, key=lambda p: p.partition_index)
         ),
+        AclOperation.of_bits(topic.topic_authorized_operations),
+    )
+
+
+def _described_on_page(topic: DescribeTopicPartitionsResponseTopic, nodes: Mapping[int, Node]) -> TopicDescription:
+    return TopicDescription(
+        topic.name or "",
+        topic.topic_id,
+        topic.is_internal,
+        tuple(
+            PartitionDescription(
+                p.partition_index,
+                # The answer names brokers by id only; one that is new since the last metadata has no address here.
+                nodes.get(p.leader_id, Node(p.leader_id, "", -1)) if p.leader_id >= 0 else None,
+                p.leader_epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+                tuple(p.offline_replicas),
+                None if p.eligible_leader_replicas is None else tuple(p.eligible_leader_replicas),
+                None if p.last_known_elr is None else tuple(p.last_known_elr),
+            )
+            for p in topic.partitions
+        ),
+        AclOperation.of_bits(topic.topic_authorized_operations),
     )

@@ -17,12 +17,39 @@ BROKER_DEFAULT = -1
 """Partition count or replication factor: whatever the brokers have as default (KIP-464)."""
 
 
-class Results(Mapping[K, V], Generic[K, V]):
-    """What a lookup found, by item. Reading an item that failed raises its error; `errors` has all of them."""
+class AclOperation(enum.IntEnum):
+    """What may be done with a topic, a group or the cluster, by Kafka's numbers."""
 
-    def __init__(self, values: Mapping[K, V], errors: Mapping[K, Exception]) -> None:
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+    @classmethod
+    def of_bits(cls, bits: int) -> frozenset[AclOperation] | None:
+        """Those whose bit is set, as brokers answer; None where the broker was not asked, or does not say."""
+        return None if bits < 0 else frozenset(one for one in cls if bits >> one & 1)
+
+
+class Results(Mapping[K, V], Generic[K, V]):
+    """What a lookup found, by item. Reading an item that failed raises its error; `errors` has all of them.
+
+    ``whole`` is the error when no item failed by itself, but all that failed did together: no broker could be asked, or
+    the request was refused as a whole.
+    """
+
+    def __init__(self, values: Mapping[K, V], errors: Mapping[K, Exception], whole: Exception | None = None) -> None:
         self._values = dict(values)
         self.errors = dict(errors)
+        self.whole = whole
 
     def __getitem__(self, item: K) -> V:
         error = self.errors.get(item)
@@ -60,6 +87,8 @@ class CreatedTopic:
     topic_id: uuid.UUID
     num_partitions: int
     replication_factor: int
+    configs: Mapping[str, ConfigEntry] | None = None
+    """Its configuration, where the broker says (from 2.4 on)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +118,9 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    """Replicas outside ``isr`` that have everything all the same (KIP-966); None where they are not known."""
+    last_known_elr: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +131,18 @@ class TopicDescription:
     topic_id: uuid.UUID
     is_internal: bool
     partitions: tuple[PartitionDescription, ...]
+    authorized_operations: frozenset[AclOperation] | None = None
+    """What the caller may do with it, where that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitionPage:
+    """Topics with some of their partitions. ``cursor``, topic and partition, is where the next page starts; None when
+    this is the last."""
+
+    topics: Mapping[str, TopicDescription]
+    errors: Mapping[str, Exception]
+    cursor: tuple[str, int] | None
 
 
 class ConfigResourceType(enum.IntEnum):
@@ -216,3 +260,7 @@ class ClusterDescription:
     cluster_id: str | None
     controller: Node | None
     nodes: tuple[Node, ...]
+    fenced: frozenset[int] = frozenset()
+    """Those of the nodes, by id, that are registered and serve nobody now; only where they were asked for."""
+    authorized_operations: frozenset[AclOperation] | None = None
+    """What the caller may do with the cluster, where that was asked for."""
