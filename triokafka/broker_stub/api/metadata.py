@@ -29,7 +29,8 @@ _NO_ID = UUID(int=0)
 
 
 def _asked(request: MetadataRequest) -> Iterable[str]:
-    return [topic.name for topic in request.topics or () if topic.name is not None]
+    # Java's client asks by id with an empty name beside it.
+    return [topic.name for topic in request.topics or () if topic.name is not None and topic.topic_id == _NO_ID]
 
 
 def _failed(request: MetadataRequest, context: RequestContext, code: int, message: str) -> MetadataResponse | None:
@@ -89,11 +90,9 @@ async def _create_missing(request: MetadataRequest, context: RequestContext) -> 
     """Create topics that do not exist; returns error codes by name for those that could not be."""
     image = context.broker.image
     missing = [
-        topic.name
-        for topic in request.topics or ()
-        if topic.name is not None
-        and topic.name not in image.topics
-        and not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        name
+        for name in _asked(request)
+        if name not in image.topics and not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
     ]
     if not missing or not request.allow_auto_topic_creation:
         return {}
@@ -117,7 +116,7 @@ def _one(
     request: MetadataRequest,
     context: RequestContext,
 ) -> MetadataResponseTopic:
-    if name is None:
+    if name is None or topic_id != _NO_ID:
         if context.version < 12 or topic_id == _NO_ID:
             return MetadataResponseTopic(
                 error_code=errors.InvalidRequestError.code, name="" if context.version < 12 else None, topic_id=topic_id

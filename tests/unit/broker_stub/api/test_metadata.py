@@ -96,13 +96,15 @@ async def test_impossible_name_is_an_error_of_its_own(name: str) -> None:
         assert summary(await node.call(named(name), 9)) == {name: errors.InvalidTopicError.code}
 
 
-async def test_topics_are_found_by_id_from_version_12() -> None:
-    """Unknown ids are answered with the id and no name (`broker-log/Z18`)."""
+@pytest.mark.parametrize("beside", [None, ""], ids=["no-name", "empty-name"])
+async def test_topics_are_found_by_id_from_version_12(beside: str | None) -> None:
+    """Unknown ids are answered with the id and no name (`broker-log/Z18`). Java's consumer sends an empty one with its
+    ids, for topics that the broker has matched with its pattern."""
     async with running_node() as node:
         await node.create("t")
         known, unknown = node.broker.image.topics["t"].topic_id, UUID(int=7)
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(topic_id=known, name=None), MetadataRequestTopic(topic_id=unknown, name=None)]
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=beside) for topic_id in (known, unknown)]
         )
         for version in (12, 13):
             first, second = (await node.call(request, version)).topics
