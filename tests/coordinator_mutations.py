@@ -23,8 +23,8 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "answers wait for their records to be committed",
             "runtime.py",
-            "        context.held.append(_Held(context.end, turn",
-            "        self._give(turn)\n        context.held.append(_Held(context.end, turn",
+            "        context.held.append(Held(context.end, turn",
+            "        self._give(turn)\n        context.held.append(Held(context.end, turn",
             _OFFSETS,
         ),
         (

@@ -54,7 +54,7 @@ def answers_commits_before_they_are_appended(broker: Broker) -> None:
 def joins_at_load_are_never_answered(broker: Broker) -> None:
     """A join that comes while the shard is read is parked, and nobody comes back to it."""
     coordinator = broker.group_coordinator
-    write = coordinator._write
+    write = coordinator.ask
 
     async def parked(group_id: str, operation: Any, reply: Any) -> Any:
         try:
@@ -64,7 +64,7 @@ def joins_at_load_are_never_answered(broker: Broker) -> None:
                 raise
             await trio.sleep_forever()
 
-    coordinator._write = parked  # type: ignore[method-assign]
+    coordinator.ask = parked  # type: ignore[method-assign]
 
 
 @contextmanager

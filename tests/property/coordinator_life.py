@@ -14,8 +14,8 @@ from tests.property.lives import Draw, Life
 from tests.unit.coordinator.rig import PARTITION, Rig
 from triokafka.coordinator import log
 from triokafka.coordinator.consumer_group.group import ConsumerGroup
-from triokafka.coordinator.runtime import ShardState
 from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.shard_context import ShardState
 from triokafka.coordinator.stored import (
     Change,
     CommittedOffset,

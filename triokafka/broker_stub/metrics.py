@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from triokafka.coordinator.runtime import ShardState
+from triokafka.coordinator.shard_context import ShardState
 from triokafka.errors import ERRORS
 
 if TYPE_CHECKING:

@@ -14,8 +14,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from math import inf
 from typing import Any, Final, Generic, TypeVar
@@ -25,6 +23,7 @@ import trio
 from triokafka.coordinator.load_times import LoadTimes
 from triokafka.coordinator.log import CoordinatorLog, Shard, replay_log
 from triokafka.coordinator.outbox import Outbox
+from triokafka.coordinator.shard_context import Held, ShardContext, ShardState
 from triokafka.coordinator.timers import Moment
 from triokafka.coordinator.turn import Turn
 from triokafka.errors import (
@@ -48,36 +47,6 @@ _TOLERANCE: Final = 1e-6  # seconds; a wake-up that rounding puts just before it
 S = TypeVar("S", bound=Shard[Any])
 
 
-class ShardState(Enum):
-    """Where a shard is between log and service."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-
-
-@dataclass(slots=True)
-class _Held(Generic[C]):
-    """A turn whose outcome waits for the high watermark to reach ``end``."""
-
-    end: int
-    deadline: float
-    turn: Turn[C]
-
-
-@dataclass(slots=True)
-class _Context(Generic[S, C]):
-    partition: int
-    leader_epoch: int
-    shard: S
-    state: ShardState = ShardState.LOADING
-    wanted_at: float = 0.0
-    end: int = 0
-    held: deque[_Held[C]] = field(default_factory=deque)
-    appending: bool = False
-    once_loaded: list[Callable[[S, Turn[C]], None]] = field(default_factory=list)
-
-
 class CoordinatorRuntime(Generic[S, C]):
     """The shards of one coordinator on one broker.
 
@@ -97,8 +66,8 @@ class CoordinatorRuntime(Generic[S, C]):
         self.is_stopped = False
         self.load_times = LoadTimes()
         """From being told to load until serving, of the shards that loaded lately."""
-        self._contexts: dict[int, _Context[S, C]] = {}
-        self._loads: deque[tuple[_Context[S, C], Iterator[None]]] = deque()
+        self._contexts: dict[int, ShardContext[S, C]] = {}
+        self._loads: deque[tuple[ShardContext[S, C], Iterator[None]]] = deque()
         self._outbox = Outbox()
         self._wake = trio.Event()
         self._sleeps_until = -inf
@@ -119,7 +88,7 @@ class CoordinatorRuntime(Generic[S, C]):
                 return
             self._drop(known)
         shard = self._new_shard(partition)
-        context: _Context[S, C] = _Context(partition, leader_epoch, shard, wanted_at=self._world.now())
+        context: ShardContext[S, C] = ShardContext(partition, leader_epoch, shard, wanted_at=self._world.now())
         self._contexts[partition] = context
         self._loads.append((context, self._load_steps(context)))
         self._wake.set()
@@ -176,7 +145,7 @@ class CoordinatorRuntime(Generic[S, C]):
             elif context.state is ShardState.ACTIVE:
                 self._run(context, operation)
 
-    def _run(self, context: _Context[S, C], operation: Callable[[S, Turn[C]], None]) -> None:
+    def _run(self, context: ShardContext[S, C], operation: Callable[[S, Turn[C]], None]) -> None:
         turn = self._new_turn(context)
         operation(context.shard, turn)
         self._carry_out(context, turn)
@@ -208,7 +177,7 @@ class CoordinatorRuntime(Generic[S, C]):
         """Whether any shard is still loading."""
         return any(context.state is ShardState.LOADING for context in self._contexts.values())
 
-    def _active(self, partition: int) -> _Context[S, C]:
+    def _active(self, partition: int) -> ShardContext[S, C]:
         self.check_running()
         context = self._contexts.get(partition)
         if context is None or context.state is ShardState.FAILED:
@@ -260,18 +229,18 @@ class CoordinatorRuntime(Generic[S, C]):
             while context.held and context.held[0].deadline <= now:
                 self._time_out(context, context.held.popleft())
 
-    def _deadline_of(self, context: _Context[S, C]) -> float:
+    def _deadline_of(self, context: ShardContext[S, C]) -> float:
         if context.state is not ShardState.ACTIVE:
             return inf
         timer = context.shard.timers.next_deadline()
         commit = context.held[0].deadline if context.held else inf
         return commit if timer is None else min(timer, commit)
 
-    def _wake_for(self, context: _Context[S, C]) -> None:
+    def _wake_for(self, context: ShardContext[S, C]) -> None:
         if self._deadline_of(context) < self._sleeps_until:
             self._wake.set()
 
-    def _new_turn(self, context: _Context[S, C]) -> Turn[C]:
+    def _new_turn(self, context: ShardContext[S, C]) -> Turn[C]:
         return Turn(Moment(self._world.now(), self._world.wall_ms()), context.shard.timers)
 
     # --- loading ---
@@ -298,7 +267,7 @@ class CoordinatorRuntime(Generic[S, C]):
         while self._loads:
             self.load_step()
 
-    def _load_steps(self, context: _Context[S, C]) -> Iterator[None]:
+    def _load_steps(self, context: ShardContext[S, C]) -> Iterator[None]:
         shard, partition = context.shard, context.partition
         context.end, count = yield from replay_log(self._log, partition, shard)
         context.state = ShardState.ACTIVE
@@ -313,7 +282,7 @@ class CoordinatorRuntime(Generic[S, C]):
         self.load_times.record(now, now - context.wanted_at)
         logger.info("partition %d (leader epoch %d): %d records read", partition, context.leader_epoch, count)
 
-    def _drop(self, context: _Context[S, C]) -> None:
+    def _drop(self, context: ShardContext[S, C]) -> None:
         del self._contexts[context.partition]
         error = NotCoordinatorError(f"partition {context.partition} moved to another broker")
         waiting = context.shard.unload()
@@ -326,7 +295,7 @@ class CoordinatorRuntime(Generic[S, C]):
 
     # --- carrying out ---
 
-    def _carry_out(self, context: _Context[S, C], turn: Turn[C], *, committed: bool = False) -> None:
+    def _carry_out(self, context: ShardContext[S, C], turn: Turn[C], *, committed: bool = False) -> None:
         """Append and replay the turn's records, and give or hold its answers.
 
         ``committed``: the turn follows from something committed, so that without records it need not wait.
@@ -354,10 +323,10 @@ class CoordinatorRuntime(Generic[S, C]):
         if not turn.records and (committed or context.end <= self._log.high_watermark(context.partition)):
             self._give(turn)
             return
-        context.held.append(_Held(context.end, turn.at.now + self._commit_timeout, turn))
+        context.held.append(Held(context.end, turn.at.now + self._commit_timeout, turn))
         self._advance(context, self._log.high_watermark(context.partition))
 
-    def _append_failed(self, context: _Context[S, C], turn: Turn[C], cause: KafkaError | OSError) -> None:
+    def _append_failed(self, context: ShardContext[S, C], turn: Turn[C], cause: KafkaError | OSError) -> None:
         if isinstance(cause, KafkaError):
             error = cause
         else:
@@ -366,7 +335,7 @@ class CoordinatorRuntime(Generic[S, C]):
         logger.warning("partition %d: %d records were not appended: %r", context.partition, len(turn.records), error)
         self._fail(context, turn, error)
 
-    def _fail(self, context: _Context[S, C], turn: Turn[C], error: KafkaError) -> None:
+    def _fail(self, context: ShardContext[S, C], turn: Turn[C], error: KafkaError) -> None:
         for reply, _ in turn.answers:
             reply.fail(error)
         if turn.on_failed is not None:
@@ -376,7 +345,7 @@ class CoordinatorRuntime(Generic[S, C]):
             # What follows from a failure need not wait for what is held: it tells of no uncommitted state.
             self._carry_out(context, later, committed=True)
 
-    def _advance(self, context: _Context[S, C], high_watermark: int) -> None:
+    def _advance(self, context: ShardContext[S, C], high_watermark: int) -> None:
         context.shard.commit(high_watermark)
         while context.held and context.held[0].end <= high_watermark:
             held = context.held.popleft()
@@ -387,7 +356,7 @@ class CoordinatorRuntime(Generic[S, C]):
                 self._guarded(context, partial(hook, later))
                 self._carry_out(context, later, committed=True)
 
-    def _time_out(self, context: _Context[S, C], held: _Held[C]) -> None:
+    def _time_out(self, context: ShardContext[S, C], held: Held[C]) -> None:
         seconds = self._commit_timeout
         error = RequestTimedOutError(f"partition {context.partition}: not committed within {seconds:g} seconds")
         self._fail(context, held.turn, error)
@@ -403,7 +372,7 @@ class CoordinatorRuntime(Generic[S, C]):
             self._wake.set()
 
     @staticmethod
-    def _guarded(context: _Context[S, C], step: Callable[[], None]) -> None:
+    def _guarded(context: ShardContext[S, C], step: Callable[[], None]) -> None:
         """A defect in one group must not stop the task that serves all of them."""
         try:
             step()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.coordinator.rig import PARTITION, Rig, code
 from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.runtime import ShardState
+from triokafka.coordinator.shard_context import ShardState
 from triokafka.coordinator.turn import CoordinatorRecord
 from triokafka.errors import CoordinatorLoadInProgressError, NotCoordinatorError, UnknownMemberIdError
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig
 from triokafka.coordinator.group.state import GroupState
-from triokafka.coordinator.runtime import ShardState
+from triokafka.coordinator.shard_context import ShardState
 from triokafka.coordinator.stored import CommittedOffset, GroupChange, OffsetChange, OffsetKey, decode, encode
 from triokafka.coordinator.turn import CoordinatorRecord
 from triokafka.errors import UnsupportedVersionError

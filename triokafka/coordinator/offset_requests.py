@@ -1,0 +1,108 @@
+"""The group coordinator's requests for offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from triokafka.coordinator.group.append_errors import coordinator_error, offsets_append_error
+from triokafka.coordinator.offsets import commit as commits
+from triokafka.coordinator.offsets import delete as deletes
+from triokafka.coordinator.offsets import fetch as fetches
+from triokafka.coordinator.requests import GroupRequests, check_group_id
+from triokafka.coordinator.shard import GroupShard
+from triokafka.coordinator.stored import GroupTurn
+from triokafka.coordinator.topics import TopicFilter, any_topic
+from triokafka.coordinator.turn import Reply
+from triokafka.errors import KafkaError
+from triokafka.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from triokafka.protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+
+
+class OffsetRequests(GroupRequests):
+    """What groups have committed, one method per API."""
+
+    async def commit_offsets(
+        self, request: OffsetCommitRequest, *, version: int, may_read: TopicFilter = any_topic
+    ) -> OffsetCommitResponse:
+        """OffsetCommit. Waits until the positions are committed, at most ``offset_commit_timeout_ms``."""
+        known, response = commits.resolve_topics(request, version, self.topics, may_read)
+        if not known:
+            return response
+        try:
+            reply: Reply[OffsetCommitResponse] = Reply()
+            operation = partial(
+                commits.commit, request=request, known=known, response=response, reply=reply, version=version
+            )
+            return await self.ask(request.group_id, operation, reply)
+        except KafkaError as error:
+            return commits.commit_failed(request, offsets_append_error(error))
+
+    async def fetch_offsets(
+        self, request: OffsetFetchRequest, *, version: int, may_describe: TopicFilter = any_topic
+    ) -> OffsetFetchResponse:
+        """OffsetFetch, of one group or several. Answers at once, with committed positions only.
+
+        With ``require_stable`` it waits until the newest positions are committed.
+        """
+        asked_groups = fetches.asked_groups(request, version)
+        if request.require_stable:
+            pending = [self._start_stable_fetch(asked, version, may_describe) for asked in asked_groups]
+            groups = [await self._settled(asked, reply) for asked, reply in zip(asked_groups, pending, strict=True)]
+        else:
+            groups = [self._fetch_group(asked, version, may_describe) for asked in asked_groups]
+        return fetches.as_response(request, groups, version)
+
+    def _start_stable_fetch(
+        self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
+    ) -> Reply[OffsetFetchResponseGroup]:
+        reply: Reply[OffsetFetchResponseGroup] = Reply()
+
+        def fetch(shard: GroupShard, turn: GroupTurn) -> None:
+            found = fetches.fetch_group(shard, asked, version, self.topics, may_describe, stable=True)
+            turn.answer(reply, found)
+
+        try:
+            self.begin(asked.group_id, fetch)
+        except KafkaError as error:
+            reply.fail(error)
+        return reply
+
+    @staticmethod
+    async def _settled(
+        asked: OffsetFetchRequestGroup, reply: Reply[OffsetFetchResponseGroup]
+    ) -> OffsetFetchResponseGroup:
+        try:
+            return await reply.wait()
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
+
+    def _fetch_group(
+        self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
+    ) -> OffsetFetchResponseGroup:
+        try:
+            return self.runtime.read(
+                self.partition_for(asked.group_id),
+                lambda shard: fetches.fetch_group(shard, asked, version, self.topics, may_describe),
+            )
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
+
+    async def delete_offsets(
+        self, request: OffsetDeleteRequest, *, may_read: TopicFilter = any_topic
+    ) -> OffsetDeleteResponse:
+        """OffsetDelete. Waits until the removal is committed."""
+        try:
+            check_group_id(request.group_id)
+            reply: Reply[OffsetDeleteResponse] = Reply()
+            operation = partial(
+                deletes.delete_offsets, request=request, reply=reply, topics=self.topics, may_read=may_read
+            )
+            return await self.ask(request.group_id, operation, reply)
+        except KafkaError as error:
+            return OffsetDeleteResponse(error_code=coordinator_error(error))
