@@ -27,20 +27,6 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.close()
 
 
-def _home_without_zip(place: Path) -> Path:
-    """Spark as it is installed, but without ``pyspark.zip``, so that its Python processes import the package itself.
-
-    The zip has no byte code. Spark gives the process that plans a streaming query ten seconds for importing it, which
-    is not much on a busy machine.
-    """
-    import pyspark
-
-    for found in Path(pyspark.__file__).parent.iterdir():
-        if found.name in ("bin", "jars", "sbin", "data", "licenses"):
-            (place / found.name).symlink_to(found)
-    return place
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session as the documentation tells users to make one."""
@@ -66,7 +52,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(_home_without_zip(tmp_path_factory.mktemp("spark"))))
+        patch.setenv("SPARK_HOME", "")  # what it becomes is for this session alone
+        # Spark gives the process that plans a streaming query ten seconds for its imports: not much on a busy machine.
+        triokafka.spark.prepare_home(str(tmp_path_factory.mktemp("home")))
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session

@@ -1,8 +1,8 @@
 """Kafka topics in Spark, without a connector jar: ``spark.read.format("triokafka")``, and the same to write.
 
 `options` reads what the user told Spark, `schema` holds the columns, `reader` plans and reads ranges, `writer` sends,
-`java` finds a Java, `doctor` says what is missing. Spark finds the format by itself through the top-level module
-``pyspark_triokafka``.
+`java` finds a Java, `home` lets Spark's Pythons begin sooner, `doctor` says what is missing. Spark finds the format by
+itself through the top-level module ``pyspark_triokafka``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from triokafka.spark.home import prepare_home
 from triokafka.spark.java import Java, JavaMissingError, find_java, prepare_java
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = [
     "find_java",
     "kafka_batch",
     "lag",
+    "prepare_home",
     "prepare_java",
     "read_ranges",
     "session_conf",

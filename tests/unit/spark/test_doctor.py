@@ -28,6 +28,7 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(doctor, "installed_spark", lambda: None)
 
 
 def found(what: str, session: dict[str, str] | None = None) -> Finding:
@@ -114,6 +115,16 @@ def test_tcp_between_java_and_python_gets_advice(monkeypatch: pytest.MonkeyPatch
     assert found("worker reuse", {"spark.python.worker.reuse": "false"}).verdict == "advice"
     monkeypatch.setattr(doctor, "_version", {**VERSIONS, "pyspark": "4.0.1"}.get)
     assert "4.1 or newer" in found("Unix sockets").fix
+
+
+def test_a_zip_without_byte_code_gets_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "python" / "lib").mkdir(parents=True)
+    monkeypatch.setattr(doctor, "installed_spark", lambda: str(tmp_path))
+    assert found("pyspark.zip").verdict == "ok"
+    (tmp_path / "python" / "lib" / "pyspark.zip").touch()
+    assert (found("pyspark.zip").verdict, "prepare_home" in found("pyspark.zip").fix) == ("advice", True)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "other"))
+    assert found("pyspark.zip").verdict == "ok"
 
 
 def test_defaults_come_from_sparks_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
