@@ -84,13 +84,28 @@ def test_available_now_in_batches_with_lag_and_commits_of_the_last_one(spark: An
     assert set(last.behind.values()) == {0}
 
 
-def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path):
-    """`spark/3.2`: compact JSON and sources/0/0, as the connector leaves them after its first batch."""
+_CONFS_2_4_3 = json.dumps(
+    {
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+        ),
+        "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion": "2",
+        "spark.sql.streaming.multipleWatermarkPolicy": "min",
+        "spark.sql.streaming.aggregation.stateFormatVersion": "2",
+        "spark.sql.shuffle.partitions": "5",
+    }
+)
+
+
+@pytest.mark.parametrize("kept", ["{}", pytest.param(_CONFS_2_4_3, marks=pytest.mark.long)], ids=["4", "2.4.3"])
+def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path, kept: str):
+    """`spark/3.2`: compact JSON and sources/0/0, as the connector leaves them after its first batch; and, by what Spark
+    keeps beside them, "Kafka connector should be able to resume from a checkpoint of Spark 2.4.3"."""
     topic = Topic(bootstrap, 2)
     topic.add(range(10))
     first = json.dumps({topic.name: {"0": 0, "1": 0}}, separators=(",", ":"))
     reached = json.dumps({topic.name: {"1": 2, "0": 3}}, separators=(",", ":"))
-    confs = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}'
+    confs = f'{{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{kept}}}'
     for name, content in {
         "metadata": '{"id":"6f9ff5a5-7c6f-4b8e-a1b5-1f1f2a3b4c5d"}',
         "sources/0/0": f"\0v1\n{first}",
