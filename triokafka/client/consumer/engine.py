@@ -236,6 +236,7 @@ class Engine:
         self._check_can_change()
         self.delivery.put_back()
         self.subscription.assign(partitions)
+        self._start_over(self.network.cluster)
         self.committer.membership = None
         self.committer.assignment_changed()
         self._pin(dict.fromkeys(partition.topic for partition in partitions))
@@ -281,7 +282,15 @@ class Engine:
     def _assignment_changed(self) -> None:
         # Of what is gone, ``async for`` must not give out the rest of what it has taken.
         self.delivery.put_back()
+        self._start_over(self.network.cluster)
         self.wake()
+
+    def _start_over(self, cluster: Cluster) -> None:
+        for topic in self._topics.made_anew(cluster):
+            logger.warning("topic %r was deleted and made again: its positions are looked up anew", topic)
+            self.delivery.put_back()
+            self.subscription.start_over(topic)
+            self.committer.assignment_changed()
 
     def _positions_changed(self) -> None:
         self.fetcher.wake()
@@ -290,6 +299,7 @@ class Engine:
     def _metadata_changed(self, cluster: Cluster) -> None:
         self.subscription.check_epochs(cluster.leader_epoch_for)
         self._topics.look_at(cluster)
+        self._start_over(cluster)
         if self._state == "open":
             self.wake()
 

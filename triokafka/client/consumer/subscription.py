@@ -267,6 +267,12 @@ class SubscriptionState:
         self._jump(state, None, -1)
         state.reset_to = to
 
+    def start_over(self, topic: str) -> None:
+        """Drop the positions in this topic; they are to be found as if it had just been assigned."""
+        for partition, state in self._partitions.items():
+            if partition.topic == topic and state.reset_to is None:
+                self._jump(state, None, -1)
+
     def _jump(self, state: PartitionState, offset: int | None, leader_epoch: int) -> None:
         state.position = state.finished = offset
         state.position_epoch = leader_epoch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from triokafka.client.consumer.subscription import Mode, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
@@ -24,6 +25,7 @@ class TopicWatch:
         self._troubles = troubles
         self._missing: tuple[str, ...] = ()
         self._error: KafkaError | None = None
+        self._ids: dict[str, UUID] = {}
 
     def take_error(self) -> KafkaError | None:
         """Which topic may not be read, once for each time that the metadata says so."""
@@ -51,6 +53,18 @@ class TopicWatch:
             # With other topics to read, a missing one may well be created later.
             why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
             self._troubles.failed(f"finding topic {topic!r}", why, self._network.world.now(), quietly=others)
+
+    def made_anew(self, cluster: Cluster) -> list[str]:
+        """Topics that were deleted and made again since their partitions were assigned: positions in what they were
+        mean nothing in what they are. To be asked whenever the metadata or the assignment has changed."""
+        before, self._ids = self._ids, {}
+        for topic in {partition.topic: None for partition in self._subscription.assignment}:
+            known = cluster.topics.get(topic)
+            if known is not None and known.topic_id.int:
+                self._ids[topic] = known.topic_id
+            elif topic in before:
+                self._ids[topic] = before[topic]
+        return [topic for topic, topic_id in self._ids.items() if before.get(topic, topic_id) != topic_id]
 
 
 async def list_topics(network: NetworkClient, topics: Sequence[str] | None, timeout_ms: float) -> dict[str, list[int]]:

@@ -389,6 +389,49 @@ async def test_a_position_outside_the_log_is_reset_or_raised() -> None:
                 await consumer.poll(timeout_ms=1_000)
 
 
+@pytest.mark.parametrize("shape", ["poll", "iterate", "arrow", "batches"])
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+@simulated
+async def test_a_log_that_was_cut_behind_the_reader_is_gone_on_with_by_the_policy(policy: str, shape: str) -> None:
+    """Records that were fetched before are handed out first, whatever the shape (`client/FET-18`, `client/FET-26`)."""
+    cluster, _, options = await started()
+    cluster.write("t", 0, numbers(0, 3))
+    shown: list[bytes] = []
+
+    async def read() -> None:
+        with trio.move_on_after(5):
+            if shape == "poll":
+                shown.extend(r.value for rs in (await consumer.poll(timeout_ms=1_000)).values() for r in rs)
+            elif shape == "iterate":
+                shown.append((await anext(consumer)).value)
+            elif shape == "arrow":
+                shown.extend((await consumer.poll_arrow(timeout_ms=1_000, columns=["value"]))["value"].to_pylist())
+            else:
+                shown.extend(record.value for record in (await anext(consumer.batches())).records())
+
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": policy}) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        while len(shown) < 3:
+            await read()
+        # Retention takes what is next, and more than that, before it was read.
+        cluster.ends[T0] = cluster.starts[T0] = 10
+        cluster.write("t", 0, numbers(10, 12))
+        if policy == "none":
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRangeError, match="offset 3 of t-0"):
+                    await read()
+            consumer.seek(T0, 11)
+        else:
+            await read()
+            await consumer.position(T0)
+        cluster.write("t", 0, numbers(12, 13))
+        for _ in range(3):
+            await read()
+    following = {"earliest": numbers(10, 13), "latest": numbers(12, 13), "none": numbers(11, 13)}
+    assert shown == numbers(0, 3) + following[policy]
+
+
 @simulated
 async def test_a_new_leader_is_found_and_asked_whether_it_has_what_was_read() -> None:
     """(`client/FET-17`, `client/MOD-15`)"""

@@ -1,0 +1,112 @@
+"""Topics that are deleted and made again under a consumer's feet are other topics, and are read from the start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.simulated import current_simulation, simulated
+from triokafka.structs import TopicPartition
+from triokafka.testing import running_broker
+from triokafka.testing.world import SimulatedWorld
+
+T0 = TopicPartition("t", 0)
+
+
+class Topics:
+    """Our own broker at ``broker:9092``, and what is done to its topics."""
+
+    def __init__(self, admin: triokafka.AdminClient, producer: triokafka.Producer) -> None:
+        self._admin = admin
+        self._producer = producer
+
+    async def make(self, name: str, values: list[bytes]) -> None:
+        await self._admin.create_topics([triokafka.NewTopic(name, 1, 1)])
+        await self.write(name, values)
+
+    async def write(self, name: str, values: list[bytes]) -> None:
+        await self._producer.send_many(name, values, partition=0)
+        await self._producer.flush()
+
+    async def delete(self, name: str) -> None:
+        await self._admin.delete_topics([name])
+
+
+def numbers(prefix: bytes, count: int) -> list[bytes]:
+    return [b"%s%d" % (prefix, number) for number in range(count)]
+
+
+async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
+    with trio.fail_after(120):
+        return [(await anext(consumer)).value for _ in range(count)]
+
+
+def with_topics(test: Any) -> Any:
+    """Run a test in a simulated world, with `Topics` and the options of a consumer."""
+
+    @simulated
+    async def run(**given: Any) -> None:
+        simulation = current_simulation()
+
+        async def process(world: SimulatedWorld) -> None:
+            async with running_broker(
+                world=world,
+                listeners="PLAINTEXT://broker:9092",
+                offsets_topic_num_partitions=1,
+                group_initial_rebalance_delay_ms=0,
+                auto_create_topics_enable=False,
+            ):
+                await trio.sleep_forever()
+
+        simulation.host("broker").start(process)
+        other = {"bootstrap_servers": "broker:9092", "world": simulation.host("other").world}
+        async with triokafka.AdminClient(**other) as admin, triokafka.Producer(**other) as producer:
+            mine = {"bootstrap_servers": "broker:9092", "world": simulation.host("mine").world}
+            await test(Topics(admin, producer), {**mine, "auto_offset_reset": "earliest"}, **given)
+
+    return run
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "by hand": {},
+    "by hand, with a group": {"group_id": "g"},
+    "alone": {},
+    "eager": {"group_id": "g", "partition_assignment_strategy": ["range"]},
+    "cooperative": {"group_id": "g", "partition_assignment_strategy": ["cooperative-sticky"]},
+    "consumer": {"group_id": "g", "group_protocol": "consumer"},
+}
+
+
+@pytest.mark.parametrize("pattern", [False, True])
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_that_was_made_again_is_read_from_its_beginning(kind: str, seen: bool, pattern: bool) -> None:
+    """Whether or not the consumer has seen that it was gone; a position in the former one means nothing in it
+    (`client/SUB-5`, `client/CO-4`)."""
+
+    @with_topics
+    async def run(topics: Topics, options: dict[str, Any]) -> None:
+        await topics.make("t", numbers(b"a", 5))
+        async with triokafka.Consumer(
+            **options, **KINDS[kind], metadata_max_age_ms=1_000 if seen else 300_000
+        ) as consumer:
+            if kind.startswith("by hand"):
+                consumer.assign([T0])
+            elif pattern:
+                consumer.subscribe(pattern="t.*")
+            else:
+                consumer.subscribe(["t"])
+            assert await values(consumer, 5) == numbers(b"a", 5)
+            await topics.delete("t")
+            if seen:
+                await consumer.poll(timeout_ms=10_000)
+            await topics.make("t", numbers(b"b", 9))
+            assert await values(consumer, 9) == numbers(b"b", 9)
+            await topics.write("t", [b"last"])
+            assert await values(consumer, 1) == [b"last"]
+
+    if not (pattern and kind.startswith("by hand")):
+        run()
