@@ -18,6 +18,7 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
 from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _IN_SYNC_RETRY_SECONDS: Final = 1.0
+_MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _MADE_AT_ONCE: Final = 4
 """Logs that are made on the event loop; more, in threads."""
 
@@ -59,6 +61,7 @@ class Backend:
         self.logs.high_watermark_of = self._high_watermark_of
         self.logs.on_flushed = self._flushed
         self.logs.on_offline = self._logs_offline
+        self.logs.on_moved = self._log_moved
 
     async def start(self) -> None:
         """Lock the directories, open the metadata log and then every log.
@@ -168,6 +171,10 @@ class Backend:
         for broker in self._brokers:
             broker.logs_offline(topic_partitions, reason)
 
+    def _log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        for broker in self._brokers:
+            broker.replicas.log_moved(topic_partition, log)
+
     def _high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
         hosted = (broker.replicas.find(*topic_partition) for broker in self._brokers)
         return max((partition.high_watermark for partition in hosted if partition is not None), default=None)
@@ -189,6 +196,15 @@ class Backend:
             self.logs.checkpoint_high_watermarks(found)
         except KafkaError as error:
             logger.error("high watermarks were not written: %s", error)
+
+
+def move_rate(image: MetadataImage, node_id: int) -> float:
+    """How many bytes a second may be moved between data directories, which is only configured while a broker runs."""
+    for broker_id in (node_id, None):
+        value = image.broker_configs(broker_id).get(_MOVE_RATE, "")
+        if value.isdecimal():
+            return float(value)
+    return float("inf")
 
 
 def cleaner_config(config: BrokerConfig) -> CleanerConfig:
@@ -214,4 +230,5 @@ def log_manager_config(config: BrokerConfig) -> LogManagerConfig:
         producer_expiration_ms=config.producer_id_expiration_ms,
         producer_expiration_check_interval_ms=config.producer_id_expiration_check_interval_ms,
         recovery_threads_per_data_dir=config.num_recovery_threads_per_data_dir,
+        moves_at_once=config.num_replica_alter_log_dirs_threads,
     )

@@ -17,7 +17,7 @@ import trio
 
 from triokafka.broker_stub.api import load_handlers
 from triokafka.broker_stub.authorizer import Authorizer
-from triokafka.broker_stub.backend import Backend, cleaner_config
+from triokafka.broker_stub.backend import Backend, cleaner_config, move_rate
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
 from triokafka.broker_stub.controller import (
     EndpointImage,
@@ -327,6 +327,7 @@ class Broker:
         self.logs.defaults = self.config.topic_defaults
         self.cleaner.config = cleaner_config(self.config)
         self.logs.producer_expiration_ms = self.config.producer_id_expiration_ms
+        self.logs.mover.bytes_per_second = move_rate(image, self.node_id)
         self.replicas.reconfigure_all(image)
         self.sockets.reconfigure(socket_config(self.config))
 

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (API key 34): say in which data directory replicas shall be (KIP-113).
 
-Versions 1-2. v2: flexible. A replica that is where it shall be is left there; moving one between directories is not
-built, and answered with `KafkaStorageError`.
+Versions 1-2. v2: flexible. The answer comes at once; the log is moved while it is in use, and DescribeLogDirs shows how
+far that is.
 """
 
 from __future__ import annotations
@@ -49,17 +49,13 @@ def _failed(
 async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Check each partition against the directory that it is wanted in."""
+    """Have each log moved that is not where it is wanted."""
     return _response({key: _code(key, path, context) for key, path in _by_partition(request).items()})
 
 
 def _code(key: TopicPartition, path: str, context: RequestContext) -> int:
-    broker = context.broker
-    wanted = path.rstrip("/") or "/"
-    if wanted not in {known.rstrip("/") or "/" for known in broker.config.data_directories}:
-        return errors.LogDirNotFoundError.code
-    if wanted in broker.logs.offline_directories():
-        return errors.KafkaStorageError.code
-    if broker.logs.get(key) is None:
-        return errors.ReplicaNotAvailableError.code
-    return 0 if broker.logs.directory_of(key) == wanted else errors.KafkaStorageError.code
+    try:
+        context.broker.logs.mover.move(key, path)
+    except errors.BrokerResponseError as error:
+        return error.code
+    return 0

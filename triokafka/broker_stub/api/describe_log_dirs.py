@@ -41,6 +41,17 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
         found.setdefault(broker.logs.directory_of(key), {}).setdefault(key.topic, []).append(
             DescribeLogDirsPartition(partition_index=key.partition, partition_size=log.size, offset_lag=behind)
         )
+    for future in broker.logs.mover.future_logs():
+        topic, number = future.topic_partition
+        if wanted is None or (topic, number) in wanted:
+            found[future.directory].setdefault(topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=number,
+                    partition_size=future.size,
+                    offset_lag=future.behind,
+                    is_future_key=True,
+                )
+            )
     offline = broker.logs.offline_directories()
     results = []
     for path, topics in found.items():

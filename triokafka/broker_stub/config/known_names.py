@@ -89,7 +89,6 @@ UNUSED_NAMES: Final = frozenset(
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
-        "num.replica.alter.log.dirs.threads",
         "principal.builder.class",
         "remote.fetch.max.wait.ms",
         "remote.list.offsets.request.timeout.ms",

@@ -225,6 +225,11 @@ class LogOptions:
     num_recovery_threads_per_data_dir: int = _int(
         2, "Logs that are recovered at the same time.", 1, update_mode=CLUSTER
     )
+    num_replica_alter_log_dirs_threads: int | None = _int(
+        None,
+        "Logs that are moved between data directories at a time; as many as there are directories if unset.",
+        1,
+    )
     log_cleaner_enable: bool = _boolean(True, "Whether compaction runs.")
     log_cleaner_threads: int = _int(1, "Logs that are compacted at the same time.", 0, update_mode=CLUSTER)
     log_cleaner_io_max_bytes_per_second: float = option(

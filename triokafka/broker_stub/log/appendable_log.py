@@ -159,6 +159,18 @@ class AppendableLog(ReadableLog):
         with self._guard.during("roll"):
             self._roll(self.log_end_offset, now_ms)
 
+    def skip_to(self, offset: int, *, now_ms: int) -> None:
+        """Go on at ``offset``, after the log's end: there are no records in between.
+
+        Raises:
+            KafkaStorageError: the disk failed; the log ends where it did.
+        """
+        self._guard.check()
+        with self._guard.during("roll"):
+            self._roll(offset, now_ms)
+            self._segments.end_offset = offset
+        self._settle()
+
     def _roll(self, base_offset: int, now_ms: int) -> None:
         if base_offset != self.active_segment.base_offset:
             self._take_snapshot()
@@ -224,6 +236,11 @@ class AppendableLog(ReadableLog):
     def recovery_point(self) -> int:
         """Everything below it is on disk."""
         return self._durability.recovery_point
+
+    @property
+    def cuts(self) -> int:
+        """How often it was cut at its end, after which offsets may have other records."""
+        return self._durability.cuts
 
     @property
     def flush_wanted(self) -> bool:

@@ -15,13 +15,7 @@ from uuid import UUID
 
 import trio
 
-from triokafka.broker_stub.log.checkpoints import (
-    HIGH_WATERMARK_CHECKPOINT,
-    PARTITION_METADATA,
-    CorruptCheckpointError,
-    read_topic_id,
-    write_topic_id,
-)
+from triokafka.broker_stub.log.checkpoints import HIGH_WATERMARK_CHECKPOINT
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.disk_guard import gets_better
 from triokafka.broker_stub.log.flusher import LogFlusher
@@ -35,9 +29,11 @@ from triokafka.broker_stub.log.log_directory import (
     renamed_folder,
 )
 from triokafka.broker_stub.log.log_loading import FoundLog
+from triokafka.broker_stub.log.log_moves import LogMover, Place, UnclearMoveError
 from triokafka.broker_stub.log.made_log import MadeLog
 from triokafka.broker_stub.log.open_files import DEFAULT_LIMIT, OpenFiles
-from triokafka.errors import ConfigurationError, IllegalStateError, KafkaStorageError
+from triokafka.broker_stub.log.unfinished_moves import Again, Outcome, exchange
+from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
@@ -48,8 +44,9 @@ _FLUSH_TICK_MS: Final = 5_000  # how often flush.ms is looked at when the broker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerConfig:
-    """Intervals of the background work, in milliseconds, with Kafka's defaults; how many files of logs are open, and
-    how many logs of a data directory are opened at once at the start."""
+    """Intervals of the background work, in milliseconds, with Kafka's defaults; how many files of logs are open, how
+    many logs of a data directory are opened at once at the start, and how many are moved to another one at a time (as
+    many as there are directories when None)."""
 
     initial_task_delay_ms: int = 30_000
     retention_check_interval_ms: int = 300_000
@@ -60,6 +57,7 @@ class LogManagerConfig:
     producer_expiration_check_interval_ms: int = 600_000
     max_open_files: int = DEFAULT_LIMIT
     recovery_threads_per_data_dir: int = 2
+    moves_at_once: int | None = None
 
 
 @dataclass(slots=True)
@@ -105,6 +103,7 @@ class HostedLogs:
         self.watcher: LogWatcher | None = None
         self.on_flushed: Callable[[TopicPartition], None] | None = None
         self.on_offline: Callable[[list[TopicPartition], str], None] | None = None
+        self.on_moved: Callable[[TopicPartition, PartitionLog], None] | None = None
         self.on_log_opened: Callable[[int], None] | None = None
         self.broker_epoch = -1
         """The broker's registration, for the marker of a clean stop; the broker sets it."""
@@ -115,6 +114,8 @@ class HostedLogs:
         self._files = OpenFiles(world.storage, self._config.max_open_files)
         self._directories = [LogDirectory(world.storage, path.rstrip("/") or "/") for path in directories]
         self._logs: dict[TopicPartition, Hosted] = {}
+        self.mover = LogMover(world, self, moves_at_once=self._config.moves_at_once or len(directories))
+        self._moves_again: list[Again] = []  # those that the last stop has cut short
         self._made: dict[TopicPartition, MadeLog] = {}  # ahead, for `create` to take over
         self._unsynced: set[LogDirectory] = set()  # where logs were deleted
         self._doomed: list[tuple[int, str]] = []  # when to remove which renamed folder
@@ -175,7 +176,9 @@ class HostedLogs:
             return
         gone = directory.fail(error)
         logger.critical("%s; it has %d logs", directory.failure, len(gone))
+        self.mover.give_up_all_to(directory)
         for topic_partition in gone:
+            self.mover.give_up(topic_partition)
             del self._logs[topic_partition]
         self._gone_offline.append((gone, directory.failure))
         self._went_offline.set()
@@ -216,107 +219,6 @@ class HostedLogs:
         """
         return LogConfig.from_properties(topic_config, base=self.defaults) if topic_config else self.defaults
 
-    def create(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID | None = None,
-        config: LogConfig | None = None,
-        *,
-        is_new: bool = True,
-    ) -> PartitionLog:
-        """The log of a partition, made in the directory with the fewest logs when there is none (G01, G14).
-
-        A log of an earlier topic of the same name (its topic id differs) is moved out of the way, to ``…-stray``.
-
-        Args:
-            is_new: False for a partition that may have a log already. It is not made anew while a directory is offline,
-                for it may be there.
-
-        Raises:
-            KafkaStorageError: the disk failed, or the log is offline.
-        """
-        if not self._started:
-            raise IllegalStateError("the log manager is not started")
-        for directory in self._directories:
-            if topic_partition in directory.offline:
-                raise KafkaStorageError(directory.offline[topic_partition].reason)
-        hosted = self._logs.get(topic_partition)
-        if hosted is not None and topic_id is not None and hosted.topic_id is None:
-            hosted.topic_id = topic_id
-            self._write_topic_id(hosted.log.directory, topic_id)
-        if hosted is not None and topic_id not in (None, hosted.topic_id):
-            logger.warning("%s belongs to a topic that is gone (id %s)", hosted.log.directory, hosted.topic_id)
-            self._move_away(topic_partition, STRAY_SUFFIX)
-            hosted = None
-        if hosted is not None:
-            if config is not None:
-                hosted.log.update_config(config)
-            return hosted.log
-        for path, reason in self.offline_directories().items():
-            if not is_new or not self._online():
-                raise KafkaStorageError(f"there is no log of {topic_partition}, unless in {path}: {reason}")
-        made = self._made.pop(topic_partition, None)
-        if made is not None:
-            log = made.take_over(self._files, topic_id, config)
-            if log is not None:
-                self._host(topic_partition, log, made.found.directory, topic_id)
-                return log
-            begun = made.found.directory
-            if begun.failure:  # in another, there would be two of them when this is back
-                begun.offline[topic_partition] = OfflineLog(begun.failure, 0, 0)
-                raise KafkaStorageError(begun.failure)
-        directory = self._directory_for(topic_partition)
-        path = f"{directory.path}/{folder_name(topic_partition)}"
-        self._written(directory, partial(directory.forget, {topic_partition}))
-        found = FoundLog(directory, topic_partition, path, config or self.defaults, 0, 0)
-        log = self._make(found, topic_id, self._files)
-        self._host(topic_partition, log, directory, topic_id)
-        return log
-
-    def _directory_for(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Where to make a log: in the directory with the fewest, unless one has a folder of that name, from an attempt
-        that failed: with two of them, no broker would start."""
-        online = self._online()
-        if len(online) > 1:
-            name = folder_name(topic_partition)
-            for directory in online:
-                if self._world.storage.is_dir(f"{directory.path}/{name}"):
-                    return directory
-        return min(online, key=lambda candidate: len(candidate.logs) + len(candidate.offline))
-
-    def _make(
-        self,
-        found: FoundLog,
-        topic_id: UUID | None,
-        files: OpenFiles,
-        disk_failed: Callable[[OSError], None] | None = None,
-    ) -> PartitionLog:
-        """Make the log of a partition that has none. Raises `KafkaStorageError`."""
-        if topic_id is not None:
-            self._clear_remains(found.topic_partition, topic_id)
-        log = self._open(found, files, clean=False, now_ms=self._world.wall_ms(), disk_failed=disk_failed)
-        if topic_id is not None:
-            self._write_topic_id(found.path, topic_id)
-        return log
-
-    def _clear_remains(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """Move a log of an earlier topic out of the way that was deleted, but could not be renamed."""
-        for directory in self._online():
-            path = f"{directory.path}/{folder_name(topic_partition)}"
-            try:
-                known = read_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}")
-            except (CorruptCheckpointError, OSError) as error:
-                raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be read: {error}") from error
-            if known not in (None, topic_id):
-                logger.warning("%s belongs to a topic that is gone (id %s)", path, known)
-                self._rename_away(topic_partition, directory, path, STRAY_SUFFIX)
-
-    def _write_topic_id(self, path: str, topic_id: UUID) -> None:
-        try:
-            write_topic_id(self._world.storage, f"{path}/{PARTITION_METADATA}", topic_id)
-        except OSError as error:
-            raise KafkaStorageError(f"{PARTITION_METADATA} in {path} cannot be written: {error}") from error
-
     def topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
         """Of which topic a log is; None when there is no such log, or it does not say."""
         hosted = self._logs.get(topic_partition)
@@ -353,6 +255,7 @@ class HostedLogs:
             logger.error("%s", error)
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str, *, sync: bool = True) -> str:
+        self.mover.give_up(topic_partition)
         hosted = self._logs.pop(topic_partition)
         del hosted.directory.logs[topic_partition]
         hosted.log.abandon()
@@ -373,6 +276,72 @@ class HostedLogs:
         except OSError as error:
             raise KafkaStorageError(f"{source} cannot be renamed: {error}") from error
         return target
+
+    # -- moving to another directory
+
+    def place_of(self, topic_partition: TopicPartition) -> Place | None:
+        """Where the log of a partition is; None when there is none that can be used."""
+        hosted = self._logs.get(topic_partition)
+        return None if hosted is None else Place(hosted.log, hosted.directory, hosted.topic_id)
+
+    def data_directory(self, path: str) -> LogDirectory | None:
+        """The data directory of that path; None when there is none."""
+        wanted = path.rstrip("/") or "/"
+        return next((directory for directory in self._directories if directory.path == wanted), None)
+
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """The disk of a data directory has failed: it goes offline."""
+        self._fail(directory, error)
+
+    def put_in_place(self, topic_partition: TopicPartition, copy: PartitionLog, target: LogDirectory) -> None:
+        """Let a closed copy, which has all that the log has, take its place; the log's old files go as if deleted.
+
+        Raises:
+            KafkaStorageError: a disk failed; the log goes on where it was, unless that is offline now.
+            UnclearMoveError: a disk failed so that only the next start can tell; the copy must stay.
+        """
+        hosted = self._logs[topic_partition]
+        source, old, config = hosted.log, hosted.directory, hosted.log.config
+        path = f"{target.path}/{folder_name(topic_partition)}"
+        found = FoundLog(target, topic_partition, path, config, copy.log_end_offset, copy.log_start_offset)
+        target.offline[topic_partition] = OfflineLog("it is coming", found.recovery_point, found.log_start_offset)
+        try:
+            self._written(target, target.checkpoint)
+        finally:
+            del target.offline[topic_partition]
+        gone = f"{old.path}/{renamed_folder(topic_partition, self._world.uuid().hex, DELETE_SUFFIX)}"
+        outcome, problems = exchange(
+            self._world.storage, topic_partition, log=source.directory, gone=gone, copy=copy.directory, path=path
+        )
+        if outcome is Outcome.DONE:
+            self.mover.moved(topic_partition)
+            self._doomed.append((self._world.wall_ms() + config.file_delete_delay_ms, gone))
+            self._host_moved(found, hosted)
+        for problem in problems:
+            if outcome is Outcome.UNCLEAR or not gets_better(problem.error):
+                self._fail(old if problem.path == source.directory else target, problem.error)
+        if outcome is not Outcome.DONE:
+            kind = UnclearMoveError if outcome is Outcome.UNCLEAR else KafkaStorageError
+            raise kind(f"{topic_partition} could not be moved: {problems[0].error}")
+
+    def _host_moved(self, found: FoundLog, hosted: Hosted) -> None:
+        """Go on with a log where it is now."""
+        topic_partition, target = found.topic_partition, found.directory
+        del self._logs[topic_partition], hosted.directory.logs[topic_partition]
+        hosted.log.abandon()
+        if self.watcher is not None:
+            self.watcher.log_deleted(topic_partition, hosted.directory.path)
+        try:
+            log = self._open(found, self._files, clean=True, now_ms=self._world.wall_ms())
+        except KafkaStorageError as error:
+            logger.error("%s is offline: %s", topic_partition, error)
+            target.offline[topic_partition] = OfflineLog(str(error), found.recovery_point, found.log_start_offset)
+            self._gone_offline.append(([topic_partition], str(error)))
+            self._went_offline.set()
+            return
+        self._host(topic_partition, log, target, hosted.topic_id)
+        if self.on_moved is not None:
+            self.on_moved(topic_partition, log)
 
     # -- checkpoints
 

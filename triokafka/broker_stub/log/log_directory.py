@@ -29,7 +29,8 @@ LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
-_FOREIGN_SUFFIXES: Final = (STRAY_SUFFIX, "-future")
+FUTURE_SUFFIX: Final = "-future"
+_NO_LOG_SUFFIXES: Final = (DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX)
 _METADATA_LOG: Final = "__cluster_metadata-0"  # the controller's, which opens it itself
 _MAX_NAME: Final = 255
 
@@ -132,7 +133,7 @@ class LogDirectory:
         found = {}
         for name in self._storage.list_dir(self.path):
             path = f"{self.path}/{name}"
-            if name.startswith(".") or name == _METADATA_LOG or name.endswith((DELETE_SUFFIX, *_FOREIGN_SUFFIXES)):
+            if name.startswith(".") or name == _METADATA_LOG or name.endswith(_NO_LOG_SUFFIXES):
                 continue
             if not self._storage.is_dir(path):
                 continue
@@ -147,6 +148,11 @@ class LogDirectory:
         """Folders of logs that were deleted, but whose files are still there (Z17)."""
         names = self._storage.list_dir(self.path)
         return [f"{self.path}/{name}" for name in names if name.endswith(DELETE_SUFFIX)]
+
+    def future_folders(self) -> list[str]:
+        """Folders of copies of logs that are, or were, being moved here. Raises `OSError`."""
+        paths = [f"{self.path}/{name}" for name in self._storage.list_dir(self.path) if name.endswith(FUTURE_SUFFIX)]
+        return [path for path in paths if self._storage.is_dir(path)]
 
     def checkpoint(self) -> None:
         """Write recovery points and start offsets. Raises `KafkaStorageError`."""

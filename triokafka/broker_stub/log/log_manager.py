@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Final
-from uuid import UUID
 
 import trio
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.hosted_logs import Hosted, HostedLogs, LogManagerConfig, LogWatcher, cause_of
+from triokafka.broker_stub.log.hosted_logs import Hosted, LogManagerConfig, LogWatcher, cause_of
 from triokafka.broker_stub.log.log import PartitionLog
-from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog, folder_name
+from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
 from triokafka.broker_stub.log.log_loading import FoundLog, LoadedLog, find_logs, open_logs
-from triokafka.broker_stub.log.made_log import MadeLog, make_logs
+from triokafka.broker_stub.log.new_logs import NewLogs
 from triokafka.broker_stub.log.open_files import OpenFiles
+from triokafka.broker_stub.log.unfinished_moves import settle_moves
 from triokafka.errors import ConfigurationError, KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
@@ -35,7 +34,7 @@ _CLOSED_AT_ONCE: Final = 8
 _FLUSH_TICK_MS: Final = 5_000  # Kafka's default, never, would make flush.ms of a topic mean nothing
 
 
-class LogManager(HostedLogs):
+class LogManager(NewLogs):
     """The logs of one broker. ``watcher`` is told of truncations and deletions, when there is one.
 
     While `run` runs, ``on_flushed`` is called with a partition when more of its log is on disk, and ``on_offline`` with
@@ -118,6 +117,7 @@ class LogManager(HostedLogs):
 
         where: dict[TopicPartition, str] = {}
         found: list[list[FoundLog]] = []
+        self._settle_moves()
         for directory in self._online():
             try:
                 here = find_logs(directory, config_of)
@@ -134,6 +134,21 @@ class LogManager(HostedLogs):
                     )
             found.append(here)
         return found
+
+    def _settle_moves(self) -> None:
+        """Bring moves between data directories to their end that a crash, or a stop, has cut short."""
+        everywhere = not self.offline_directories()
+        for directory in self._online():
+            try:
+                directory.future_folders()
+            except OSError as error:
+                self._fail(directory, error)
+        try:
+            self._moves_again = settle_moves(
+                self._world.storage, self._online(), all_there=everywhere, new_name=lambda: self._world.uuid().hex
+            )
+        except OSError as error:
+            raise ConfigurationError(f"logs that were being moved between data directories: {error}") from error
 
     def _open_found(self, left: list[FoundLog], loaded: list[LoadedLog], count: int) -> None:
         now_ms = self._world.wall_ms()
@@ -171,6 +186,9 @@ class LogManager(HostedLogs):
                 self._fail(directory, error)
         self._check_any_is_online()
         self._started = True
+        for again in self._moves_again:
+            if again.topic_partition in self._logs:
+                self.mover.move(again.topic_partition, again.target.path)
 
     async def close(self) -> None:
         """Flush and close all logs, write the checkpoints, mark each directory as cleanly closed, and unlock (G13).
@@ -229,60 +247,6 @@ class LogManager(HostedLogs):
             directory.failure = ""
             directory.release()
 
-    # -- many at once
-
-    async def make_ahead(self, wanted: Mapping[TopicPartition, tuple[UUID, LogConfig]]) -> None:
-        """Make logs of new partitions in threads, for `create` to take over; the partitions may not be there yet.
-
-        What cannot be made is left to `create`, and nothing is made while a data directory is offline. Not cancelled.
-        """
-        # A log that is offline is there: making it anew would recover it as if nothing of it had been on the disk.
-        here = self._logs.keys() | {tp for directory in self._directories for tp in directory.offline}
-        missing = {tp: made for tp, made in wanted.items() if tp not in here}
-        if not self._started or self.offline_directories():
-            return
-        shares: dict[LogDirectory, list[MadeLog]] = {directory: [] for directory in self._directories}
-        try:
-            there = set[str]().union(*(self._world.storage.list_dir(d.path) for d in shares)) if len(shares) > 1 else ()
-        except OSError as error:
-            logger.error("logs cannot be made ahead: %s", error)
-            return
-        for topic_partition, (topic_id, config) in missing.items():
-            if folder_name(topic_partition) in there:
-                continue  # left by an attempt that failed
-            directory = min(shares, key=lambda d: len(d.logs) + len(d.offline) + len(shares[d]))
-            path = f"{directory.path}/{folder_name(topic_partition)}"
-            found = FoundLog(directory, topic_partition, path, config, 0, 0)
-            shares[directory].append(MadeLog(found, topic_id, partial(self._fail, directory)))
-        try:
-            for directory, share in shares.items():
-                self._written(directory, partial(directory.forget, {made.found.topic_partition for made in share}))
-        except KafkaStorageError as error:
-            logger.error("%s", error)
-            return
-        with trio.CancelScope(shield=True):
-            async with trio.open_nursery() as nursery:
-                for share in shares.values():
-                    self._made.update((made.found.topic_partition, made) for made in share)
-                    left = list(reversed(share))
-                    for _ in range(min(self._config.recovery_threads_per_data_dir, len(left))):
-                        files = OpenFiles(self._world.storage, max(1, self._config.max_open_files // 8))
-                        nursery.start_soon(self._world.run_in_thread, make_logs, left, self._make, files)
-
-    async def settle(self) -> None:
-        """After changes of many partitions: what `make_ahead` made and nobody took is given up, and what was deleted
-        without a sync is on the disk afterwards; that is done in a thread. Not cancelled."""
-        for made in self._made.values():
-            made.give_up()
-        self._made.clear()
-        unsynced, self._unsynced = self._unsynced, set()
-        with trio.CancelScope(shield=True):
-            for directory in unsynced:
-                try:
-                    await self._world.run_in_thread(self._world.storage.sync_dir, directory.path)
-                except OSError as error:
-                    logger.error("%s cannot be synced: %s", directory.path, error)
-
     # -- background work
 
     async def run(self) -> None:
@@ -290,6 +254,7 @@ class LogManager(HostedLogs):
         config = self._config
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._flusher.run)
+            nursery.start_soon(self.mover.run)
             nursery.start_soon(self._report_offline)
             nursery.start_soon(self._every, config.retention_check_interval_ms, self._apply_retention)
             nursery.start_soon(self._every, min(config.flush_scheduler_interval_ms, _FLUSH_TICK_MS), self.flush_due)

@@ -22,6 +22,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.log.log import PartitionLog
     from triokafka.broker_stub.log.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -251,6 +252,13 @@ class HostedPartitions:
             if self._partitions.pop(topic_partition, None) is not None:
                 self._failed[topic_partition] = reason
                 self._complete_waiting(topic_partition)
+
+    def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        """The log of a partition is in another data directory from now on, with the same records."""
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            partition.log = log
+            self.flushed(topic_partition)
 
     def flushed(self, topic_partition: TopicPartition) -> None:
         """More of a log is on disk, which records with ``flush.messages`` wait for."""

@@ -13,6 +13,7 @@ from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_n
 from tests.unit.broker_stub.controller.clusters import MemoryWorld
 from triokafka import errors
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from triokafka.broker_stub.log import PartitionLog
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -31,6 +32,11 @@ from triokafka.protocol.api.describe_producers import DescribeProducersRequest, 
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from triokafka.protocol.api.describe_transactions import DescribeTransactionsRequest
 from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from triokafka.protocol.api.list_config_resources import ListConfigResourcesRequest
 from triokafka.protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from triokafka.protocol.api.list_transactions import ListTransactionsRequest
@@ -231,6 +237,71 @@ async def test_replica_stays_where_it_is_wanted_and_directories_must_exist() -> 
         assert await move("/one") == 0
         assert await move("/nowhere") == errors.LogDirNotFoundError.code
         assert await move("/one", "none") == errors.ReplicaNotAvailableError.code
+
+
+async def test_a_log_is_moved_under_those_who_use_it() -> None:
+    """Who waits for records is served by the moved log; a restart finds it (KIP-113; `broker-log/Z16`)."""
+    world = MemoryWorld()
+    async with running_node(world=world, log_dirs=("/one", "/two")) as node:
+        await node.create("t", 1, **{"flush.messages": "1"})
+        (here,) = [path for path in ("/one", "/two") if node.broker.logs.directory_of(TopicPartition("t", 0)) == path]
+        there = "/two" if here == "/one" else "/one"
+        for number in range(20):
+            assert (await node.produce("t", batch(b"%d" % number), acks=-1)).base_offset == number
+        wanted = AlterReplicaLogDir(path=there, topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])
+        fetched, is_moved, tell = [], trio.Event(), node.broker.logs.on_moved
+
+        def moved_log(topic_partition: TopicPartition, log: PartitionLog) -> None:
+            assert tell is not None
+            tell(topic_partition, log)
+            is_moved.set()
+
+        node.broker.logs.on_moved = moved_log
+        async with trio.open_nursery() as nursery:
+
+            async def wait_for_the_next() -> None:
+                fetched.append(await node.fetch("t", 20, max_wait_ms=60_000))
+
+            nursery.start_soon(wait_for_the_next)
+            await trio.testing.wait_all_tasks_blocked()
+            moved = await node.call(AlterReplicaLogDirsRequest(dirs=[wanted]), 2)
+            assert moved.results[0].partitions[0].error_code == 0
+            (future,) = node.broker.logs.mover.future_logs()
+            assert (future.directory, future.behind) == (there, 20)
+            shown = (await node.call(DescribeLogDirsRequest(topics=None), 5)).results
+            assert [
+                (result.log_dir, p.is_future_key) for result in shown for t in result.topics for p in t.partitions
+            ] in (
+                [("/one", here == "/two"), ("/two", here == "/one")],
+                [(there, False)],
+            )
+            with trio.fail_after(30):
+                await is_moved.wait()
+            assert node.broker.logs.directory_of(TopicPartition("t", 0)) == there
+            assert not fetched
+            assert (await node.produce("t", batch(b"next"), acks=-1)).base_offset == 20
+        assert fetched
+        assert not list(node.broker.logs.mover.future_logs())
+    async with running_node(world=world, log_dirs=("/one", "/two")) as node:
+        assert node.broker.logs.directory_of(TopicPartition("t", 0)) == there
+        assert (await node.produce("t", batch(b"last"), acks=-1)).base_offset == 21
+
+
+async def test_the_rate_of_moves_is_set_while_the_broker_runs() -> None:
+    """`replica.alter.log.dirs.io.max.bytes.per.second`, of a broker or of all."""
+    async with running_node(log_dirs=("/one", "/two")) as node:
+        mover = node.broker.logs.mover
+        assert mover.bytes_per_second == float("inf")
+        for name, value, rate in (("", "500", 500), ("1", "200", 200), ("1", None, 500), ("", None, float("inf"))):
+            config = AlterableConfig(
+                name="replica.alter.log.dirs.io.max.bytes.per.second",
+                config_operation=0 if value else 1,
+                value=value,
+            )
+            resource = AlterConfigsResource(resource_type=4, resource_name=name, configs=[config])
+            answer = await node.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert answer.responses[0].error_code == 0
+            assert mover.bytes_per_second == rate
 
 
 async def test_producers_of_a_partition_are_described() -> None:

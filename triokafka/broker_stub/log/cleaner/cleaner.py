@@ -23,9 +23,9 @@ from triokafka.broker_stub.log.cleaner.choosing import CleanableRange, cleanable
 from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits, Cleaning, CleaningStats, Moved, Replacement
 from triokafka.broker_stub.log.cleaner.metrics import CleanerMetrics, Uncleanable
 from triokafka.broker_stub.log.cleaner.states import CleaningStates
-from triokafka.broker_stub.log.cleaner.throttle import Throttle
 from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_manager import LogManager
+from triokafka.broker_stub.log.throttle import Throttle
 from triokafka.errors import IllegalStateError, KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import World

@@ -1,10 +1,10 @@
-"""How fast the cleaner may read and write, all of its threads together (H21)."""
+"""How fast work in the background may read and write, all of its threads together (H21)."""
 
 from __future__ import annotations
 
 
 class Throttle:
-    """Spreads bytes over time: ``log.cleaner.io.max.bytes.per.second``. Times are seconds on the world's clock."""
+    """Spreads bytes over time (``log.cleaner.io.max.bytes.per.second``). Times are seconds on the world's clock."""
 
     def __init__(self) -> None:
         self._free_at = 0.0
