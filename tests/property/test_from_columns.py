@@ -6,7 +6,7 @@ import struct
 from array import array
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.records.arrow_forms import TYPES, array_of, cut, forms
@@ -73,6 +73,46 @@ def test_records_from_columns_are_those_appended_one_by_one(source: tuple[Any, A
         appender = stack.kernel.RecordAppender(limit)
         assert made.append_to(appender, start, 77) == added
         assert encoded(appender) == encoded(expected)
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(st.sampled_from([0, 1, 63, 64, 100, 8_191, 8_192]), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 9_000), st.sampled_from(["null", "key"])), max_size=4),
+    st.sampled_from([77, 77 - 2**40, 77 + 2**62]),
+    st.integers(0, 60),
+    st.integers(0, 40),
+)
+def test_long_columns_are_encoded_as_record_by_record(
+    sizes: list[int], odd: list[tuple[int, str]], time: int, missing: int, spare: int
+) -> None:
+    """Over all sizes of numbers, and to the last byte of the batch and of its buffer."""
+    count = 9_000 if max(sizes) < 8_000 else 200
+    rows: list[bytes | None] = [bytes([65 + i % 26]) * sizes[i % len(sizes)] for i in range(count)]
+    keys: list[bytes | None] = [None] * count
+    for position, what in odd:
+        if what == "null":
+            rows[position % count] = None
+        else:
+            keys[position % count] = b"k"
+    whole = PlainAppender(1 << 30)
+    whole.append(77, None, b"first")
+    for key, row in zip(keys, rows, strict=True):
+        whole.append(time, key, row)
+    limit = whole.size - missing
+    expected = PlainAppender(limit)
+    expected.append(77, None, b"first")
+    added = 0
+    while added < count and expected.append(time, keys[added], rows[added]) >= 0:
+        added += 1
+    for stack in STACKS:
+        for given_values in (rows, array_of(rows, TYPES[0])):
+            made = stack.kernel.RecordColumns(column(stack, given_values), stack.kernel.BytesColumn(keys))
+            appender = stack.kernel.RecordAppender(limit, 0, bytearray(limit + spare))
+            appender.append(77, None, b"first")
+            assert made.append_to(appender, 0, time) == added
+            assert encoded(appender) == encoded(expected)
+            assert len(appender.buffer) == limit + spare
 
 
 @given(sources(), st.integers(1, 4), st.data())

@@ -276,6 +276,78 @@ class RecordAppender:
 
     @cython.final
     @cython.cfunc
+    @cython.exceptval(check=False)
+    def _write_values(
+        self,
+        timestamp: cython.longlong,
+        count: cython.Py_ssize_t,
+        key_sizes: cython.p_Py_ssize_t,
+        values: cython.pointer(cython.p_const_char),
+        value_sizes: cython.p_Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """As many of ``count`` records as are not the first and have a value only; `_write` goes on with any other.
+
+        Most records are like this, and what they have in common is looked at once.
+        """
+        difference: cython.longlong = cython.cast(
+            cython.longlong,
+            cython.cast(cython.ulonglong, timestamp) - cython.cast(cython.ulonglong, self.base_timestamp),
+        )
+        delta: cython.ulonglong = (cython.cast(cython.ulonglong, difference) << 1) ^ cython.cast(
+            cython.ulonglong, difference >> 63
+        )
+        number: cython.ulonglong = cython.cast(cython.ulonglong, self.count) << 1
+        start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.buffer)) + self.size
+        stop: cython.p_uchar = start + (min(self.limit, PyByteArray_GET_SIZE(self.buffer)) - self.size)
+        p: cython.p_uchar = start
+        index: cython.Py_ssize_t = 0
+        size: cython.Py_ssize_t
+        last_size: cython.Py_ssize_t = -1
+        number_size: cython.Py_ssize_t = 0
+        full: cython.Py_ssize_t = 0
+        before = cython.declare(cython.uchar[24])
+        behind = cython.declare(cython.uchar[24])
+        before_size: cython.Py_ssize_t = 0
+        behind_size: cython.Py_ssize_t = 0
+        if self.closed or not self.count:
+            return 0
+        while index < count and key_sizes[index] < 0:
+            size = value_sizes[index]
+            if size != last_size or _varint_size(number) != number_size:
+                if size < 0:
+                    break
+                last_size = size
+                number_size = _varint_size(number)
+                behind[0] = 1
+                behind_size = _write_varint(
+                    cython.address(behind[1]), cython.cast(cython.ulonglong, size) << 1
+                ) - cython.address(behind[0])
+                # What the record's length counts: attributes, time, number, no key, value, no headers.
+                full = 1 + _varint_size(delta) + number_size + behind_size + size + 1
+                end: cython.p_uchar = _write_varint(cython.address(before[0]), cython.cast(cython.ulonglong, full) << 1)
+                full += end - cython.address(before[0])
+                end[0] = 0
+                before_size = _write_varint(end + 1, delta) - cython.address(before[0])
+            # Constant sizes, more than there can be, are copied without a call; the next bytes overwrite the rest.
+            if full + 24 > stop - p:
+                break
+            memcpy(p, before, 24)
+            p = _write_varint(p + before_size, number)
+            memcpy(p, behind, 24)
+            p += behind_size
+            memcpy(p, values[index], size)
+            p[size] = 0
+            p += size + 1
+            number += 2
+            index += 1
+        self.size += p - start
+        self.count += index
+        if index and timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        return index
+
+    @cython.final
+    @cython.cfunc
     @cython.exceptval(-1)
     def _grow(self, needed: cython.Py_ssize_t) -> cython.int:
         if needed > _LARGEST:
@@ -326,8 +398,13 @@ def append_block(
     header_size: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
     to: RecordAppender = cython.cast(RecordAppender, appender)
-    index: cython.Py_ssize_t
-    for index in range(count):
+    index: cython.Py_ssize_t = 0
+    plain: cython.bint = timestamps == cython.NULL and not header_size
+    while index < count:
+        if plain and key_sizes[index] < 0:
+            index += to._write_values(timestamp, count - index, key_sizes + index, values + index, value_sizes + index)
+            if index == count:
+                break
         if timestamps:
             memcpy(cython.address(timestamp), timestamps + index * 8, 8)
         if (
@@ -337,6 +414,7 @@ def append_block(
             < 0
         ):
             return index
+        index += 1
     return count
 
 
