@@ -1,0 +1,188 @@
+"""Leaving a consumer whose cluster is dead, silent or on its way: it takes the time that it may take, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.scripted_broker import SILENCE
+from tests.scripted_group import GroupBroker, GroupCluster
+from tests.scripted_reading import ReadableBroker, ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.errors import FencedInstanceIdError
+from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from triokafka.protocol.api.join_group import JoinGroupRequest
+from triokafka.protocol.api.leave_group import LeaveGroupRequest
+from triokafka.protocol.api.offset_commit import OffsetCommitRequest
+from triokafka.structs import TopicPartition
+from triokafka.testing import running_broker
+from triokafka.testing.world import SimulatedWorld
+
+T0 = TopicPartition("t", 0)
+SECONDS = 12
+"""For closing."""
+
+
+class Told(triokafka.ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, list[TopicPartition]]] = []
+
+    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        self.heard.append(("assigned", list(assigned)))
+
+    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+        self.heard.append(("revoked", list(revoked)))
+
+    def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> None:
+        self.heard.append(("lost", list(lost)))
+
+
+async def started(protocol: str, **more: Any) -> tuple[ReadableCluster, ReadableBroker, dict[str, Any]]:
+    simulation = current_simulation()
+    cluster = GroupCluster(t=1) if protocol == "consumer" else ReadableCluster(t=1)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    cluster.write("t", 0, [b"0", b"1", b"2"])
+    broker = cluster.brokers[1]
+    assert isinstance(broker, ReadableBroker | GroupBroker)
+    options = {
+        "bootstrap_servers": address,
+        "world": simulation.host("client").world,
+        "auto_offset_reset": "earliest",
+        "group_id": "g",
+        "close_timeout_ms": SECONDS * 1000,
+        **({"group_protocol": "consumer"} if protocol == "consumer" else {}),
+        **more,
+    }
+    return cluster, broker, options
+
+
+@pytest.mark.parametrize("ending", ["normally", "by an error", "cancelled"])
+@pytest.mark.parametrize("how", ["dead", "silent"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "by hand"])
+@simulated
+async def test_a_consumer_of_a_dead_cluster_is_left_in_time(protocol: str, how: str, ending: str) -> None:
+    """(`client/CON-11`, `client/GRP-23`)"""
+    _, broker, options = await started(protocol)
+    listener = Told()
+    before = trio.current_time()
+    try:
+        with trio.CancelScope() as scope:
+            async with triokafka.Consumer(**options) as consumer:
+                if protocol == "by hand":
+                    consumer.assign([T0])
+                else:
+                    consumer.subscribe(["t"], listener=listener)
+                for _ in range(2):
+                    await anext(consumer)
+                if how == "dead":
+                    broker.stop()
+                else:
+                    broker._behave = lambda request, header: SILENCE  # type: ignore[method-assign]
+                await trio.sleep(3)
+                before = trio.current_time()
+                if ending == "by an error":
+                    raise LookupError
+                if ending == "cancelled":
+                    scope.cancel()
+                    await trio.sleep_forever()
+    except LookupError:
+        assert ending == "by an error"
+    assert trio.current_time() - before <= SECONDS + 0.01
+    if protocol != "by hand":
+        assert [what for what, partitions in listener.heard if partitions] == ["assigned", "revoked"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "by hand"])
+@simulated
+async def test_a_fetch_that_hangs_does_not_hold_up_leaving(protocol: str) -> None:
+    """(`client/CON-11`)"""
+    cluster, broker, options = await started(protocol)
+    broker.script(FetchRequest, *[SILENCE] * 10)
+    async with triokafka.Consumer(**options) as consumer:
+        if protocol == "by hand":
+            consumer.assign([T0])
+        else:
+            consumer.subscribe(["t"])
+        await consumer.poll(timeout_ms=5_000)
+        assert consumer.assignment() == {T0}
+        before = trio.current_time()
+    assert trio.current_time() - before < 1
+    assert not cluster.commits or cluster.committed[T0] == 0
+
+
+@simulated
+async def test_a_consumer_that_is_left_while_it_joins_says_goodbye_under_the_name_that_it_was_given() -> None:
+    """Otherwise its group would wait for it (`client/GRP-23`, `client/MOD-19`)."""
+    _, broker, options = await started("classic")
+    broker.script(JoinGroupRequest, broker.join_group, SILENCE)
+    async with triokafka.Consumer("t", **options) as consumer:
+        await consumer.poll(timeout_ms=2_000)
+        assert len(broker.seen(JoinGroupRequest)) == 2
+        before = trio.current_time()
+    assert trio.current_time() - before < 1
+    [leave] = broker.seen(LeaveGroupRequest)
+    assert [member.member_id for member in leave.members] == ["member-1"]
+
+
+@simulated
+async def test_a_group_does_not_wait_for_one_that_went_while_it_joined() -> None:
+    """The coordinator holds its join, and reads nothing behind that (`client/GRP-5`, `client/GRP-23`)."""
+    simulation = current_simulation()
+
+    async def process(world: SimulatedWorld) -> None:
+        async with running_broker(
+            world=world, listeners="PLAINTEXT://broker:9092", num_partitions=4, group_initial_rebalance_delay_ms=0
+        ):
+            await trio.sleep_forever()
+
+    simulation.host("broker").start(process)
+
+    def member(host: str) -> triokafka.Consumer:
+        world = simulation.host(host).world
+        return triokafka.Consumer(
+            "t", bootstrap_servers="broker:9092", world=world, group_id="g", partition_assignment_strategy=["range"]
+        )
+
+    async with triokafka.Producer(bootstrap_servers="broker:9092", world=simulation.host("p").world) as producer:
+        await producer.partitions_for("t")
+    async with member("a") as a:
+        with trio.fail_after(60):
+            while len(a.assignment()) < 4:
+                await a.poll(timeout_ms=1_000)
+        async with member("b") as b:
+            await b.poll(timeout_ms=5_000)  # a does not ask for records, so that b is kept waiting
+            before = trio.current_time()
+        assert trio.current_time() - before < 1
+        with trio.fail_after(10):
+            while a.health().generation < 2 or len(a.assignment()) < 4:
+                await a.poll(timeout_ms=1_000)
+
+
+@simulated
+async def test_an_instance_that_is_fenced_while_it_polls_hears_it_and_commits_nothing_more() -> None:
+    """Its partitions were lost; to leave is not its business either (`client/MOD-18`, `client/GRP-23`)."""
+    cluster, broker, options = await started("classic", group_instance_id="seat", auto_commit_interval_ms=500)
+    listener = Told()
+    async with triokafka.Consumer(**options, heartbeat_interval_ms=1_000) as consumer:
+        consumer.subscribe(["t"], listener=listener)
+        assert (await anext(consumer)).value == b"0"
+        assert (await anext(consumer)).value == b"1"
+        await trio.sleep(2)
+        assert cluster.committed == {T0: 1}
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=82))
+        commits = len(broker.seen(OffsetCommitRequest))
+        for _ in range(3):
+            with pytest.raises(FencedInstanceIdError):
+                while True:
+                    await consumer.poll(timeout_ms=5_000, max_records=1)
+        await trio.sleep(5)
+    assert all(request.generation_id_or_member_epoch >= 0 for request in broker.seen(OffsetCommitRequest)[commits:])
+    assert len(broker.seen(JoinGroupRequest)) <= 2
+    assert not broker.seen(LeaveGroupRequest)
+    assert [what for what, partitions in listener.heard if partitions] == ["assigned", "lost"]
+    assert cluster.committed[T0] <= 3
