@@ -192,6 +192,40 @@ def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, boo
     assert values(asked) == list(range(2_000))
 
 
+def test_a_query_that_is_stopped_in_mid_read_reads_its_batch_again(spark: Any, bootstrap: str, tmp_path: Path):
+    """Spark kills the workers under the reads; the batch is in the log of offsets, and not in that of commits."""
+    topic = large_topic(bootstrap)
+    there, go, patience = str(tmp_path / "there"), str(tmp_path / "go"), _PATIENCE
+    found: dict[int, list[tuple[int, int]]] = {}
+
+    def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            Path(there).touch()
+            until = time.monotonic() + patience
+            while not Path(go).exists() and time.monotonic() < until:
+                time.sleep(0.02)
+            yield batch
+
+    def keep(frame: Any, number: int) -> None:
+        found[number] = sorted((row["partition"], row["offset"]) for row in frame.collect())
+
+    def start() -> Any:
+        given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, **QUICK, **LITTLE}
+        frame = spark.readStream.format("triokafka").options(**given).load().select("partition", "offset")
+        writer = frame.mapInArrow(hold, frame.schema).writeStream.foreachBatch(keep)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+
+    query = start()
+    until = time.monotonic() + _PATIENCE
+    while not Path(there).exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    query.stop()
+    assert found == {}
+    Path(go).touch()
+    assert start().awaitTermination(2 * _PATIENCE)
+    assert found == {0: everything()}
+
+
 def workers_of(spark: Any) -> list[int]:
     """Process numbers of the Python workers of this session: the children of its daemon."""
     jvm = spark.sparkContext._gateway.proc.pid
