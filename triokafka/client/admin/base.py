@@ -176,16 +176,21 @@ class AdminBase:
         """
 
         async def ask(left_ms: int) -> None:
-            cluster = self._client.cluster
-            if node_id not in cluster.nodes:
-                cluster = await self._client.refresh_metadata(timeout_ms=left_ms)
-            if node_id not in cluster.nodes:
-                known = ", ".join(map(str, sorted(cluster.nodes)))
-                raise BrokerNotAvailableError(f"there is no broker {node_id}; the cluster has {known}")
+            node = await self._node(node_id, left_ms)
             for group_id in group_ids:
-                self._client.assume_coordinator(group_id, cluster.nodes[node_id], _GROUP)
+                self._client.assume_coordinator(group_id, node, _GROUP)
 
         await self._once(ask, timeout_ms)
+
+    async def _node(self, node_id: int, left_ms: float) -> Node:
+        """A broker of the cluster; that there is none of that id is final (`BrokerNotAvailableError`)."""
+        nodes = self._client.cluster.nodes
+        if node_id not in nodes:
+            nodes = (await self._client.refresh_metadata(timeout_ms=left_ms)).nodes
+        if node_id not in nodes:
+            there = ", ".join(map(str, sorted(nodes))) or "none"
+            raise BrokerNotAvailableError(f"there is no broker {node_id} now; those of the cluster are: {there}")
+        return nodes[node_id]
 
     async def _coordinator(
         self, group_id: str, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any

@@ -72,6 +72,7 @@ class BrokerAdmin(QuotaAdmin):
             outcomes: dict[int, dict[str, LogDirDescription] | Exception] = {}
             for node in items:
                 try:
+                    await self._node(node, left_ms)
                     response = await self._client.send(
                         node, DescribeLogDirsRequest(topics=topics), timeout_ms=self._patience(left_ms)
                     )
@@ -135,8 +136,7 @@ class BrokerAdmin(QuotaAdmin):
                         for path, wanted in directories.items()
                     ]
                 )
-                if node not in self._client.cluster.nodes:
-                    await self._client.refresh_metadata(timeout_ms=left_ms)
+                await self._node(node, left_ms)
                 response = await self._client.send(node, request, timeout_ms=self._patience(left_ms))
                 for topic in response.results:
                     for p in topic.partitions:

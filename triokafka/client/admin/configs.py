@@ -202,8 +202,7 @@ class ConfigAdmin(AdminBase):
     async def _to(self, node: int | None, request: Request[R], left_ms: int, *, min_version: int | None = None) -> R:
         if node is None:
             return await self._any(request, left_ms, min_version=min_version)
-        if node not in self._client.cluster.nodes:
-            await self._client.refresh_metadata(timeout_ms=left_ms)
+        await self._node(node, left_ms)
         return await self._client.send(node, request, timeout_ms=self._patience(left_ms), min_version=min_version)
 
 

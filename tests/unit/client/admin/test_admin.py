@@ -14,8 +14,10 @@ from tests.scripted_broker import CLOSE, SILENCE, ScriptedCluster
 from tests.simulated import current_simulation, simulated
 from triokafka.client.admin import ConfigResource, Results
 from triokafka.errors import (
+    BrokerNotAvailableError,
     ConfigurationError,
     GroupAuthorizationFailedError,
+    KafkaError,
     KafkaTimeoutError,
     PolicyViolationError,
     TopicAlreadyExistsError,
@@ -90,6 +92,51 @@ async def test_several_failures_are_raised_together() -> None:
         with pytest.raises(ExceptionGroup, match="2 of 3 items failed") as caught:
             await admin.create_topics(["a", "b", "c"])
         assert [type(error) for error in caught.value.exceptions] == [PolicyViolationError, TopicAlreadyExistsError]
+        outcomes = caught.value.outcomes  # type: ignore[attr-defined]
+        assert {name: type(error) for name, error in outcomes.errors.items()} == {
+            "a": PolicyViolationError,
+            "b": TopicAlreadyExistsError,
+        }
+        assert outcomes["c"].name == "c"
+        assert outcomes.whole is None
+
+
+@simulated
+async def test_what_fails_as_a_whole_is_told_apart_from_the_failure_of_one_item() -> None:
+    async with admin_of() as (cluster, admin):
+        cluster.brokers[1].script(CreateTopicsRequest, *[CLOSE] * 1000, created(a=44))
+        with pytest.raises(KafkaError) as caught:
+            await admin.create_topics(["a"], timeout_ms=500)
+        assert caught.value.outcomes.whole is caught.value  # type: ignore[attr-defined]
+
+
+@simulated
+async def test_broker_that_is_not_there_is_an_error_at_once_which_names_those_that_are() -> None:
+    async with admin_of(nodes=2) as (_, admin):
+        started = trio.current_time()
+        resource = ConfigResource.broker(99)
+        described = await admin.describe_configs([resource])
+        with pytest.raises(BrokerNotAvailableError, match="no broker 99 now; those of the cluster are: 1, 2"):
+            described[resource]
+        with pytest.raises(BrokerNotAvailableError):
+            await admin.assume_coordinator(["g"], 99)
+        assert trio.current_time() - started < 1
+
+
+@simulated
+async def test_coordinator_that_was_assumed_is_not_looked_up_unless_it_is_not_the_one() -> None:
+    async with admin_of(nodes=2) as (cluster, admin):
+        done = DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=0)])
+        moved = DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=16)])
+        cluster.brokers[2].script(DeleteGroupsRequest, done, moved, done)
+        cluster.brokers[1].script(DeleteGroupsRequest, done)
+        looked_up = [broker.seen(FindCoordinatorRequest) for broker in cluster.brokers.values()]
+        await admin.assume_coordinator(["g"], 2)
+        await admin.delete_groups(["g"])
+        assert looked_up == [[], []]
+        await admin.assume_coordinator(["g"], 2)
+        await admin.delete_groups(["g"])
+        assert sum(len(broker.seen(FindCoordinatorRequest)) for broker in cluster.brokers.values()) == 1
 
 
 @simulated
