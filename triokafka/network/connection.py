@@ -369,7 +369,7 @@ class Connection:
         if self._hooks:
             self._hooks.on_response(self._node, entry.api, len(frame) + 4, now - entry.started_at, None)
         if numbers is not None:
-            entry.complete(numbers, None)  # such an answer says nothing else
+            entry.complete((*numbers, now), None)  # such an answer says nothing else
         else:
             self._note_answer(entry, response, now)
             entry.complete(response, None)

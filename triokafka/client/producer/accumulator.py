@@ -203,6 +203,25 @@ class Accumulator(BatchLedger):
                 drained[node] = batches
         return drained
 
+    def take_following(self, last: ProducerBatch, now: float, identity: ProducerIdentity) -> ProducerBatch | None:
+        """Take the batch behind the one just sent, if nothing else has batches and it may go to the same place at once.
+
+        None when `ready` and `drain` are to be asked, which would say the same of it in more steps.
+        """
+        queue = self.active.get(last.topic_partition)
+        settings = self.settings
+        if queue is None or len(self.active) > 1 or settings.one_in_flight or settings.compression_type != "none":
+            return None
+        batches = queue.batches
+        head = batches[0]
+        if head.retry_at > now or not head.count or not (len(batches) > 1 or head.full):
+            return None
+        if settings.idempotent and not queue.sequences.may_send(head):
+            return None
+        head.leader_epoch = last.leader_epoch
+        self._take(queue, head, identity)
+        return head
+
     def _back_off(self, head: ProducerBatch, cluster: Cluster, now: float) -> float:
         """Seconds that the batch must still wait for its next attempt; none when the partition has a new leader."""
         wait = head.retry_at - now

@@ -137,14 +137,15 @@ class _Sending:
         while self.position < count:
             batch = queue.open
             if batch is not None and batch.builder is not None:
+                builder = batch.builder
                 timestamp = self._timestamp()
-                first = batch.count
+                first = builder.count
                 failed = False
                 try:
-                    records.append_to(batch.builder, self.position, timestamp)
+                    records.append_to(builder, self.position, timestamp)
                 except Exception:
                     failed = True  # why, a send of the record by itself says
-                added = batch.count - first
+                added = builder.count - first
                 if added:
                     self._note(batch, first, added, timestamp)
                 if failed:
@@ -199,6 +200,13 @@ class _Sending:
 
     async def _next_queue(self, full: PartitionQueue, known: TopicState | None) -> PartitionQueue:
         """The queue for the next record, for which that batch has no room: as `Intake.next_queue`, but waits."""
+        columns, position = self._columns, self.position
+        key = None if columns.keys is None else columns.keys[position]
+        value = columns.values[position]
+        if columns.headers is None and type(key) in _UNCHANGING and type(value) in _UNCHANGING:
+            next_one = self._intake.next_queue(full, known, key, value, columns.same_headers)
+            if next_one is not None:
+                return next_one
         full.close_open()
         queue = full if known is None else known.queues[known.switch_if_due()]
         if queue.open is None:

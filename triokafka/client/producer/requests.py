@@ -147,11 +147,15 @@ class Requests:
         now: float,
     ) -> None:
         def done(response: Any, error: Exception | None) -> None:
-            ended_at = self._world.now()
-            self._counters["requests_in_flight"] -= 1
-            self._note_time("request_seconds", ended_at - now)
+            is_usual = type(response) is tuple  # numbers of a template, and when they came
+            ended_at = response[-1] if is_usual else self._world.now()
+            counters = self._counters
+            counters["requests_in_flight"] -= 1
+            counters["request_seconds_total"] += ended_at - now
+            if ended_at - now > counters["request_seconds_max"]:
+                counters["request_seconds_max"] = ended_at - now
             try:
-                if type(response) is tuple:
+                if is_usual:
                     self._answers.acknowledged(batches[0], response[0], response[1], ended_at)
                     if self._accumulator.has_work:
                         self._go_on(ended_at)
@@ -193,7 +197,10 @@ class Requests:
         counters["batch_total"] += 1
         counters["record_byte_total"] += builder.size
         counters["compressed_byte_total"] += size
-        self._note_time("queue_seconds", now - batch.created_at)
+        waited = now - batch.created_at
+        counters["queue_seconds_total"] += waited
+        if waited > counters["queue_seconds_max"]:
+            counters["queue_seconds_max"] = waited
         if self._hooks:
             self._hooks.on_batch_sealed(batch.topic_partition, batch.count, builder.size, size)
 

@@ -22,6 +22,7 @@ from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError,
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.channel import BrokerChannel
 from triokafka.network.cluster import NetworkClient
+from triokafka.network.snapshot import Cluster
 from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
 from triokafka.world import World
 
@@ -196,6 +197,8 @@ class Sender:
                 return wait
             for node, batches in drained.items():
                 self._requests.send(channels[node], cluster, batches, now)
+            if len(drained) == 1:
+                self._send_following(channels[node], cluster, batches[-1], now)
             if not accumulator.active:
                 return expiry
             if not self._counts_refusals:
@@ -204,6 +207,15 @@ class Sender:
                         break
                 else:
                     return wait  # it is told when there is room again
+
+    def _send_following(self, channel: BrokerChannel, cluster: Cluster, last: ProducerBatch, now: float) -> None:
+        """Send what follows a batch while it is all that there is to do."""
+        while channel.is_ready(now):
+            following = self._accumulator.take_following(last, now, self.identity)
+            if following is None:
+                return
+            self._requests.send(channel, cluster, [following], now)
+            last = following
 
     def why_unacknowledged(self, batch: ProducerBatch) -> str:
         """The end of the sentence about a batch that ran out of time: what went wrong last."""

@@ -439,3 +439,61 @@ def test_unanswered_first_batch_holds_back_retries_of_later_ones() -> None:
     bench.accumulator.off_wire(first)
     bench.accumulator.acknowledge(first, 0, -1)
     assert bench.drain(60.0) == {1: [second]}
+
+
+def test_what_follows_a_batch_at_once_is_what_the_next_look_would_find() -> None:
+    bench = Bench()
+    first, second, third = bench.batch(), bench.batch(), bench.batch()
+    bench.drain(0.0)
+    first.leader_epoch = 7
+    follow = bench.accumulator.take_following
+    assert follow(first, 0.0, IDENTITY) is second
+    assert second.on_wire
+    assert second.attempts == 1
+    assert second.leader_epoch == 7
+    assert follow(second, 0.0, IDENTITY) is None, "the last one lingers"
+    bench.close()
+    assert bench.drain(0.0) == {1: [third]}
+    assert follow(third, 0.0, IDENTITY) is None, "nothing is left"
+
+
+@pytest.mark.parametrize("settings", [{"one_in_flight": True}, {"compression_type": "gzip"}, {"idempotent": True}, {}])
+def test_what_may_not_go_at_once_does_not_follow(settings: dict[str, Any]) -> None:
+    """Muted (`client/ACC-17`), still to be compressed, behind the first one of a producer that the broker does not know
+    yet (`client/MOD-2`), or backing off (`client/ACC-16`)."""
+    bench = Bench(**settings)
+    first, second, _ = bench.batch(), bench.batch(), bench.batch()
+    bench.drain(2.0)
+    follow = bench.accumulator.take_following
+    if not settings:
+        assert follow(first, 2.0, IDENTITY) is second
+        bench.retry(second, 2.0)
+    assert follow(first, 2.0, IDENTITY) is None
+    if settings.get("idempotent"):
+        bench.accumulator.off_wire(first)
+        bench.accumulator.acknowledge(first, 0, -1)
+        assert follow(first, 2.0, IDENTITY) is second
+
+
+def test_a_batch_does_not_overtake_those_of_other_partitions() -> None:
+    """(`client/ACC-24`)"""
+    bench = Bench([1, 1])
+    first, second = bench.batch(0), bench.batch(0)
+    other = bench.batch(1)
+    assert bench.drain(2.0) == {1: [first, other]}
+    assert bench.accumulator.take_following(other, 2.0, IDENTITY) is None
+    assert not second.on_wire
+    bench.batch(1)
+    assert bench.accumulator.take_following(first, 2.0, IDENTITY) is None
+
+
+def test_a_batch_without_records_does_not_follow() -> None:
+    bench = Bench()
+    first = bench.batch()
+    queue = bench.accumulator.queue(TopicPartition("t", 0))
+    buffer = bench.accumulator.pool.try_allocate(200)
+    assert buffer is not None
+    bench.accumulator.open_batch(queue, buffer, 0.0)
+    bench.batch()
+    bench.drain(0.0)
+    assert bench.accumulator.take_following(first, 0.0, IDENTITY) is None
