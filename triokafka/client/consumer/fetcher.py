@@ -15,6 +15,7 @@ import trio
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetch_buffer import FetchBuffer, FetchedData
+from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
 from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchSession, FetchTarget
 from triokafka.client.consumer.nearby import NearbyReplicas
 from triokafka.client.consumer.subscription import PartitionState, SubscriptionState
@@ -42,17 +43,6 @@ _LAST_VERSION_WITH_NAMES: Final = 12
 _FIRST_VERSION_WITH_IDS: Final = 13
 _NEVER: Final = float("inf")
 ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
-
-
-class _Round(NamedTuple):
-    """What to ask one broker for now."""
-
-    targets: dict[TopicPartition, FetchTarget]
-    versions: dict[TopicPartition, int]
-    crowded: bool
-    """Whether partitions of this broker were left out because enough of their data waits already."""
-    retry_at: float
-    """When a partition that is backing off may be asked for again."""
 
 
 class _Stuck(NamedTuple):
@@ -101,9 +91,8 @@ class Fetcher:
         self._isolation = ISOLATION_LEVELS[options.isolation_level]
         self._wake = trio.Event()
         self._served: dict[int, FetchSession] = {}
-        self._order: dict[TopicPartition, None] = {}
-        self._retry_at: dict[TopicPartition, float] = {}
         self._nearby = NearbyReplicas()
+        self._planner = FetchPlanner(options, subscription, self.buffer, self._nearby, lambda: network.cluster)
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
         self._unpacker = Unpacker()
@@ -121,7 +110,7 @@ class Fetcher:
         self._nearby.leave_old(self._world.now(), self._network.cluster.nodes)
         for partition, state in self._subscription:
             if state.fetchable:
-                node_id = self._node_for(partition)
+                node_id = self._planner.node_for(partition)
                 if node_id < 0:
                     self._network.request_metadata_update()
                     why = LeaderNotAvailableError(f"{partition} has no leader now")
@@ -150,53 +139,12 @@ class Fetcher:
         # With its leader back, an idle partition need not come up in any answer of a session that went on meanwhile.
         return stuck.leaderless and self._network.cluster.leader_for(partition) >= 0
 
-    def _node_for(self, partition: TopicPartition) -> int:
-        """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
-        node_id = self._nearby.node_for(partition)
-        return self._network.cluster.leader_for(partition) if node_id is None else node_id
-
-    def _round(self, node_id: int, now: float) -> _Round:
-        """The partitions to fetch from this broker, in fair order."""
+    def _plan(self, node_id: int, now: float) -> FetchRound:
         if self._nearby.leave_old(now, self._network.cluster.nodes):
             self.wake()  # the leaders' tasks have to know that it is their turn
-        order = self._order
-        if order.keys() != set(self._subscription.assignment):
-            order = {partition: None for partition in order if partition in self._subscription}
-            for partition in self._subscription.assignment:
-                order.setdefault(partition)
-            self._order = order
-        for partition in [known for known in self._retry_at if known not in order]:
-            del self._retry_at[partition]
+        for partition in self._planner.take_gone():
             self._troubles.succeeded(f"fetching {partition}")
-        cluster = self._network.cluster
-        enough = self._options.max_partition_fetch_bytes
-        targets: dict[TopicPartition, FetchTarget] = {}
-        versions: dict[TopicPartition, int] = {}
-        crowded = False
-        retry_at = _NEVER
-        for partition in order:
-            state = self._subscription.get(partition)
-            if state is None or not state.fetchable or self._node_for(partition) != node_id:
-                continue
-            not_before = self._retry_at.get(partition, 0.0)
-            if not_before > now:
-                retry_at = min(retry_at, not_before)
-                continue
-            offset = self.buffer.fetch_offset(partition, state)
-            if offset is None or self.buffer.bytes_of(partition) >= enough:
-                crowded = True
-                continue
-            if state.stop_at is not None and offset >= state.stop_at:
-                continue
-            topic = cluster.topics.get(partition.topic)
-            targets[partition] = FetchTarget(
-                offset,
-                enough,
-                cluster.leader_epoch_for(partition),
-                topic_id=topic.topic_id if topic is not None else NO_TOPIC_ID,
-            )
-            versions[partition] = state.version
-        return _Round(targets, versions, crowded, retry_at)
+        return self._planner.round(node_id, now)
 
     def _room(self) -> int:
         room = self._options.prefetch_max_bytes - self.buffer.total_bytes - self._reserved
@@ -215,7 +163,7 @@ class Fetcher:
         while True:
             wake = self._wake
             now = self._world.now()
-            plan = self._round(node_id, now)
+            plan = self._plan(node_id, now)
             room = self._room()
             wait_until = plan.retry_at
             ready = bool(plan.targets) and room > 0
@@ -253,7 +201,7 @@ class Fetcher:
             if failures:
                 await trio.sleep(backoff.delay(failures, self._world.random.random()))
 
-    async def _fetch(self, node_id: int, session: FetchSession, plan: _Round, max_bytes: int) -> bool:
+    async def _fetch(self, node_id: int, session: FetchSession, plan: FetchRound, max_bytes: int) -> bool:
         """One request and its answer. False when the broker refused it as a whole."""
         sent = session.plan(plan.targets)
         # An id for every topic, or names for all (KIP-516).
@@ -355,7 +303,7 @@ class Fetcher:
                 self._stands_still(partition, state, KafkaError(f"the broker sends nothing {where}"))
             return False
         self._goes_on(partition)
-        self._order[partition] = self._order.pop(partition, None)  # last in the next round
+        self._planner.served(partition)
         self.counters.bytes += len(records)
         aborted = None
         if self._isolation:
@@ -406,7 +354,7 @@ class Fetcher:
                 self.wake()
             if error.invalid_metadata:
                 self._network.request_metadata_update()
-            self._retry_at[partition] = now + self._options.retry_backoff_ms / 1000
+            self._planner.back_off(partition, now + self._options.retry_backoff_ms / 1000)
             self._troubles.failed(f"fetching {partition}", error(f"{partition}. {error.advice}".rstrip()), now)
             return False
         failure: BrokerResponseError = error(f"fetching {partition} at offset {target.fetch_offset}. {error.advice}")

@@ -1,0 +1,113 @@
+"""What to ask which broker for next. A plain object: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from triokafka.client.config import ConsumerOptions
+from triokafka.client.consumer.fetch_buffer import FetchBuffer
+from triokafka.client.consumer.fetch_session import NO_TOPIC_ID, FetchTarget
+from triokafka.client.consumer.nearby import NearbyReplicas
+from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.network.snapshot import Cluster
+from triokafka.structs import TopicPartition
+
+_NEVER: Final = float("inf")
+
+
+class FetchRound(NamedTuple):
+    """What to ask one broker for now."""
+
+    targets: dict[TopicPartition, FetchTarget]
+    versions: dict[TopicPartition, int]
+    crowded: bool
+    """Whether partitions of this broker were left out because enough of their data waits already."""
+    retry_at: float
+    """When a partition that is backing off may be asked for again."""
+
+
+class FetchPlanner:
+    """Chooses the partitions to fetch from each broker, in fair order (`client/FET-4`, `client/FET-7`).
+
+    ``cluster`` gives the metadata of now. Times are seconds on the world's clock.
+    """
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        subscription: SubscriptionState,
+        buffer: FetchBuffer,
+        nearby: NearbyReplicas,
+        cluster: Callable[[], Cluster],
+    ) -> None:
+        self._enough = options.max_partition_fetch_bytes
+        self._subscription = subscription
+        self._buffer = buffer
+        self._nearby = nearby
+        self._cluster = cluster
+        self._order: dict[TopicPartition, None] = {}
+        self._retry_at: dict[TopicPartition, float] = {}
+
+    def node_for(self, partition: TopicPartition) -> int:
+        """The replica nearby that the leader named (KIP-392), else the leader; -1 when there is none."""
+        return self._node_in(self._cluster(), partition)
+
+    def _node_in(self, cluster: Cluster, partition: TopicPartition) -> int:
+        node_id = self._nearby.node_for(partition)
+        return cluster.leader_for(partition) if node_id is None else node_id
+
+    def served(self, partition: TopicPartition) -> None:
+        """It got something: it comes last in the next round."""
+        self._order[partition] = self._order.pop(partition, None)
+
+    def back_off(self, partition: TopicPartition, until: float) -> None:
+        """Do not ask for it before then."""
+        self._retry_at[partition] = until
+
+    def take_gone(self) -> list[TopicPartition]:
+        """Partitions that backed off, and are not assigned any more; each is told once."""
+        gone = [partition for partition in self._retry_at if partition not in self._subscription]
+        for partition in gone:
+            del self._retry_at[partition]
+        return gone
+
+    def _fair_order(self) -> dict[TopicPartition, None]:
+        order = self._order
+        if order.keys() != set(self._subscription.assignment):
+            order = {partition: None for partition in order if partition in self._subscription}
+            for partition in self._subscription.assignment:
+                order.setdefault(partition)
+            self._order = order
+        return order
+
+    def round(self, node_id: int, now: float) -> FetchRound:
+        """The partitions to fetch from this broker."""
+        cluster = self._cluster()
+        targets: dict[TopicPartition, FetchTarget] = {}
+        versions: dict[TopicPartition, int] = {}
+        crowded = False
+        retry_at = _NEVER
+        for partition in self._fair_order():
+            state = self._subscription.get(partition)
+            if state is None or not state.fetchable or self._node_in(cluster, partition) != node_id:
+                continue
+            not_before = self._retry_at.get(partition, 0.0)
+            if not_before > now:
+                retry_at = min(retry_at, not_before)
+                continue
+            offset = self._buffer.fetch_offset(partition, state)
+            if offset is None or self._buffer.bytes_of(partition) >= self._enough:
+                crowded = True
+                continue
+            if state.stop_at is not None and offset >= state.stop_at:
+                continue
+            topic = cluster.topics.get(partition.topic)
+            targets[partition] = FetchTarget(
+                offset,
+                self._enough,
+                cluster.leader_epoch_for(partition),
+                topic_id=topic.topic_id if topic is not None else NO_TOPIC_ID,
+            )
+            versions[partition] = state.version
+        return FetchRound(targets, versions, crowded, retry_at)
