@@ -18,7 +18,7 @@ from typing import Any, Final
 from docs import python_api
 from docs.kafka_apis import KAFKA_APIS, KAFKA_RELEASE
 from triokafka import errors
-from triokafka.broker_stub.api import load_handlers
+from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
 from triokafka.broker_stub.log.definitions import DEFINITIONS as TOPIC_OPTIONS
 from triokafka.client.config import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
@@ -37,7 +37,7 @@ _GIVEN_UP: Final = "removed from Kafka"
 
 def apis_page() -> str:
     """Every API of Kafka, and what of it is here: the page ``docs/apis.md``."""
-    handlers = load_handlers()
+    handlers = Handlers()
     rows = []
     for key, (name, kafka) in KAFKA_APIS.items():
         if kafka == "none":

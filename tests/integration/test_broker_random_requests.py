@@ -12,12 +12,12 @@ import trio
 
 from tests.logged import lines
 from tests.unit.broker_stub.api.node import Node, batch, running_node
-from triokafka.broker_stub.api import load_handlers
+from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.handlers import CloseConnectionError, Handler
 from triokafka.protocol.message import Struct, StructMeta
 from triokafka.protocol.primitives import Number, StringType, UuidType
 
-HANDLERS = load_handlers()
+HANDLERS = Handlers()
 EXAMPLES = 30
 BROKER = ("triokafka.broker_stub", "triokafka.coordinator", "triokafka.records", "triokafka.protocol")
 NUMBERS = [0, 0, 1, 1, 2, 5, 100, -1, -2, -3]

@@ -14,7 +14,7 @@ import pytest
 
 from docs import generate
 from docs.kafka_apis import KAFKA_APIS
-from triokafka.broker_stub.api import MODULES, load_handlers
+from triokafka.broker_stub.api import MODULES, Handlers
 from triokafka.protocol.api import API_NAMES, request_type, response_type
 
 ROOT = Path(__file__).parents[2]
@@ -193,9 +193,10 @@ def test_producers_tables_are_current() -> None:
 def test_api_table_says_what_declarations_and_handlers_say() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", generate.apis_page(), re.MULTILINE)
     assert [int(key) for key, *_ in rows] == list(KAFKA_APIS)
-    handlers = load_handlers()
+    handlers = Handlers()
     assert {int(key) for key, *_, served in rows if served.strip()} == set(handlers)
     assert len(handlers) == len(MODULES)
+    assert handlers.advertised == {key: handler.advertised for key, handler in handlers.items()}
     for key, name, kafka, declared, served in rows:
         if declared.strip():
             assert API_NAMES[int(key)] == name

@@ -9,18 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import trio
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer, denial
-from triokafka.broker_stub.error_counts import error_counter
+from triokafka.broker_stub.error_counts import Counter, error_counter
 from triokafka.broker_stub.faults import INJECTED
 from triokafka.broker_stub.faulty_items import FaultyItems
 from triokafka.broker_stub.handlers import CloseConnectionError, Handler, RequestContext
 from triokafka.broker_stub.quotas import QuotaKind
-from triokafka.broker_stub.request_metrics import RequestMetrics, Times, log_request, requests_logger
+from triokafka.broker_stub.request_metrics import ApiMetrics, RequestMetrics, Times, log_request, requests_logger
 from triokafka.errors import BrokerResponseError, ProtocolError
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchRequest
@@ -64,11 +64,20 @@ class Answer:
     context: RequestContext | None = None
 
 
+class _Api(NamedTuple):
+    """A served API, and what is counted of it."""
+
+    handler: Handler[Any, Any]
+    metrics: ApiMetrics
+    count_errors: Counter | None
+
+
 class Dispatcher:
     """Answers requests, whatever connection they come from.
 
     Args:
         handlers: the served APIs by key.
+        advertised: the versions that ApiVersions names; those that the handlers say when None.
     """
 
     def __init__(
@@ -78,20 +87,32 @@ class Dispatcher:
         *,
         authorizer: Authorizer | None = None,
         quota: QuotaHook | None = None,
+        advertised: Mapping[int, range] | None = None,
     ) -> None:
         self.broker = broker
         self.handlers = handlers
+        self.advertised = {key: h.advertised for key, h in handlers.items()} if advertised is None else advertised
         self.quota = quota
         self.authorizer = authorizer if authorizer is not None else AllowAll()
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.metrics = RequestMetrics()
-        self._metrics = {key: self.metrics.api(handler.name) for key, handler in handlers.items()}
-        self._count_errors = {key: error_counter(h.request_type.response_type) for key, h in handlers.items()}
+        self._apis: dict[int, _Api] = {}
 
     @property
     def busy_seconds(self) -> float:
         """How long requests were worked on since the start, all taken together."""
-        return sum(metrics.local_seconds for metrics in self._metrics.values())
+        return sum(api.metrics.local_seconds for api in self._apis.values())
+
+    def load(self, key: int) -> _Api | None:
+        """The API of that key; None when it is not served."""
+        api = self._apis.get(key)
+        if api is None:
+            handler = self.handlers.get(key)
+            if handler is None:
+                return None
+            count_errors = error_counter(handler.request_type.response_type)
+            api = self._apis[key] = _Api(handler, self.metrics.api(handler.name), count_errors)
+        return api
 
     async def dispatch(
         self,
@@ -158,7 +179,7 @@ class Dispatcher:
             context.size,
         )
         header = context.header
-        self._metrics[header.api_key].record(header.api_version, times)
+        self._apis[header.api_key].metrics.record(header.api_version, times)
         if header.api_key == _FETCH_KEY:
             name = "FetchFollower" if context.follower else "FetchConsumer"
             self.metrics.api(name).record(header.api_version, times)
@@ -178,9 +199,9 @@ class Dispatcher:
             throttle_ms = max(throttle_ms, self.quota.throttle_time_ms(context, response))
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
-        count_errors = self._count_errors[header.api_key]
-        if count_errors is not None:
-            count_errors(response, self._metrics[header.api_key].errors)
+        api = self._apis[header.api_key]
+        if api.count_errors is not None:
+            api.count_errors(response, api.metrics.errors)
         parts = encode_response(response, version=header.api_version, correlation_id=header.correlation_id)
         return Answer(parts, throttle_ms, done_at=world.now(), context=context)
 
@@ -210,9 +231,10 @@ class Dispatcher:
     def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
         """The handler for a frame; None for an ApiVersions request of a version that does not exist yet (Z23)."""
         header = decode_request_header(frame)
-        handler = self.handlers.get(header.api_key)
-        if handler is None:
+        api = self.load(header.api_key)
+        if api is None:
             raise CloseConnectionError(f"API key {header.api_key} (version {header.api_version}) is not served")
+        handler = api.handler
         if header.api_version not in handler.versions:
             if header.api_key == API_VERSIONS_KEY:
                 return header, None
@@ -224,7 +246,7 @@ class Dispatcher:
 
     def _refuse_api_versions(self, header: RequestHeader, now: float) -> Answer:
         # The client asks again with a version that this answer names; it is always readable, being version 0 (KIP-511).
-        versions = self.handlers[API_VERSIONS_KEY].advertised
+        versions = self.advertised[API_VERSIONS_KEY]
         response = ApiVersionsResponse(
             error_code=errors.UnsupportedVersionError.code,
             api_keys=[ApiVersion(api_key=API_VERSIONS_KEY, min_version=versions.start, max_version=versions.stop - 1)],

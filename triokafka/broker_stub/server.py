@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import trio
 
-from triokafka.broker_stub.api import load_handlers
+from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.backend import Backend, cleaner_config, move_rate
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
@@ -141,7 +141,8 @@ class Broker:
             group_config(config),
             lambda group_id: self.image.configs.get((ResourceType.GROUP, group_id), EMPTY_CONFIGS),
         )
-        self.dispatcher = Dispatcher(self, load_handlers(), authorizer=authorizer, quota=quota)
+        handlers = Handlers()
+        self.dispatcher = Dispatcher(self, handlers, authorizer=authorizer, quota=quota, advertised=handlers.advertised)
         self.sockets = SocketServer(self.world, socket_config(config), authentication=authentication)
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery, bool | None] | None = None
         self._nursery: trio.Nursery | None = None
@@ -185,6 +186,8 @@ class Broker:
 
     def metrics(self) -> list[Sample]:
         """What the broker has done and holds now, under Kafka's names; `triokafka.broker_stub.metrics` says more."""
+        for key in self.dispatcher.handlers:  # also of APIs that nobody has asked for
+            self.dispatcher.load(key)
         return list(broker_metrics(self))
 
     async def wait_stopped(self) -> None:
@@ -225,6 +228,7 @@ class Broker:
             )
             nursery.start_soon(self._guard, self.lifecycle.run)
             nursery.start_soon(self._guard, self._serve)
+            nursery.start_soon(self._guard, self._load_handlers)
         except BaseException:
             await self._stop()
             raise
@@ -281,6 +285,12 @@ class Broker:
                 await self.lifecycle.leave()
             except KafkaError as error:
                 logger.warning("could not sign off with the controller: %s", error)
+
+    async def _load_handlers(self) -> None:
+        """Import what no request has asked for yet, little by little: later, files may be out of reach or replaced."""
+        for key in self.dispatcher.handlers:
+            self.dispatcher.load(key)
+            await trio.lowlevel.checkpoint()
 
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)

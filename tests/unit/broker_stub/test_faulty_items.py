@@ -10,11 +10,11 @@ import pytest
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from tests.unit.broker_stub.api.samples import GROUP, ITEMS, codes_by_item, filled
 from triokafka import errors
-from triokafka.broker_stub.api import load_handlers
+from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.faults import INJECTED, Fault
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 
-HANDLERS = {handler.name: handler for handler in load_handlers().values()}
+HANDLERS = {handler.name: handler for handler in Handlers().values()}
 ERROR = errors.KafkaStorageError
 CODE = ERROR.code
 

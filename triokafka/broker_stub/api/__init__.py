@@ -7,66 +7,81 @@ them.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from triokafka.broker_stub.handlers import Handler
 
-MODULES: Final = (
-    "produce",
-    "fetch",
-    "list_offsets",
-    "metadata",
-    "offset_commit",
-    "offset_fetch",
-    "find_coordinator",
-    "join_group",
-    "heartbeat",
-    "leave_group",
-    "sync_group",
-    "describe_groups",
-    "list_groups",
-    "api_versions",
-    "create_topics",
-    "delete_topics",
-    "delete_records",
-    "init_producer_id",
-    "offset_for_leader_epoch",
-    "describe_configs",
-    "alter_configs",
-    "create_partitions",
-    "delete_groups",
-    "incremental_alter_configs",
-    "offset_delete",
-    "describe_client_quotas",
-    "alter_client_quotas",
-    "describe_cluster",
-    "describe_topic_partitions",
-    "describe_acls",
-    "create_acls",
-    "delete_acls",
-    "alter_replica_log_dirs",
-    "describe_log_dirs",
-    "elect_leaders",
-    "alter_partition_reassignments",
-    "list_partition_reassignments",
-    "describe_quorum",
-    "update_features",
-    "describe_producers",
-    "unregister_broker",
-    "list_transactions",
-    "describe_transactions",
-    "list_config_resources",
-    "consumer_group_heartbeat",
-    "consumer_group_describe",
-)
+MODULES: Final = {
+    "produce": (0, 0, 13),
+    "fetch": (1, 4, 18),
+    "list_offsets": (2, 1, 11),
+    "metadata": (3, 0, 13),
+    "offset_commit": (8, 2, 10),
+    "offset_fetch": (9, 1, 10),
+    "find_coordinator": (10, 0, 6),
+    "join_group": (11, 0, 9),
+    "heartbeat": (12, 0, 4),
+    "leave_group": (13, 0, 5),
+    "sync_group": (14, 0, 5),
+    "describe_groups": (15, 0, 6),
+    "list_groups": (16, 0, 5),
+    "api_versions": (18, 0, 4),
+    "create_topics": (19, 2, 7),
+    "delete_topics": (20, 1, 6),
+    "delete_records": (21, 0, 2),
+    "init_producer_id": (22, 0, 5),
+    "offset_for_leader_epoch": (23, 2, 4),
+    "describe_configs": (32, 1, 4),
+    "alter_configs": (33, 0, 2),
+    "create_partitions": (37, 0, 3),
+    "delete_groups": (42, 0, 2),
+    "incremental_alter_configs": (44, 0, 1),
+    "offset_delete": (47, 0, 0),
+    "describe_client_quotas": (48, 0, 1),
+    "alter_client_quotas": (49, 0, 1),
+    "describe_cluster": (60, 0, 2),
+    "describe_topic_partitions": (75, 0, 0),
+    "describe_acls": (29, 1, 3),
+    "create_acls": (30, 1, 3),
+    "delete_acls": (31, 1, 3),
+    "alter_replica_log_dirs": (34, 1, 2),
+    "describe_log_dirs": (35, 1, 5),
+    "elect_leaders": (43, 0, 2),
+    "alter_partition_reassignments": (45, 0, 1),
+    "list_partition_reassignments": (46, 0, 0),
+    "describe_quorum": (55, 0, 2),
+    "update_features": (57, 0, 2),
+    "describe_producers": (61, 0, 0),
+    "unregister_broker": (64, 0, 0),
+    "list_transactions": (66, 0, 2),
+    "describe_transactions": (65, 0, 0),
+    "list_config_resources": (74, 0, 1),
+    "consumer_group_heartbeat": (68, 0, 1),
+    "consumer_group_describe": (69, 0, 1),
+}
+"""By module the API's key, and the first and the last version that ApiVersions names, as the module itself says."""
 
 
-def load_handlers() -> dict[int, Handler[Any, Any]]:
-    """Every handler by API key."""
-    handlers: dict[int, Handler[Any, Any]] = {}
-    for name in MODULES:
-        module = importlib.import_module(f"{__name__}.{name}")
-        for handler in vars(module).values():
-            if isinstance(handler, Handler):
-                handlers[handler.api_key] = handler
-    return handlers
+class Handlers(Mapping[int, Handler[Any, Any]]):
+    """Every handler by API key; its module is imported when it is first asked for, so that a broker answers early."""
+
+    def __init__(self) -> None:
+        self._modules = {key: name for name, (key, _, _) in MODULES.items()}
+        self._loaded: dict[int, Handler[Any, Any]] = {}
+        self.advertised = {key: range(first, last + 1) for key, first, last in MODULES.values()}
+        """The versions that ApiVersions names, without an import."""
+
+    def __getitem__(self, key: int) -> Handler[Any, Any]:
+        handler = self._loaded.get(key)
+        if handler is None:
+            module = importlib.import_module(f"{__name__}.{self._modules[key]}")
+            handler = next(found for found in vars(module).values() if isinstance(found, Handler))
+            self._loaded[key] = handler
+        return handler
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)

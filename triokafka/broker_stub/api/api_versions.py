@@ -25,15 +25,15 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @handles(ApiVersionsRequest, versions=range(0, 5))
 async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Answer from the table of handlers and the metadata image."""
+    """Answer from the table of APIs and the metadata image."""
     if context.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise InvalidRequestError(f"{text!r} is not a software name or version")
     response = ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=key, min_version=handler.advertised.start, max_version=handler.advertised.stop - 1)
-            for key, handler in sorted(context.broker.dispatcher.handlers.items())
+            ApiVersion(api_key=key, min_version=versions.start, max_version=versions.stop - 1)
+            for key, versions in sorted(context.broker.dispatcher.advertised.items())
         ]
     )
     if context.version >= 3:

@@ -79,7 +79,7 @@ def _for_topics(topic_key: str, default: Any = _UNSET, *, config_type: ConfigTyp
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class NodeOptions:
     """Who this node is and where it listens."""
 
@@ -109,7 +109,7 @@ class NodeOptions:
     initial_broker_registration_timeout_ms: int = _int(60_000, "How long a starting broker tries to register.", 1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class NetworkOptions:
     """Connections and requests."""
 
@@ -143,7 +143,7 @@ class NetworkOptions:
     delete_records_purgatory_purge_interval_requests: int = _int(1, "The same for the deletion of records.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TopicOptions:
     """Topics and their replicas."""
 
@@ -169,7 +169,7 @@ class TopicOptions:
     num_replica_fetchers: int = _int(1, "Fetchers for each leader.", 1, update_mode=CLUSTER)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LogOptions:
     """Where and how records are kept."""
 
@@ -279,7 +279,7 @@ def _check_policy(policy: str) -> None:
         raise ValueError(f"must be one of {', '.join(_POLICIES)}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupOptions:
     """Consumer groups and committed offsets."""
 
@@ -344,7 +344,7 @@ class GroupOptions:
     offsets_commit_timeout_ms: int = _int(5000, "How long a commit waits to be replicated.", 1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TransactionOptions:
     """Producer ids and transactions."""
 

@@ -15,7 +15,7 @@ from tests.unit.broker_stub.api.node import Node, running_node
 from tests.unit.broker_stub.api.samples import GROUP as ONE_GROUP
 from tests.unit.broker_stub.api.samples import ITEMS, codes_by_item, filled
 from triokafka import errors
-from triokafka.broker_stub.api import load_handlers
+from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import CLUSTER_NAME, Access, Authorizer, Operation, ResourceType
 from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
@@ -29,7 +29,7 @@ from triokafka.protocol.api.offset_commit import (
 
 Denied = tuple[Operation, ResourceType, str]
 
-HANDLERS: Final = {handler.name: handler for handler in load_handlers().values()}
+HANDLERS: Final = {handler.name: handler for handler in Handlers().values()}
 TOPIC: Final = errors.TopicAuthorizationFailedError.code
 GROUP: Final = errors.GroupAuthorizationFailedError.code
 CLUSTER: Final = errors.ClusterAuthorizationFailedError.code
