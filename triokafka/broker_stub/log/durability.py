@@ -62,10 +62,6 @@ class Durability:
         self._guard = guard
         self._begun: list[FlushJob] = []
 
-    def moved_to(self, directory: str) -> None:
-        """The log's directory was renamed."""
-        self._directory = directory
-
     def appended(self, now_ms: int) -> None:
         """There is something to flush."""
         if self._unflushed_since_ms is None:

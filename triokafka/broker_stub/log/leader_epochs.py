@@ -49,10 +49,6 @@ class LeaderEpochs:
         """The file."""
         return f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
 
-    def moved_to(self, directory: str) -> None:
-        """The log's directory was renamed."""
-        self._directory = directory
-
     @property
     def latest(self) -> int:
         """The newest epoch; -1 when none is known."""

@@ -403,14 +403,6 @@ class PartitionLog(AppendableLog):
         self._guard.closed = True
         self._segments.close()
 
-    def moved_to(self, directory: str) -> None:
-        """The directory was renamed."""
-        self.directory = directory
-        self.leader_epochs.moved_to(directory)
-        self._snapshots.moved_to(directory)
-        self._durability.moved_to(directory)
-        self._segments.moved_to(directory)
-
     def delete(self) -> None:
         """Remove the log with all its files, at once (F26).
 

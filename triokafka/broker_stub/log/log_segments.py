@@ -332,9 +332,3 @@ class LogSegments:
         self._closed = True
         for segment in self._segments:
             segment.close()
-
-    def moved_to(self, directory: str) -> None:
-        """The log's directory was renamed."""
-        self._directory = directory
-        for segment in self._segments:
-            segment.moved_to(directory)

@@ -36,10 +36,6 @@ class ProducerSnapshots:
         """The offset of the newest one; -1 without any."""
         return self._offsets[-1] if self._offsets else -1
 
-    def moved_to(self, directory: str) -> None:
-        """The log's directory was renamed."""
-        self._directory = directory
-
     def take(self, producers: ProducerStates, offset: int) -> None:
         """Write one for ``offset``, which is at or after all others'."""
         replace_unsynced(self._storage, self._path(offset), producers.encode())

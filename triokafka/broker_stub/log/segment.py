@@ -36,11 +36,6 @@ class LogSegment(ReadableSegment):
         suffix: what the names of its files end with: nothing, ``.cleaned`` or ``.swap``.
     """
 
-    def moved_to(self, directory: str) -> None:
-        """The log's directory was renamed."""
-        self._directory = directory
-        self._update_paths()
-
     def adopt(self, files: OpenFiles) -> None:
         """Belong to another set of open files from now on, for use in another thread than before."""
         self.close()
