@@ -65,7 +65,8 @@ async def test_order_is_kept_through_kills_and_restarts_of_our_broker(tmp_path: 
 
     try:
         peer = Peer(broker.start())
-        with trio.fail_after(120):
+        # Ten seconds where nothing else runs; on a machine with twenty times as much to do, its share of the processor.
+        with trio.fail_after(240):
             await producer_scenarios.through_trouble(peer, trouble)
     finally:
         broker.close()
