@@ -5,15 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+_forked: Final[dict[int, int]] = {}
 _KIB: Final = 1024.0
 
 
 def spark_cpu() -> float:
     """CPU seconds so far of this process's JVM and of the Python processes below it, also of those that have ended."""
-    parents, ticks = _processes()
-    return sum(ticks[pid] for pid in _below(parents)) / os.sysconf("SC_CLK_TCK")
+    found = _processes()
+    below = _below(found)
+    # Children of the JVM are counted by it when they end: a process that plans a streaming query does not live to be
+    # asked. Those of Spark's daemon are counted by nobody, so that what was seen of them last is kept.
+    _forked.update(
+        (pid, found[pid].ticks) for pid in below if found[pid].parent in below and not _is_jvm(found[pid].parent)
+    )
+    others = sum(found[pid].ticks for pid in below - _forked.keys())
+    reaped = sum(found[pid].reaped_ticks for pid in below if _is_jvm(pid))
+    return (sum(_forked.values()) + others + reaped) / os.sysconf("SC_CLK_TCK")
 
 
 def forget_peaks() -> None:
@@ -39,29 +48,32 @@ def _peak(pid: int) -> float:
 
 
 def _workers() -> Iterable[int]:
-    parents, _ = _processes()
-    return [pid for pid in _below(parents) if "pyspark" in _command(pid) and not _is_jvm(pid)]
+    return [pid for pid in _below(_processes()) if "pyspark" in _command(pid) and not _is_jvm(pid)]
 
 
-def _processes() -> tuple[dict[int, int], dict[int, int]]:
-    """The parent of each process of the machine; and its CPU ticks, with those of its children that have ended: the
-    process that plans a streaming query does not live to be asked."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
+class _Process(NamedTuple):
+    parent: int
+    ticks: int
+    reaped_ticks: int  # of its children that have ended
+
+
+def _processes() -> dict[int, _Process]:
+    """All processes of the machine."""
+    found: dict[int, _Process] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            pid = int(entry.name)
-            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
-    return parents, ticks
+            own, reaped = (sum(map(int, fields[first : first + 2])) for first in (11, 13))
+            found[int(entry.name)] = _Process(int(fields[1]), own, reaped)
+    return found
 
 
-def _below(parents: dict[int, int]) -> set[int]:
-    found = {pid for pid in parents if parents[pid] == os.getpid() and _is_jvm(pid)}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+def _below(processes: dict[int, _Process]) -> set[int]:
+    found = {pid for pid, process in processes.items() if process.parent == os.getpid() and _is_jvm(pid)}
+    while more := {pid for pid, process in processes.items() if process.parent in found} - found:
         found |= more
     return found
 
