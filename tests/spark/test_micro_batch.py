@@ -543,7 +543,7 @@ def test_min_partitions(query: Start, bootstrap: str):
 
 
 def test_max_partitions(query: Start, bootstrap: str):
-    """Ours: small partitions share tasks"""
+    """Ours: small partitions share tasks (`spark/5.10`: merge small partitions)"""
     topic = Topic(bootstrap, 12)
     topic.add(range(48))
     asked = query(topic, startingOffsets="earliest", maxPartitions="2")
@@ -555,7 +555,7 @@ def test_max_partitions(query: Start, bootstrap: str):
 
 
 def test_bytes_limit_batches(query: Start, bootstrap: str):
-    """Ours: maxBytesPerTrigger, by samples"""
+    """Ours: maxBytesPerTrigger, by samples (`spark/5.10`: byte-based limits)"""
     topic = Topic(bootstrap, 2)
     topic.write(Record(b"%01000d" % number, partition=number % 2) for number in range(40))
     asked = query(topic, startingOffsets="earliest", maxBytesPerTrigger="10000")
@@ -567,7 +567,7 @@ def test_bytes_limit_batches(query: Start, bootstrap: str):
 
 
 def test_offsets_are_always_written_in_the_same_order(query: Start, bootstrap: str, tmp_path: Path):
-    """KafkaSourceOffsetSuite: topics by name, partitions by number"""
+    """KafkaSourceOffsetSuite: topics by name, partitions by number (`spark/5.10`: offsets JSON)"""
     topic = Topic(bootstrap, 12)
     other = Topic(bootstrap, 1)
     topic.add([1])
@@ -626,7 +626,7 @@ def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, boo
 
 
 def test_ends_of_batches_are_committed_to_a_group_one_batch_late(query: Start, bootstrap: str):
-    """Ours: commitGroupId (`spark/0`, fact 8)"""
+    """Ours: commitGroupId (`spark/0`, fact 8) (`spark/5.10`: group commits for lag)"""
     topic = Topic(bootstrap, 2)
     topic.add(range(5))
     asked = query(topic, startingOffsets="earliest", commitGroupId=f"late-{topic.name}")

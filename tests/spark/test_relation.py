@@ -77,7 +77,10 @@ def by_partition(topic: str, *offsets: int) -> str:
 
 
 def test_explicit_earliest_to_latest_offsets(bootstrap: str, load: Values):
-    """And "latest" binds late: with ``offsetsBinding=late`` a second action sees what came since."""
+    """And "latest" binds late: with ``offsetsBinding=late`` a second action sees what came since.
+
+    `spark/5.10`: late binding of latest
+    """
     topic = make_topic(bootstrap, spread(), partitions=3)
     given = options(bootstrap, topic, startingOffsets="earliest", endingOffsets="latest")
     late, fixed = load({**given, "offsetsBinding": "late"}), load(given)
@@ -224,6 +227,7 @@ def times(topic: str, *times_ms: int) -> str:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_times(bootstrap: str, timed: str, load: Values, case: str, given: dict[str, Any], expected: list[str]):
+    """`spark/5.10`: timestamps"""
     told = {name: times(timed, *value) if isinstance(value, tuple) else str(value) for name, value in given.items()}
     assert load(options(bootstrap, timed, **told)).values() == expected
 
@@ -259,6 +263,7 @@ def test_a_start_after_the_end_is_refused_resolved_and_unresolved(bootstrap: str
 
 
 def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstrap: str, load: Values):
+    """`spark/5.10`: assign, subscribe, pattern"""
     topic = make_topic(bootstrap, spread(), partitions=3)
     servers = {"kafka.bootstrap.servers": bootstrap}
     assert load({**servers, "assign": f'{{"{topic}": [2, 0]}}'}).values() == numbers(range(10), range(20, 21))
@@ -277,7 +282,7 @@ def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstra
 
 
 def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(bootstrap: str, load: Values):
-    """minPartitions: every record once, however it is cut."""
+    """minPartitions: every record once, however it is cut. (`spark/5.10`: minPartitions, maxRecordsPerPartition)"""
     topic = make_topic(bootstrap, [Record(b"%d" % n, partition=n % 3) for n in range(3_000)], partitions=3)
     for cut, tasks in (
         ({"minPartitions": "7"}, 6),
@@ -303,6 +308,7 @@ def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_sa
 
 
 def test_only_the_columns_asked_for_are_there(bootstrap: str, spark: Any):
+    """`spark/5.10`: pruning"""
     topic = make_topic(bootstrap, [Record(b"v%d" % n, b"k") for n in range(3)])
     frame = spark.read.format("triokafka").options(**options(bootstrap, topic, columns="offset,value")).load()
     assert frame.schema.simpleString() == "struct<value:binary,offset:bigint>"
@@ -347,7 +353,7 @@ def test_read_kafka_transactional_messages_read_uncommitted(logs: LogWriter, loa
 
 
 def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Values):
-    """The connector would sit out its poll timeout there (`spark/5.3`)."""
+    """The connector would sit out its poll timeout there (`spark/5.3`). (`spark/5.10`: read_committed)"""
     topic = logs.topic()
     topic.write([1], producer=7)
     topic.commit(7)  # offset 1
@@ -556,7 +562,10 @@ def test_a_log_that_ends_within_a_range_has_lost_the_rest(bootstrap: str, fails:
 
 
 def test_a_range_that_does_not_come_in_time_is_an_error_and_no_short_result():
-    """Two well-known readers return what they have with a warning (`spark/4`)."""
+    """Two well-known readers return what they have with a warning (`spark/4`).
+
+    `spark/5.10`: bounded read on a slow broker
+    """
     broker = BrokerProcess(None)
     try:
         bootstrap = broker.start()

@@ -53,7 +53,10 @@ class Ended(OffsetCommitListener):
 
 
 def test_available_now_in_batches_with_lag_and_commits_of_the_last_one(spark: Any, bootstrap: str, tmp_path: Path):
-    """`spark/5.6`, and the metrics behind latest with a rate limit: 15 records, at most 5 in a batch."""
+    """`spark/5.6`, and the metrics behind latest with a rate limit: 15 records, at most 5 in a batch.
+
+    `spark/5.10`: Spark micro-batch
+    """
     topic = Topic(bootstrap, 5)
     topic.add(range(15))
     lags: list[tuple[int, dict[str, str]]] = []
@@ -100,7 +103,10 @@ _CONFS_2_4_3 = json.dumps(
 @pytest.mark.parametrize("kept", ["{}", pytest.param(_CONFS_2_4_3, marks=pytest.mark.long)], ids=["4", "2.4.3"])
 def test_a_checkpoint_of_the_connector_is_resumed(spark: Any, bootstrap: str, tmp_path: Path, kept: str):
     """`spark/3.2`: compact JSON and sources/0/0, as the connector leaves them after its first batch; and, by what Spark
-    keeps beside them, "Kafka connector should be able to resume from a checkpoint of Spark 2.4.3"."""
+    keeps beside them, "Kafka connector should be able to resume from a checkpoint of Spark 2.4.3".
+
+    `spark/5.10`: resume the other's checkpoint
+    """
     topic = Topic(bootstrap, 2)
     topic.add(range(10))
     first = json.dumps({topic.name: {"0": 0, "1": 0}}, separators=(",", ":"))
@@ -187,6 +193,19 @@ def test_a_query_goes_on_from_where_it_was_stopped(spark: Any, bootstrap: str, t
     asked.stop()
     assert values(asked) == list(range(25))
     assert sizes(asked) == [5, 20]
+
+
+@pytest.mark.parametrize(
+    "trigger", [{"continuous": "1 second"}, {"realTime": "5 minutes"}], ids=lambda one: next(iter(one))
+)
+def test_continuous_and_real_time_triggers_are_closed_to_python_sources(
+    spark: Any, bootstrap: str, tmp_path: Path, trigger: dict[str, str]
+):
+    """`spark/5.10`: continuous and real-time mode. When this fails, Spark has opened them, and `spark/5.12` asks what
+    to do with it."""
+    writer = stream(spark, Topic(bootstrap, 1)).writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(Exception, match=r"(?i)continuous|real.?time|unexpected keyword"):
+        writer.outputMode("update").trigger(**trigger).start().awaitTermination(_PATIENCE)
 
 
 @pytest.mark.long

@@ -45,6 +45,7 @@ def run(writer: Any, checkpoint: Path, *, mode: str = "append") -> Any:
 
 
 def test_batch_write_to_kafka(spark: Any, bootstrap: str):
+    """`spark/5.10`: sink"""
     topic = make_topic(bootstrap, partitions=3)
     given = spark.sql(
         "SELECT 'ignored' AS topic, string(id) AS value, string(id) AS key, double(id) AS another,"

@@ -75,6 +75,7 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
 )
 @pytest.mark.parametrize("streaming", [False, True])
 def test_defaults_are_the_connectors(name: str, default: object, streaming: bool):
+    """`spark/5.10`: option names"""
     assert getattr(parse(streaming=streaming), name) == default
 
 

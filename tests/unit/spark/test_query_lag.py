@@ -46,6 +46,7 @@ class Told:
 
 
 def test_the_three_numbers_have_the_connectors_names_and_are_text():
+    """`spark/5.10`: behind-latest metrics"""
     (found,) = progress_lag(progress(source({"orders": {"0": 5, "1": 9}}, {"orders": {"0": 10, "1": 10}})))
     assert found.behind == {A: 5, B: 1}
     assert found.metrics() == {

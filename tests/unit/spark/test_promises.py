@@ -1,0 +1,36 @@
+"""What the source promises: each row of its feature table has a test that names it (`spark/5.10`)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyspark.sql.datasource import DataSourceReader
+
+from triokafka.spark.reader import TopicReader
+
+PROMISED = {
+    "install", "Spark batch", "Spark micro-batch", "continuous and real-time mode", "a name of its own", "option names",
+    "offsets JSON", "resume the other's checkpoint", "assign, subscribe, pattern", "timestamps",
+    "minPartitions, maxRecordsPerPartition", "merge small partitions", "byte-based limits",
+    "bounded read on a slow broker", "headers", "read_committed", "filter push-down", "pruning",
+    "late binding of latest", "group commits for lag", "behind-latest metrics", "sink",
+    "Avro and Protobuf without jars",
+}  # fmt: skip
+
+
+def test_each_row_is_named_by_a_test() -> None:
+    here = Path(__file__)
+    files = [*here.parent.glob("test_*.py"), *(here.parents[2] / "spark").glob("test_*.py")]
+    named = {
+        row
+        for file in files
+        if file != here
+        for row in re.findall(r"`spark/5\.10`: ([^\n\".)]+)", file.read_text(encoding="utf-8"))
+    }
+    assert named | {"filter push-down"} == PROMISED
+
+
+def test_filters_are_not_pushed_down() -> None:
+    """`spark/5.10`: filter push-down. Spark 4.1 to 4.3 return wrong results when a frame is used again (`spark/0`)."""
+    assert TopicReader.pushFilters is DataSourceReader.pushFilters
