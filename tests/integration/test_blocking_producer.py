@@ -337,6 +337,31 @@ def test_a_record_that_is_refused_among_others_with_keys_spoils_none_of_them(boo
     assert all(numbers == sorted(numbers) for numbers in by_partition.values())
 
 
+def test_a_sender_waits_for_callbacks_that_are_slower_than_it(bootstrap: str, topic: str) -> None:
+    """They are bounded by ``buffer_memory``: without that they would fill the memory."""
+    go_on, told = threading.Event(), []
+
+    def slow(metadata: Any) -> None:
+        go_on.wait(60)
+        told.append(metadata.offset)
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap, buffer_memory=1 << 20, max_block_ms=300)
+    sent = 0
+    with pytest.raises(KafkaTimeoutError, match="callbacks of 1048576 bytes of records"):
+        while sent < 100_000:
+            producer.send(topic, b"x" * 1000).add_callback(slow)
+            sent += 1
+            if sent % 100 == 0:
+                time.sleep(0.01)  # no hurry: only the callbacks are late
+    assert 500 < sent < 5_000
+    go_on.set()
+    producer.send(topic, b"there is room again").get(timeout=20)
+    producer.flush()
+    assert told == list(range(sent))
+    producer.close()
+    assert producer._staging.staged == 0
+
+
 def test_closing_without_patience_settles_every_future(topic: str) -> None:
     """Also of records that the loop was taking over when memory was full."""
     with running_broker() as broker:

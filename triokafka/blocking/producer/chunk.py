@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +33,7 @@ class Chunk:
     """
 
     __slots__ = (
+        "_count",
         "_each",
         "_failures",
         "_late",
@@ -66,6 +67,7 @@ class Chunk:
         self.era = stage.staging.era
         self.listeners: list[Any] = []
         """`Listeners` by the number of the record, a `Telling` instead of those that are called; may be shorter."""
+        self._count = 0
         self.told = 0
         """Records of which it is known whether they were accepted: the first ones."""
         self._late: list[int] = []
@@ -98,6 +100,7 @@ class Chunk:
     def take(self) -> tuple[int, dict[str, Any]]:
         """The number of records, and the columns as `Producer.send_many` takes them; nothing is kept of them."""
         values, count = self.values, len(self.values)
+        self._count = count
         columns: dict[str, Any] = {"values": values}
         if self.keys is not None:
             columns["keys"] = _padded(self.keys, count, None)
@@ -125,7 +128,7 @@ class Chunk:
             heard = self.listeners[first:end]
         if any(heard):
             if isinstance(piece, Exception):
-                self.stage.staging.callbacks.put(self._tell_each, [first])
+                self._have_called(1, self._tell_each, [first])
             else:
                 self._have_told(piece, first, heard)
         if self._wakers:
@@ -133,8 +136,12 @@ class Chunk:
             for index, event in wakers:
                 self._wake(index, event)
 
+    def _have_called(self, count: int, tell: Callable[..., None], *arguments: Any) -> None:
+        """Have the callbacks of so many records called. In the loop."""
+        size = self.size * count // max(1, self._count)
+        self.stage.staging.have_called(size, tell, *arguments)
+
     def _have_told(self, piece: Deliveries, first: int, heard: list[Any]) -> None:
-        put = self.stage.staging.callbacks.put
         for part in piece.parts():
             positions = part.positions
             if isinstance(positions, range):
@@ -142,7 +149,7 @@ class Chunk:
             else:
                 listened = any(heard[position] for position in positions if position < len(heard))
             if listened:
-                part.add_callback(partial(put, self._tell_part, part, first))
+                part.add_callback(partial(self._have_called, len(positions), self._tell_part, part, first))
 
     def delivery(self, index: int) -> Delivery | Exception | None:
         """Of one record: its delivery, why it was refused, or None as long as it was not handed over."""
@@ -241,7 +248,7 @@ class Chunk:
             delivery = self.delivery(index)
             assert delivery is not None
             if isinstance(delivery, Exception):
-                self.stage.staging.callbacks.put(self._tell_each, [index])
+                self._have_called(1, self._tell_each, [index])
             else:
                 group = groups.setdefault(delivery.partition, [])
                 group.append(index)
@@ -254,7 +261,7 @@ class Chunk:
         delivery = self.delivery(group[-1])
         assert delivery is not None
         assert not isinstance(delivery, Exception)
-        delivery.add_callback(lambda metadata, error: self.stage.staging.callbacks.put(self._tell_each, group))
+        delivery.add_callback(lambda metadata, error: self._have_called(len(group), self._tell_each, group))
 
     # ---------------------------------------------------------------- telling, in the thread for callbacks
 

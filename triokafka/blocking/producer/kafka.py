@@ -51,8 +51,9 @@ class KafkaProducer:
     any number of threads. Leaving a ``with`` block, or `close`, delivers what was sent.
 
     Keyword arguments are kafka-python's configuration with its defaults (``DEFAULT_CONFIG``), and ``buffer_memory``, in
-    bytes: when so much is not acknowledged yet, `send` waits, at most ``max_block_ms``. The constructor waits until a
-    broker of ``bootstrap_servers`` answers, at most ``bootstrap_timeout_ms``.
+    bytes: when so much is not acknowledged yet, or so much is and its callbacks were not called yet, `send` waits, at
+    most ``max_block_ms``. The constructor waits until a broker of ``bootstrap_servers`` answers, at most
+    ``bootstrap_timeout_ms``.
 
     In a process that is forked while a producer is open, the child's copy raises `IllegalStateError`; what was sent is
     the parent's business. The child makes a producer of its own. At interpreter exit an open producer is closed with
@@ -86,7 +87,9 @@ class KafkaProducer:
             bootstrap(loop, config, config["bootstrap_timeout_ms"])
             config["api_version"] = API_VERSION
         name = f"kafka {config['client_id']}"
-        self._session = ProducerSession(loop, options, staged_bytes=staged_bytes(config), name=name)
+        self._session = ProducerSession(
+            loop, options, staged_bytes=staged_bytes(config), untold_bytes=config["buffer_memory"], name=name
+        )
         loop.call(self._session.open)
         self._staging = self._session.staging
         self._lock = self._staging.lock

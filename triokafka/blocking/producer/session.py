@@ -28,10 +28,18 @@ class ProducerSession:
     Nothing here refers to the `KafkaProducer`, so that one that nobody has any more is collected, and ends this.
     """
 
-    def __init__(self, loop: LoopThread, options: dict[str, Any], *, staged_bytes: int, name: str) -> None:
+    def __init__(
+        self,
+        loop: LoopThread,
+        options: dict[str, Any],
+        *,
+        staged_bytes: int,
+        untold_bytes: int | None = None,
+        name: str,
+    ) -> None:
         self.loop = loop
         self.callbacks = CallbackThread(f"{name} callbacks")
-        self.staging = Staging(loop, self.callbacks, staged_bytes)
+        self.staging = Staging(loop, self.callbacks, staged_bytes, untold_limit=untold_bytes)
         self._name = name
         self._options = options
         self._nursery: trio.Nursery | None = None

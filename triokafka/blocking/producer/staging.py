@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -159,16 +159,21 @@ class Staging:
 
     ``stages`` are those that senders know. Every flush begins an ``era`` of chunks, and those until ``flushed`` are
     settled. ``limit`` is bytes of records that were sent and not handed over; then
-    `wait_for_room` waits.
+    `wait_for_room` waits. It also does when ``untold_limit`` bytes of records are settled and their callbacks were not
+    called yet: ``staged`` counts them, too, in proportion.
     """
 
-    def __init__(self, loop: LoopThread, callbacks: CallbackThread, limit: int) -> None:
+    def __init__(
+        self, loop: LoopThread, callbacks: CallbackThread, limit: int, *, untold_limit: int | None = None
+    ) -> None:
         self.loop = loop
         self.callbacks = callbacks
         self.lock = threading.Lock()
         self.stages: dict[str, Stage] = {}
         self.limit = limit
         self.staged = 0
+        self._untold = 0
+        self._untold_limit = max(1, limit if untold_limit is None else untold_limit)
         self.closed = False
         self.era = 0.0
         self.flushed = -1.0
@@ -180,6 +185,22 @@ class Staging:
             before, self.staged = self.staged, self.staged - size
             if self.staged <= self.limit // 2 or before > self.limit >= self.staged:
                 self._room.notify_all()
+
+    def have_called(self, size: int, do: Callable[..., object], *arguments: Any) -> None:
+        """Have the thread for callbacks call ``do``, which calls those of so many bytes of records. In the loop."""
+        charge = size * self.limit // self._untold_limit
+        with self.lock:
+            self.staged += charge
+            self._untold += charge
+        self.callbacks.put(self._call, charge, do, arguments)
+
+    def _call(self, charge: int, do: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        try:
+            do(*arguments)
+        finally:
+            with self.lock:
+                self._untold -= charge
+            self.release(charge)
 
     def wait_for_room(self, timeout: float) -> None:
         """Wait until half of ``limit`` is free, at most ``timeout`` seconds. Called before a record is staged.
@@ -194,6 +215,11 @@ class Staging:
             in_time = self._room.wait_for(lambda: self.closed or self.staged <= self.limit // 2, timeout)
             if self.closed:
                 raise IllegalStateError("KafkaProducer already closed!")
+            if not in_time and self._untold > self.staged // 2:
+                raise KafkaTimeoutError(
+                    f"callbacks of {self._untold_limit} bytes of records (buffer_memory) wait to be called, and too few"
+                    f" were within {timeout:g} s (max_block_ms): they take longer than the records"
+                )
             if not in_time:
                 raise KafkaTimeoutError(
                     f"{self.staged} bytes of records wait to be taken over, and none was within {timeout:g} s"
