@@ -30,6 +30,14 @@ _CATCH_UP: Final = 60.0
 _PACE: Final = 0.02
 
 
+ALL: Final = ("java", "confluent", "kafka_python", "aiokafka", "ours")
+
+
+def both(*clients: str) -> list[tuple[str, bool]]:
+    """A dynamic and a static member of each."""
+    return [(client, static) for client in clients for static in (False, True)]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a run is: ``slots`` are the places for members, each a client and whether it is a static member."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -21,6 +22,8 @@ HERE = Path(__file__).parent
 WORK = HERE.parent.parent / ".interop"
 JARS = WORK / "jars"
 CLASSES = WORK / "classes"
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""For programs that live for seconds or minutes, several on a machine."""
 
 
 def require(*tools: str) -> None:
@@ -31,41 +34,61 @@ def require(*tools: str) -> None:
             pytest.fail(f"{tool} was not found: install {package} to run the tests against the JVM peers")
 
 
+@contextmanager
+def _one_at_a_time(what: str) -> Iterator[None]:
+    """Of several processes that run these tests one makes it, while the others wait."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    with (WORK / f".{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def jars() -> Path:
     """Copy Kafka's jars from Maven into the checkout, once, and return their directory."""
     require("mvn")
     marker = JARS / f".copied-{(HERE / 'pom.xml').stat().st_mtime_ns}"
-    if not marker.exists():
-        shutil.rmtree(JARS, ignore_errors=True)
-        done = subprocess.run(
-            ["mvn", "-q", "-B", "-f", HERE / "pom.xml", "dependency:copy-dependencies", f"-DoutputDirectory={JARS}"],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-        assert done.returncode == 0, f"Maven could not copy the jars: {done.stdout[-2000:]}"
-        marker.touch()
+    with _one_at_a_time("jars"):
+        if not marker.exists():
+            shutil.rmtree(JARS, ignore_errors=True)
+            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={JARS}"]
+            done = subprocess.run(
+                ["mvn", "-q", "-B", "-f", HERE / "pom.xml", *goal],
+                capture_output=True,
+                text=True,
+                timeout=900,
+                check=False,
+            )
+            assert done.returncode == 0, f"Maven could not copy the jars: {done.stdout[-2000:]}"
+            marker.touch()
     return JARS
 
 
 def compiled() -> str:
-    """Compile the Java programs beside this file; returns the class path to run them with."""
+    """Compile the Java programs beside this file, if they have changed; returns the class path to run them with."""
     require("javac", "java")
     path = f"{CLASSES}{os.pathsep}{jars()}/*"
-    CLASSES.mkdir(parents=True, exist_ok=True)
-    sources = sorted(str(source) for source in (HERE / "java").glob("*.java"))
-    done = subprocess.run(
-        ["javac", "-cp", path, "-d", str(CLASSES), *sources], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    sources = sorted((HERE / "java").glob("*.java"))
+    with _one_at_a_time("classes"):
+        marker = CLASSES / f".compiled-{max(source.stat().st_mtime_ns for source in sources)}"
+        if not marker.exists():
+            shutil.rmtree(CLASSES, ignore_errors=True)
+            CLASSES.mkdir(parents=True)
+            done = subprocess.run(
+                ["javac", "-cp", path, "-d", str(CLASSES), *map(str, sources)],
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            marker.touch()
     return path
 
 
 def run_java(main_class: str, *arguments: str, timeout: float = 300) -> str:
     """Run a compiled program to its end and return what it printed; fails with its complaints."""
     done = subprocess.run(
-        ["java", "-Xmx512m", "-cp", compiled(), main_class, *arguments],
+        ["java", *QUICK_START, "-Xmx512m", "-cp", compiled(), main_class, *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -118,7 +141,18 @@ def apache_kafka(directory: Path, *, port: int | None = None, **overrides: str) 
         # One that began with a hyphen would be taken for an option.
         cluster_id = "K" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         subprocess.run(
-            ["java", "-cp", path, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
+            [
+                "java",
+                *QUICK_START,
+                "-cp",
+                path,
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                cluster_id,
+                "-c",
+                str(config),
+            ],
             capture_output=True,
             timeout=120,
             check=True,
@@ -126,7 +160,9 @@ def apache_kafka(directory: Path, *, port: int | None = None, **overrides: str) 
     log = directory / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            ["java", "-Xmx512m", "-cp", path, "kafka.Kafka", str(config)], stdout=output, stderr=subprocess.STDOUT
+            ["java", *QUICK_START, "-Xmx512m", "-cp", path, "kafka.Kafka", str(config)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     try:
         wait_until_listening(process, broker_port, log)

@@ -19,7 +19,7 @@ from tests.interop import jvm
 NODES = 3
 TIMEOUT = 60.0
 _SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx384m", "-Xshare:auto")
+_QUICK_START = (*jvm.QUICK_START, "-Xmx384m")
 
 
 class KafkaNode:

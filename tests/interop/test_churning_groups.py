@@ -1,5 +1,4 @@
-"""Minutes of groups whose members come, go, die, freeze and come back, Java's consumer among them: here and on Apache
-Kafka.
+"""Minutes of groups whose members come, go, die, freeze and come back, Java's consumer among them.
 
 See `tests.churning.churn` for what must hold. Each test prints its seed and what happened.
 """
@@ -7,24 +6,17 @@ See `tests.churning.churn` for what must hold. Each test prints its seed and wha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import pytest
 
 from tests.broker_process import broker_process
 from tests.churning import SETTINGS
-from tests.churning.churn import Churn, Plan
+from tests.churning.churn import ALL, Churn, Plan, both
 from tests.interop import jvm
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 PARTITIONS = 60
-ALL = ("java", "confluent", "kafka_python", "aiokafka", "ours")
-
-
-def both(*clients: str) -> list[tuple[str, bool]]:
-    """A dynamic and a static member of each."""
-    return [(client, static) for client in clients for static in (False, True)]
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +28,6 @@ def java() -> str:
 @pytest.fixture(scope="module")
 def broker() -> Iterator[str]:
     with broker_process(settings=SETTINGS) as bootstrap:
-        yield bootstrap
-
-
-@pytest.fixture(scope="module")
-def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    with jvm.apache_kafka(tmp_path_factory.mktemp("kafka"), port=None, **settings) as bootstrap:
         yield bootstrap
 
 
@@ -76,23 +61,3 @@ async def test_members_that_tell_each_other_what_they_had(broker: str, java: str
     """(KIP-54)"""
     plan = Plan(both("java", "kafka_python", "aiokafka", "ours"), PARTITIONS, "sticky", seed=24, at_least=5)
     await churn(broker, java, "sticky", plan, 30)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "clients"),
-    [
-        ("range", ALL),
-        ("roundrobin", ALL),
-        ("sticky", ("java", "kafka_python", "aiokafka", "ours")),
-        ("cooperative-sticky", ("java", "confluent", "kafka_python", "ours")),
-        ("consumer", ("java", "confluent", "ours")),
-    ],
-)
-async def test_our_members_among_others_in_apache_kafka(
-    apache: str, java: str, strategy: str, clients: tuple[str, ...]
-) -> None:
-    """Nothing is skipped, and nothing read twice within a generation, whoever leads (`client/ASG-11`)."""
-    protocol: Literal["classic", "consumer"] = "consumer" if strategy == "consumer" else "classic"
-    named = "uniform" if strategy == "consumer" else strategy
-    plan = Plan(both(*clients), PARTITIONS, named, seed=25, at_least=4, protocol=protocol)
-    await churn(apache, java, f"apache-{strategy}", plan, 30)

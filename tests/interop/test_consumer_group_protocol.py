@@ -151,7 +151,14 @@ def test_a_group_moves_with_the_data_directory(
 
 def test_two_java_consumers_share_a_topic_and_one_takes_over(tmp_path: Path) -> None:
     def console_consumer(bootstrap: str, output: Path) -> subprocess.Popen[bytes]:
-        command = ["java", "-Xmx256m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+        command = [
+            "java",
+            *jvm.QUICK_START,
+            "-Xmx256m",
+            "-cp",
+            f"{jvm.jars()}/*",
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        ]
         options = ["--bootstrap-server", bootstrap, "--topic", "t", "--group", "g", "--from-beginning"]
         with output.open("wb") as out, output.with_suffix(".err").open("wb") as complaints:
             return subprocess.Popen(
@@ -198,7 +205,14 @@ class ConsoleMember:
 
     def __init__(self, bootstrap: str, output: Path, protocol: str, *properties: str) -> None:
         self.output = output
-        command = ["java", "-Xmx128m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+        command = [
+            "java",
+            *jvm.QUICK_START,
+            "-Xmx128m",
+            "-cp",
+            f"{jvm.jars()}/*",
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        ]
         options = ["--bootstrap-server", bootstrap, "--topic", "t", "--group", "g", "--from-beginning"]
         for value in (f"group.protocol={protocol}", *properties):
             options += ["--command-property", value]

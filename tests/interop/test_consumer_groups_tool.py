@@ -60,7 +60,7 @@ class Tools:
     def kafka(self, *arguments: str) -> Said:
         """Apache Kafka's tool."""
         program = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-        command = ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", f"{jvm.jars()}/*", program]
+        command = ["java", *jvm.QUICK_START, "-Xmx256m", "-cp", f"{jvm.jars()}/*", program]
         return self._run([*command, "--bootstrap-server", self.bootstrap, *arguments])
 
     def ours(self, *arguments: str) -> Said:

@@ -55,7 +55,14 @@ async def test_javas_consumer_takes_half_and_leaves_it(kafka: str, tmp_path: Pat
         await group.start("a", **groups.CONSUMER)
         await group.start("b", **groups.CONSUMER)
         await groups.until(lambda: group.sizes() == [3, 3], "ours have it all")
-        command = ["java", "-Xmx256m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+        command = [
+            "java",
+            *jvm.QUICK_START,
+            "-Xmx256m",
+            "-cp",
+            f"{jvm.jars()}/*",
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        ]
         options = ["--bootstrap-server", kafka, "--topic", "java", "--group", "java"]
         output = tmp_path / "out.txt"
         with output.open("wb") as out, (tmp_path / "err.txt").open("wb") as complaints:

@@ -57,7 +57,14 @@ def apache(directory: Path) -> Iterator[str]:
 
 def formatted(bootstrap: str, formatter: str) -> list[dict[str, Any]]:
     """What ``kafka-console-consumer`` prints of the topic with one of Kafka's formatters."""
-    tool = ["java", "-Xmx256m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    tool = [
+        "java",
+        *jvm.QUICK_START,
+        "-Xmx256m",
+        "-cp",
+        f"{jvm.jars()}/*",
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    ]
     options = ["--bootstrap-server", bootstrap, "--topic", "__consumer_offsets", "--from-beginning"]
     # It is done when nothing has come for so long.
     options += ["--timeout-ms", "5000", "--formatter", f"org.apache.kafka.tools.consumer.{formatter}"]

@@ -44,7 +44,7 @@ COMPARED = (
 
 def kafkas_dump(*arguments: str) -> str:
     """What Apache Kafka's tool prints."""
-    tool = ["java", "-Xmx512m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
+    tool = ["java", *jvm.QUICK_START, "-Xmx512m", "-cp", f"{jvm.jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
     done = subprocess.run([*tool, *arguments], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout + done.stderr
