@@ -16,6 +16,7 @@ from triokafka import errors
 from triokafka.broker_stub.turns import AT_ONCE
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triokafka.protocol.api.produce import (
     PartitionProduceData,
@@ -109,7 +110,15 @@ def delete_records_of(count: int) -> DeleteRecordsRequest:
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="large", partitions=asked)], timeout_ms=1000)
 
 
+def fetch_of(count: int) -> FetchRequest:
+    asked = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=100) for number in range(count)]
+    topic = FetchTopic(topic="large", partitions=asked)
+    return FetchRequest(replica_id=-1, max_wait_ms=0, max_bytes=1000, session_epoch=-1, topics=[topic])
+
+
 def codes_of(response: Any) -> list[int]:
+    if isinstance(response, FetchResponse):
+        return [partition.error_code for partition in response.responses[0].partitions]
     if isinstance(response, ProduceResponse):
         return [partition.error_code for partition in response.responses[0].partition_responses]
     return [partition.error_code for partition in response.topics[0].partitions]
@@ -122,6 +131,7 @@ def codes_of(response: Any) -> list[int]:
         (partial(list_offsets_of, timestamp=-1), 5),
         (partial(list_offsets_of, timestamp=0), 5),
         (delete_records_of, 1),
+        (fetch_of, 11),
     ],
 )
 async def test_others_have_their_turn_in_the_middle_of_a_large_request(

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
+import trio
+
 from triokafka import errors
 from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
@@ -19,6 +21,7 @@ from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.replica.fetch_session import PartitionKey, TopicKey, WantedPartition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import FetchParameters
+from triokafka.broker_stub.turns import AT_ONCE
 from triokafka.protocol.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -120,13 +123,20 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         if fault.error.code == _NOT_LEADER:
             outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
     replicas, image = broker.replicas, broker.image
+    many = len(session.partitions) > AT_ONCE
+    if many:
+        await trio.lowlevel.checkpoint()  # each of these steps takes long then
     outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
     if readable and not urgent and not failed and size < parameters.min_bytes and parameters.max_wait_ms > 0:
         del outcomes  # nothing read is kept while waiting (M13)
+        if many:
+            await trio.lowlevel.checkpoint()
         operation = replicas.delay_fetch(readable, parameters)
         if operation is not None:
             await context.park(operation)
         outcomes, size, urgent = await replicas.read(readable, parameters, before_waiting=context.yield_slot)
+    if many:
+        await trio.lowlevel.checkpoint()
     if by_id and broker.image is not image:
         # While this waited, a topic may have been deleted, and one of its name made: that is another one.
         for key, wanted in readable:

@@ -21,6 +21,7 @@ from triokafka.broker_stub.replica.delayed import AppendOutcome, Awaited, Delaye
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, LeadershipChange
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
+from triokafka.broker_stub.turns import AT_ONCE, Turns
 from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:
@@ -182,17 +183,18 @@ class ReplicaManager(HostedPartitions):
         """Read partitions in order under one byte budget. Returns outcomes, bytes read, and whether to answer at once.
 
         The first partition with data may exceed the limits by its first batch, so that a reader always gets on (O12).
-        Waits only where something must come from the disk first; a thread does that, and then all is read again.
+        Waits only where something must come from the disk first; a thread does that, and then all is read again. Of
+        very many partitions, others have their turn in between.
         """
         for _ in range(_COLD_READS):
             try:
-                return self._read(wanted, parameters, may_block=False)
+                return await self._read(wanted, parameters, may_block=False)
             except ColdReadError as cold:
                 before_waiting()
                 await self._world.run_in_thread(cold.warm)
-        return self._read(wanted, parameters, may_block=True)  # memory is too short to keep it for a moment
+        return await self._read(wanted, parameters, may_block=True)  # memory is too short to keep it for a moment
 
-    def _read(
+    async def _read(
         self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters, *, may_block: bool
     ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
         budget = parameters.max_bytes
@@ -202,7 +204,10 @@ class ReplicaManager(HostedPartitions):
         failed = 0
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed = parameters.follower, parameters.read_committed
+        turns = Turns() if len(wanted) > AT_ONCE else None
         for topic_partition, request in wanted:
+            if turns is not None:
+                await turns.did()
             try:
                 partition = self._partitions.get(topic_partition) or self.partition(topic_partition)
                 if follower:
