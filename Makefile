@@ -42,6 +42,7 @@ test-pure: $(READY) ## codec, record, producer and consumer tests again without 
 	  tests/property/test_protocol_codecs.py tests/integration/test_producer.py tests/integration/test_consumer_groups.py
 
 interop: $(READY) ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
+	-$(BIN)/python -m tests.interop.jvm
 	$(PYTEST) -n 2 --dist loadfile -m interop tests/interop
 
 long: $(READY) ## the long runs: more seeds, more kills; prints what it found

@@ -188,3 +188,15 @@ def wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path)
                 return
         time.sleep(0.1)
     raise AssertionError(f"Apache Kafka did not listen within a minute:\n{log.read_text()[-4000:]}")
+
+
+def main() -> None:
+    """Fetch everything from Maven and compile the programs before several processes want to at the same time."""
+    from benchmarks.spark_jars import connector_jars
+
+    compiled()
+    connector_jars()
+
+
+if __name__ == "__main__":
+    main()
