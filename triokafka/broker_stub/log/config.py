@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from triokafka.broker_stub.log.definitions import (
-    DEFINITIONS,
-    ConfigDefinition,
-    ConfigType,
-    definition_of,
-    parse_topic_config,
-)
+from triokafka.broker_stub.log.config_definition import ConfigDefinition, ConfigType
+from triokafka.broker_stub.log.definitions import DEFINITIONS, definition_of, parse_topic_config
 
 __all__ = ["DEFINITIONS", "ConfigDefinition", "ConfigType", "LogConfig", "definition_of", "parse_topic_config"]
 

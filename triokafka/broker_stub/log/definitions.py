@@ -6,121 +6,16 @@ dotted ones (``retention.ms``); most have a broker-wide key that gives the defau
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from difflib import get_close_matches
-from enum import IntEnum
 from typing import Any, Final
 
+from triokafka.broker_stub.log.config_definition import ConfigDefinition, ConfigType, between, one_of
 from triokafka.errors import InvalidConfigurationError
 
 _MAX_LONG: Final = 2**63 - 1
 _MAX_INT: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
-
-
-class ConfigType(IntEnum):
-    """Kinds of values, with the numbers of DescribeConfigs."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigDefinition:
-    """One key: what it is called, what it may hold, what it holds when nobody says.
-
-    Args:
-        name: Kafka's dotted name.
-        default: the value, parsed.
-        doc: what it does, in a sentence or two.
-        check: returns what is wrong with a parsed value, or an empty string.
-        broker_keys: keys of the broker that give the default, the strongest first, each with the factor that turns its
-            unit into this key's.
-        internal: accepted but not listed.
-    """
-
-    name: str
-    type: ConfigType
-    default: Any
-    doc: str
-    check: Callable[[Any], str] = field(default=lambda value: "")
-    broker_keys: tuple[tuple[str, int], ...] = ()
-    internal: bool = False
-
-    @property
-    def attribute(self) -> str:
-        """The name in Python."""
-        return self.name.replace(".", "_")
-
-    def parse(self, text: str | None) -> Any:
-        """The value of ``text``. Raises `InvalidConfigurationError` with a sentence that names key, value and limit."""
-        if text is None:
-            raise InvalidConfigurationError(f"{self.name} needs a value, it got none")
-        value = self._convert(text.strip())
-        problem = self.check(value)
-        if problem:
-            raise InvalidConfigurationError(f"Invalid value {text} for configuration {self.name}: {problem}")
-        return value
-
-    def _convert(self, text: str) -> Any:
-        bad = f"Invalid value {text} for configuration {self.name}: not a {self.type.name.lower()}"
-        try:
-            match self.type:
-                case ConfigType.BOOLEAN:
-                    return {"true": True, "false": False}[text.lower()]
-                case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
-                    value = int(text)
-                    limit = {ConfigType.INT: _MAX_INT, ConfigType.SHORT: 2**15 - 1}.get(self.type, _MAX_LONG)
-                    if not -limit - 1 <= value <= limit:
-                        raise InvalidConfigurationError(f"{bad} (it does not fit)")
-                    return value
-                case ConfigType.DOUBLE:
-                    return float(text)
-                case ConfigType.LIST:
-                    return tuple(part.strip() for part in text.split(",") if part.strip())
-                case _:
-                    return text
-        except (ValueError, KeyError):
-            raise InvalidConfigurationError(bad) from None
-
-    def format(self, value: Any) -> str:
-        """The text that `parse` turns into ``value``."""
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, tuple):
-            return ",".join(value)
-        return str(value)
-
-
-def between(low: float | None = None, high: float | None = None) -> Callable[[Any], str]:
-    """A check that a number is in a closed range; None leaves that side open."""
-
-    def check(value: Any) -> str:
-        if low is not None and value < low:
-            return f"Value must be at least {low}"
-        if high is not None and value > high:
-            return f"Value must be no more than {high}"
-        return ""
-
-    return check
-
-
-def one_of(*allowed: str) -> Callable[[Any], str]:
-    """A check that a text, or every item of a list, is one of ``allowed``."""
-
-    def check(value: Any) -> str:
-        wrong = [item for item in (value if isinstance(value, tuple) else (value,)) if item not in allowed]
-        return f"must be one of {', '.join(allowed)}" if wrong else ""
-
-    return check
 
 
 def _cleanup_policy(value: tuple[str, ...]) -> str:
