@@ -11,7 +11,8 @@ import click
 
 NOTHING: Final = "-"
 _GAP: Final = 2
-_NARROWEST: Final = 12
+_NARROW: Final = 12
+_NARROWEST: Final = 8
 
 
 class Column(NamedTuple):
@@ -29,27 +30,63 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], width: int | None = None) -> list[str]:
-    """The lines of a table, cut to ``width`` characters as far as its columns may be."""
-    cells = [[column.title for column in columns]]
-    cells += [[NOTHING if value is None else str(value) for value in row] for row in rows]
-    widths = [max(len(row[number]) for row in cells) for number in range(len(columns))]
-    if width is not None:
-        _narrow(columns, widths, width)
-    gap = " " * _GAP
+    """The lines of a table that fits ``width`` characters.
+
+    Columns are cut as far as they may be; then titles are broken; and at last each row is a block of lines.
+    """
+    cells = [[NOTHING if value is None else str(value) for value in row] for row in rows]
+    titles = [[column.title] for column in columns]
+    widths = _widths(titles, cells)
+    if width is None or _narrow(columns, titles, widths, width, _GAP, _NARROW):
+        return _lines(titles, cells, widths, _GAP)
+    titles = [_broken(column.title) for column in columns]
+    widths = _widths(titles, cells)
+    if _narrow(columns, titles, widths, width, 1, _NARROWEST) or not cells:
+        return _lines(titles, cells, widths, 1)
+    return _blocks(columns, cells)
+
+
+def _widths(titles: list[list[str]], cells: list[list[str]]) -> list[int]:
+    return [max(len(text) for text in (*title, *(row[number] for row in cells))) for number, title in enumerate(titles)]
+
+
+def _narrow(
+    columns: Sequence[Column], titles: list[list[str]], widths: list[int], width: int, gap: int, least: int
+) -> bool:
+    """Take what is too much from the widest columns that may be cut, and leave each enough to be recognized by; whether
+    that was enough."""
+    leasts = [max(least, *map(len, title)) for title in titles]
+    cuttable = [number for number, column in enumerate(columns) if column.may_be_cut]
+    while sum(widths) + gap * (len(widths) - 1) > width:
+        wide = [number for number in cuttable if widths[number] > leasts[number]]
+        if not wide:
+            return False
+        widths[max(wide, key=lambda number: widths[number])] -= 1
+    return True
+
+
+def _broken(title: str) -> list[str]:
+    """``LOG-END-OFFSET`` in two lines."""
+    begin, hyphen, end = title.rpartition("-")
+    return [begin + hyphen, end] if hyphen else [title]
+
+
+def _lines(titles: list[list[str]], cells: list[list[str]], widths: list[int], gap: int) -> list[str]:
+    height = max(map(len, titles))
+    heads = [[title[line] if line < len(title) else "" for title in titles] for line in range(height)]
     return [
-        gap.join(_fit(text, size).ljust(size) for text, size in zip(row, widths, strict=True)).rstrip() for row in cells
+        (" " * gap).join(_fit(text, size).ljust(size) for text, size in zip(row, widths, strict=True)).rstrip()
+        for row in [*heads, *cells]
     ]
 
 
-def _narrow(columns: Sequence[Column], widths: list[int], width: int) -> None:
-    """Take what is too much from the widest columns that may be cut, and leave each enough to be recognized by."""
-    least = [max(_NARROWEST, len(column.title)) for column in columns]
-    cuttable = [number for number, column in enumerate(columns) if column.may_be_cut]
-    while sum(widths) + _GAP * (len(widths) - 1) > width:
-        wide = [number for number in cuttable if widths[number] > least[number]]
-        if not wide:
-            return
-        widths[max(wide, key=lambda number: widths[number])] -= 1
+def _blocks(columns: Sequence[Column], cells: list[list[str]]) -> list[str]:
+    indent = max(len(column.title) for column in columns) + 1
+    lines: list[str] = []
+    for row in cells:
+        lines += [""] if lines else []
+        lines += [f"{column.title.ljust(indent)}{text}" for column, text in zip(columns, row, strict=True)]
+    return lines
 
 
 def _fit(text: str, size: int) -> str:
