@@ -47,7 +47,7 @@ async def test_read_committed_names_no_aborted_transactions_rather_than_null(ver
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 async def test_errors_are_per_partition_and_answer_at_once(version: int) -> None:
-    """(`broker-log/M04`, `O06`, `O18`)."""
+    """(`broker-log/M04`, `O06`, `O18`, `O05`)."""
     async with running_node() as node:
         await node.create("t")
         await node.produce("t", batch(b"a"))
@@ -82,7 +82,7 @@ async def test_client_with_an_old_leader_epoch_learns_the_leader() -> None:
 
 
 async def test_fetch_waits_for_data_and_is_answered_when_it_comes(autojump_clock: object) -> None:
-    """Long before the maximum wait is over (`broker-log/M13`, `cluster/PAR-13`)."""
+    """Long before the maximum wait is over (`broker-log/M13`, `cluster/PAR-13`, `broker-log/M02`)."""
     async with running_node() as node:
         await node.create("t")
         start = trio.current_time()

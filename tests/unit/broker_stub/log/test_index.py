@@ -39,7 +39,7 @@ def test_an_entry_of_the_time_index_is_a_long_and_a_word() -> None:
 
 
 def test_a_look_up_finds_the_greatest_entry_at_or_below() -> None:
-    """(`broker-log/D07`, `Y05`)"""
+    """(`broker-log/D07`, `Y05`, `D08`)"""
     index = offset_index(MemoryStorage())
     assert index.lookup(105) == (100, 0)
     for offset in (110, 120, 130):

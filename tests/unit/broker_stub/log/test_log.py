@@ -87,7 +87,7 @@ def test_a_follower_takes_offsets_and_epochs_as_they_are_with_gaps() -> None:
 
 
 def test_a_full_segment_is_rolled_to_one_named_by_the_next_offset() -> None:
-    """(`broker-log/F12`, `F13`)"""
+    """(`broker-log/F12`, `F13`, `C03`, `F02`, `Y07`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 40)
@@ -266,7 +266,7 @@ def test_a_read_returns_whole_batches_from_the_one_with_the_offset() -> None:
 
 
 def test_the_first_batch_is_whole_whatever_the_limit_says() -> None:
-    """(`broker-log/E05`; KIP-74)"""
+    """(`broker-log/E05`, `O21`; KIP-74)"""
     log = open_log(MemoryStorage())
     fill(log, 2, size=300)
     assert len(list(iter_batches(log.read(0, 1).records))) == 1
@@ -345,7 +345,7 @@ def test_look_ups_by_time_agree_with_a_scan_when_time_goes_back() -> None:
 
 
 def test_truncation_gives_up_everything_from_the_offset_on() -> None:
-    """(`broker-log/F21`)"""
+    """(`broker-log/F21`, `E09`, `C35`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 40)
@@ -672,7 +672,7 @@ def test_a_log_that_was_changed_behind_the_broker_is_recovered_though_it_was_clo
 
 
 def test_deleting_removes_the_folder() -> None:
-    """(`broker-log/F26`)"""
+    """(`broker-log/F26`, `C37`)"""
     storage = MemoryStorage()
     log = open_log(storage)
     fill(log, 60)

@@ -261,7 +261,7 @@ async def test_a_topic_id_that_was_lost_is_written_again() -> None:
 
 
 def test_the_folder_of_a_partition_is_parsed_at_the_last_hyphen() -> None:
-    """(`broker-log/C02`)"""
+    """(`broker-log/C02`, `Y01`)"""
     assert parse_folder("a-b-12") == TopicPartition("a-b", 12)
     assert parse_folder("a-") is None
     assert parse_folder("-1") is None

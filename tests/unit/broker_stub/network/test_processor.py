@@ -135,7 +135,7 @@ def decoded(frame: bytes, version: int = 4, response_type: type[Response] = Hear
 
 
 async def test_pipelined_requests_are_answered_one_by_one_in_their_order() -> None:
-    """(`broker-log/A23`)."""
+    """(`broker-log/A23`, `A24`)."""
     bench = Bench()
     running = 0
 

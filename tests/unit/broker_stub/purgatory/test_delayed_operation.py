@@ -51,7 +51,7 @@ def test_change_between_first_try_and_watching_is_not_lost() -> None:
 
 
 def test_operation_completes_once_though_condition_and_timeout_race() -> None:
-    """The loser does nothing, and expiry work belongs to the time-out alone (`broker-log/K02`, `K03`)."""
+    """The loser does nothing, expiry work is for the time-out (`broker-log/K01`, `K02`, `K03`, `K04`, `K09`)."""
     purgatory = Purgatory("test", now_ms=0)
     ready = False
     operation = Countdown(100, lambda: ready)

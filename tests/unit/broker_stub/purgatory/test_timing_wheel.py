@@ -16,7 +16,7 @@ def test_timer_that_is_due_already_is_refused() -> None:
 
 
 def test_long_timer_is_demoted_level_by_level_and_fires_on_time() -> None:
-    """445 ms: level 3, then 2, then 1 (`broker-log/J09`)."""
+    """445 ms: level 3, then 2, then 1 (`broker-log/J09`, `J04`, `J07`)."""
     wheel: TimingWheel[str] = TimingWheel(0)
     wheel.add("a", 445)
     seen = []
@@ -29,7 +29,7 @@ def test_long_timer_is_demoted_level_by_level_and_fires_on_time() -> None:
 
 
 def test_clock_may_jump_over_everything() -> None:
-    """One call fires all that is due, however far time jumped (`broker-log/J08`)."""
+    """One call fires all that is due, however far time jumped (`broker-log/J08`, `J11`)."""
     wheel: TimingWheel[int] = TimingWheel(0)
     for delay in (1, 19, 20, 399, 400, 7_999, 8_000, 200_000):
         wheel.add(delay, delay)
@@ -60,7 +60,7 @@ def test_bucket_is_queued_once_per_revolution() -> None:
 
 
 def test_wheel_equals_a_sorted_list_for_any_schedule() -> None:
-    """Against a plain model: none is lost, none fires early, all fire by the time that is told (`broker-log/J03`)."""
+    """Against a plain model: none is lost, none fires early, all fire in time (`broker-log/J03`, `Y16`)."""
     for seed in range(60):
         rng = Random(seed)
         now = rng.randrange(10_000)

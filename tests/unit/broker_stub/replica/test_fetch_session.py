@@ -90,7 +90,7 @@ def test_full_request_makes_a_session_when_it_is_answered() -> None:
 
 
 def test_incremental_request_reads_the_whole_session_and_answers_news_only() -> None:
-    """(`broker-log/P08`, `P09`)."""
+    """(`broker-log/P08`, `P09`, `O04`)."""
     sessions = cache()
     session_id = open_session(sessions, A, B, C)
     fetch = context(sessions, session_id, 1)
@@ -129,7 +129,7 @@ def test_partition_with_data_moves_to_the_end_of_the_line() -> None:
 
 
 def test_request_changes_adds_and_forgets_partitions() -> None:
-    """(`broker-log/P07`)."""
+    """(`broker-log/P07`, `P02`)."""
     sessions = cache()
     session_id = open_session(sessions, A, B)
     fetch = sessions.context_for(

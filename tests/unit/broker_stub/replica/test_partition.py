@@ -27,7 +27,7 @@ def test_append_raises_the_high_watermark_when_the_leader_is_alone() -> None:
 
 
 def test_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
-    """It waits for a follower that has not fetched in this epoch, and never falls (`cluster/PAR-07`, `PAR-11`)."""
+    """It waits for a follower that has not fetched in this epoch, and never falls (`broker-log/O01`, `cluster/PAR-07`, `PAR-11`)."""
     partition = leader(replicas=(NODE, 2, 3), isr=(NODE, 2))
     assert not append(partition, b"a", b"b", b"c")
     assert partition.follower_fetched(2, 1, now=0)
@@ -96,7 +96,7 @@ def test_client_with_another_leader_epoch_is_told_whose_metadata_is_old() -> Non
 
 
 def test_too_few_in_sync_replicas_refuse_acks_all_before_anything_is_written() -> None:
-    """Other acks are accepted, and one replica is never asked to be two (`cluster/PAR-20`)."""
+    """Other acks are accepted, and one replica is never asked to be two (`cluster/PAR-20`, `broker-log/L06`)."""
     partition = leader(replicas=(NODE, 2), isr=(NODE,), min_isr=2)
     with pytest.raises(errors.NotEnoughReplicasError):
         append(partition, b"a", acks=-1)

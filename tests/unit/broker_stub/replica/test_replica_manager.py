@@ -114,7 +114,7 @@ async def expiring(bench: Bench) -> AsyncIterator[None]:
 
 
 async def test_acks_all_waits_for_every_in_sync_replica() -> None:
-    """A follower that is not in sync is not waited for (`broker-log/L05`, `cluster/PAR-13`)."""
+    """A follower that is not in sync is not waited for (`broker-log/L03`, `L05`, `L09`, `Y03`, `cluster/PAR-13`)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2, 3), isr=(NODE, 2)))
     outcomes = bench.append(A)
@@ -151,7 +151,7 @@ async def test_produce_to_this_broker_alone_is_not_parked() -> None:
 
 
 async def test_timeout_tells_replicated_partitions_from_those_that_are_not(autojump_clock: object) -> None:
-    """Mixed result; the records stay in the log all the same (`broker-log/L04`)."""
+    """Mixed result; the records stay in the log all the same (`broker-log/L04`, `L07`, `L10`)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)), topic("b", replicas=(NODE, 2)))
     async with expiring(bench):
