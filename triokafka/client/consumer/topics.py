@@ -25,7 +25,8 @@ class TopicWatch:
         self._troubles = troubles
         self._missing: tuple[str, ...] = ()
         self._error: KafkaError | None = None
-        self._ids: dict[str, UUID] = {}
+        self._ids: dict[str, tuple[UUID, ...]] = {}
+        """Those of the assigned topics, the former ones first."""
 
     def take_error(self) -> KafkaError | None:
         """Which topic may not be read, once for each time that the metadata says so."""
@@ -58,13 +59,18 @@ class TopicWatch:
         """Topics that were deleted and made again since their partitions were assigned: positions in what they were
         mean nothing in what they are. To be asked whenever the metadata or the assignment has changed."""
         before, self._ids = self._ids, {}
+        found = []
         for topic in {partition.topic: None for partition in self._subscription.assignment}:
+            ids = before.get(topic, ())
             known = cluster.topics.get(topic)
-            if known is not None and known.topic_id.int:
-                self._ids[topic] = known.topic_id
-            elif topic in before:
-                self._ids[topic] = before[topic]
-        return [topic for topic, topic_id in self._ids.items() if before.get(topic, topic_id) != topic_id]
+            # A broker that is behind may still tell of a former one.
+            if known is not None and known.topic_id.int and known.topic_id not in ids:
+                if ids:
+                    found.append(topic)
+                ids += (known.topic_id,)
+            if ids:
+                self._ids[topic] = ids
+        return found
 
 
 async def list_topics(network: NetworkClient, topics: Sequence[str] | None, timeout_ms: float) -> dict[str, list[int]]:

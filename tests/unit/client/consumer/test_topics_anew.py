@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 import pytest
 import trio
 
 import triokafka
 from tests.simulated import current_simulation, simulated
+from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
+from triokafka.client.consumer.topics import TopicWatch
+from triokafka.client.consumer.trouble import Troubles
+from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker
 from triokafka.testing.world import SimulatedWorld
+
+if TYPE_CHECKING:
+    from triokafka.network.cluster import NetworkClient
 
 T0 = TopicPartition("t", 0)
 
@@ -110,3 +118,43 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning(kind: str, seen:
 
     if not (pattern and kind.startswith("by hand")):
         run()
+
+
+class _Nobody:
+    """Stands for the network, which is not asked."""
+
+
+def test_a_broker_that_is_behind_makes_nothing_anew() -> None:
+    """Nor does one that does not tell ids, or does not know the topic now; another subscription begins anew."""
+    subscription = SubscriptionState()
+    watch = TopicWatch(cast("NetworkClient", _Nobody()), subscription, Troubles())
+
+    def cluster(number: int | None) -> Cluster:
+        partitions = {0: PartitionMetadata(0, 1)}
+        topics = {} if number is None else {"t": TopicMetadata("t", UUID(int=number), partitions=partitions)}
+        return Cluster({}, topics)
+
+    subscription.assign([T0])
+    told = [bool(watch.made_anew(cluster(number))) for number in (1, None, 1, 2, 0, 1, 2, None, 3, 2, 1, 3)]
+    assert told == [False, False, False, True, False, False, False, False, True, False, False, False]
+    subscription.assign([])
+    assert not watch.made_anew(cluster(4))
+    subscription.assign([T0])
+    assert not watch.made_anew(cluster(5))
+
+
+def test_what_the_user_asked_for_is_not_forgotten_with_the_positions() -> None:
+    """A pause, and a place to go on at."""
+    subscription = SubscriptionState(EARLIEST)
+    subscription.assign([T0, TopicPartition("t", 1), TopicPartition("u", 0)])
+    for partition in subscription.assignment:
+        subscription.seek(partition, 7)
+    subscription.pause([T0])
+    subscription.request_reset(TopicPartition("t", 1), LATEST)
+    subscription.start_over("t")
+    assert [(str(p), state.position, state.reset_to, state.paused) for p, state in subscription] == [
+        ("t-0", None, None, True),
+        ("t-1", None, LATEST, False),
+        ("u-0", 7, None, False),
+    ]
+    assert subscription.finished({}).keys() == {TopicPartition("u", 0)}
