@@ -10,9 +10,13 @@ from typing import Any, cast
 import pytest
 import trio
 
+from tests.unit.broker_stub.api.node import memory_world
 from tests.unit.broker_stub.network.streams import ScriptedStream
 from tests.unit.broker_stub.network.test_processor import Bench, answers, heartbeat_frame
+from triokafka import AdminClient
+from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketConfig, SocketServer
+from triokafka.broker_stub.server import Broker
 from triokafka.errors import ConfigurationError
 from triokafka.world import Listener, Stream, World
 
@@ -100,3 +104,19 @@ async def test_cancelled_server_closes_its_connections() -> None:
         nursery.cancel_scope.cancel()
     assert all(stream.closed for stream in streams)
     assert server.connection_count == 0
+
+
+async def test_every_listener_serves_and_tells_its_own_address() -> None:
+    """Who comes by one listener is never sent to another (`broker-log/A05`)."""
+    config = BrokerConfig.for_tests(
+        listeners=("PLAINTEXT://127.0.0.1:0", "INSIDE://127.0.0.1:0"),
+        listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", "INSIDE:PLAINTEXT"),
+    )
+    with trio.fail_after(30):
+        async with Broker(config, world=memory_world()) as broker:
+            ports = {name: broker.sockets.address(name)[1] for name in ("PLAINTEXT", "INSIDE")}
+            assert len(set(ports.values())) == 2
+            for port in ports.values():
+                async with AdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin:
+                    (node,) = (await admin.describe_cluster()).nodes
+                    assert node.port == port

@@ -27,7 +27,7 @@ def test_append_raises_the_high_watermark_when_the_leader_is_alone() -> None:
 
 
 def test_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
-    """It waits for a follower that has not fetched in this epoch, and never falls (`broker-log/O01`, `cluster/PAR-07`, `PAR-11`)."""
+    """It waits for one that has not fetched, and never falls (`broker-log/O01`, `cluster/PAR-07`, `PAR-11`)."""
     partition = leader(replicas=(NODE, 2, 3), isr=(NODE, 2))
     assert not append(partition, b"a", b"b", b"c")
     assert partition.follower_fetched(2, 1, now=0)
