@@ -35,7 +35,7 @@ from triokafka.world import World
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-_BYTES_BETWEEN_YIELDS: Final = 512 << 10
+_BYTES_BETWEEN_YIELDS: Final = 1 << 20
 _SECONDS_BETWEEN_YIELDS: Final = 0.001
 """How much memory new batches take, or how long it takes to fill them, before a sender yields to other tasks. A turn of
 the event loop costs about as much as sending a batch; fewer ones would keep the others waiting. Nor are more batches

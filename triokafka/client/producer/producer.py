@@ -255,8 +255,8 @@ class Producer:
         """Put one record into the accumulator and return its delivery.
 
         Waits only while the buffer is full or the topic is unknown, at most ``max_block_ms`` in all; linger, batching
-        and retries go on in the background. Yields to other tasks not for every record, but when a batch is begun half
-        a megabyte or a millisecond after the last time; then, if more batches of the partition are ready than may be in
+        and retries go on in the background. Yields to other tasks not for every record, but when a batch is begun a
+        megabyte or a millisecond after the last time; then, if more batches of the partition are ready than may be in
         flight, it waits up to 5 ms for the network to catch up. If cancelled while waiting, the record was not accepted
         and its buffer space is free again. Await the delivery for the broker's answer.
 

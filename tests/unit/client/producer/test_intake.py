@@ -115,8 +115,8 @@ async def test_full_batch_wakes_the_sender(autojump_clock: trio.testing.MockCloc
 async def test_full_batch_is_followed_by_another_without_yielding_until_others_must_have_their_turn(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """After half a megabyte, or a millisecond since the last time."""
-    setup = Setup(memory=8 << 20, batch_size=128 << 10)
+    """After a megabyte, or a millisecond since the last time."""
+    setup = Setup(memory=8 << 20, batch_size=256 << 10)
     await setup.open_batch()
     for _ in range(3):
         with trio.testing.assert_no_checkpoints():
