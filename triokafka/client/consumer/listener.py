@@ -57,6 +57,7 @@ class PendingCallbacks:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[object, str, tuple[TopicPartition, ...]]] = deque()
+        self._telling: tuple[object, str, tuple[TopicPartition, ...]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -65,15 +66,25 @@ class PendingCallbacks:
         """Have the listener told by the next `drain`, also when there is another one by then."""
         self._waiting.append((listener, method, partitions))
 
-    def clear(self) -> None:
-        """Tell nothing of what waits."""
+    def end(self, listener: object, method: str, held: tuple[TopicPartition, ...]) -> None:
+        """Have the listener told that everything it holds goes, in place of all that it was to hear."""
+        if self._telling is not None and self._telling[1] != "on_partitions_assigned":
+            # It ends the subscription while it hears that some of it go.
+            hears_now = self._telling[2]
+            held = tuple(partition for partition in held if partition not in hears_now)
         self._waiting.clear()
+        if held:
+            self.add(listener, method, held)
 
     async def drain(self) -> None:
         """Tell what has not been heard yet."""
         while self._waiting:
             callback = self._waiting[0]
-            await tell_listener(*callback)
+            self._telling = callback
+            try:
+                await tell_listener(*callback)
+            finally:
+                self._telling = None
             # Only now: a listener that was cancelled may have done half of its work.
             if self._waiting and self._waiting[0] is callback:
                 self._waiting.popleft()

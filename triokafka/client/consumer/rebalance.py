@@ -200,10 +200,9 @@ class Rebalancer:
         self._incoming = None
         self._phase = _Phase.IDLE
         if held:
-            self._callbacks.clear()  # it stands for what they were to hear; without it, an earlier end is still to tell
             lost = self._membership.member.generation == NO_GENERATION
             self._membership.watch.gone(held, lost=lost)
-            self._callbacks.add(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
+            self._callbacks.end(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
 
     async def drain(self) -> None:
         """Tell the listener what it has not heard yet."""

@@ -215,8 +215,7 @@ class Reconciler:
         if held:
             lost = not self._membership.member.in_group
             self._membership.watch.gone(held, lost=lost)
-            self._callbacks.clear()  # it stands for what they were to hear; without it, an earlier end is still to tell
-            self._callbacks.add(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
+            self._callbacks.end(self.listener, "on_partitions_lost" if lost else "on_partitions_revoked", held)
 
     async def drain(self) -> None:
         """Tell the listener what it has not heard yet."""

@@ -83,8 +83,7 @@ class SoloAssigner:
         held = self._subscription.assignment
         self._going = ()
         if held:
-            self._callbacks.clear()  # it stands for what they were to hear; without it, an earlier end is still to tell
-            self._callbacks.add(self.listener, "on_partitions_revoked", held)
+            self._callbacks.end(self.listener, "on_partitions_revoked", held)
 
     async def drain(self) -> None:
         """Tell the listener what it has not heard yet."""

@@ -107,6 +107,7 @@ async def test_a_listener_may_end_its_own_subscription(group: str | None, when: 
     cluster, _, options = await started(t=1, u=1)
     cluster.write("t", 0, [b"0"])
     told: list[str] = []
+    gone: list[TopicPartition] = []
 
     class Leaving(triokafka.ConsumerRebalanceListener):
         def on_partitions_assigned(self, assigned: Any) -> None:
@@ -115,6 +116,7 @@ async def test_a_listener_may_end_its_own_subscription(group: str | None, when: 
                 consumer.unsubscribe()
 
         def on_partitions_revoked(self, revoked: Any) -> None:
+            gone.extend(revoked)
             if revoked:
                 told.append("on_partitions_revoked")
                 if when == told[-1]:
@@ -129,6 +131,7 @@ async def test_a_listener_may_end_its_own_subscription(group: str | None, when: 
         assert not consumer.assignment()
         assert not consumer.subscription()
         assert told[-1] == "on_partitions_revoked"
+        assert sorted(gone) == [T0, U0], "each once"
         listener = Told()
         consumer.subscribe(["t"], listener=listener)
         with trio.fail_after(60):
