@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import BrokerProcess, broker_process
+from tests.broker_process import broker_process
 
 
 def triokafka(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -122,13 +122,14 @@ def test_a_missing_java_is_said_before_the_demo_begins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signal.Signals) -> None:
-    broker = BrokerProcess(tmp_path / "data")
-    try:
-        broker.start()
-        assert broker.end(signal_number) == 0
-        assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
-    finally:
-        broker.close()
+    command = [sys.executable, "-m", "triokafka", "broker", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        process.send_signal(signal_number)
+        assert process.stderr.read() == "", "it has signed off with the controller, too"
+    assert process.returncode == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_a_signal_ends_a_broker_that_is_still_starting(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from triokafka.cli.progress import Advance, progress, shows_progress
 from triokafka.cli.values import configured, text_of_file
 
 if TYPE_CHECKING:
+    import trio
+
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.server import Broker
     from triokafka.world import World
@@ -172,13 +174,14 @@ async def _serve(config: BrokerConfig, world: World) -> int:
     """Run the broker until a signal asks it to end, or a part of it fails."""
     from triokafka.broker_stub.server import Broker
 
-    async def serve() -> int:
+    async def serve(end: _End) -> int:
         async with AsyncExitStack() as running:
             broker = Broker(config, world=world)
             with _opening_logs(broker), _little_garbage():
                 await running.enter_async_context(broker)
+            end.in_order = True
             print(f"ready {broker.bootstrap_servers}", flush=True)
-            await broker.wait_stopped()
+            await end.or_when(broker.wait_stopped)
         return _status(broker.failure)
 
     return await _until_signalled(serve)
@@ -193,10 +196,12 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
     from triokafka.testing.brokers import running
     from triokafka.testing.control import control_actions, control_metrics
 
-    async def serve() -> int:
+    async def serve(end: _End) -> int:
+        failures: list[Exception] = []
         async with AsyncExitStack() as stack:
             with _little_garbage():
                 target = await stack.enter_async_context(running(config, world, nodes))
+            end.in_order = True
             endpoint = ControlEndpoint(target.faults, world, control_metrics(target), control_actions(target))
             lines = [f"ready {target.bootstrap_servers}"]
             if control is not None:
@@ -206,32 +211,68 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
                     raise ConfigurationError(f"--control {control[0]}:{control[1]}: {error}") from error
                 lines.append(f"control {host}:{port}")
             print(*lines, sep="\n", flush=True)
+
+            async def note_failure() -> None:
+                failures.append(await target.wait_failed())
+
             async with trio.open_nursery() as nursery:
                 if control is not None:
                     nursery.start_soon(endpoint.run)
-                failure = await target.wait_failed()
+                await end.or_when(note_failure)
                 nursery.cancel_scope.cancel()
-        return _status(failure)
+        return _status(failures[0] if failures else None)
 
     return await _until_signalled(serve)
 
 
-async def _until_signalled(serve: Callable[[], Awaitable[int]]) -> int:
-    """The status that ``serve`` ends with; 0 when a signal ends it, which it may also do while it is starting."""
+class _End:
+    """The end that a signal asks for: at once while brokers are starting, and ``in_order`` from then on."""
+
+    def __init__(self, scope: trio.CancelScope) -> None:
+        import trio
+
+        self.in_order = False
+        self._scope = scope
+        self._asked = trio.Event()
+
+    def ask(self) -> None:
+        """A signal came."""
+        self._asked.set()
+        if not self.in_order:
+            self._scope.cancel()
+
+    async def or_when(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Return when the end was asked for, or ``wait`` returns."""
+        import trio
+
+        async with trio.open_nursery() as nursery:
+
+            async def end_when_asked() -> None:
+                await self._asked.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(end_when_asked)
+            await wait()
+            nursery.cancel_scope.cancel()
+
+
+async def _until_signalled(serve: Callable[[_End], Awaitable[int]]) -> int:
+    """The status that ``serve`` ends with; 0 when a signal ends it while it is starting."""
     import trio
 
     status = 0
     failure: Exception | None = None
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
+            end = _End(nursery.cancel_scope)
 
-            async def end_when_told() -> None:
+            async def listen() -> None:
                 async for _ in signals:
-                    nursery.cancel_scope.cancel()
+                    end.ask()
 
-            nursery.start_soon(end_when_told)
+            nursery.start_soon(listen)
             try:
-                status = await serve()
+                status = await serve(end)
             except Exception as error:  # as itself, not in a group
                 failure = error
             nursery.cancel_scope.cancel()
