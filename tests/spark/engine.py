@@ -17,7 +17,7 @@ import pyspark_triokafka
 Trigger = Literal["continual", "available now", "once"]
 Row = dict[str, Any]
 
-_WAIT = 60  # seconds that Spark may take for what is there
+_WAIT = 180  # seconds that Spark may take for what is there, on a machine where all else is busy as well
 
 
 class Query(Protocol):

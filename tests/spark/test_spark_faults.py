@@ -27,7 +27,7 @@ QUICK = {"fetchOffset.retryIntervalMs": "10", "startingOffsets": "earliest"}
 # Little is fetched ahead, so that most of a read comes after what a test does in its middle.
 LITTLE = {"kafka.prefetch.max.bytes": "1048576", "kafka.max.partition.fetch.bytes": "262144", "batchRows": "500"}
 COUNT = 40_000
-_PATIENCE = 60  # seconds
+_PATIENCE = 180  # seconds, on a machine where all else is busy as well
 
 
 class HeldRead:
@@ -222,7 +222,7 @@ def test_a_query_that_is_stopped_in_mid_read_reads_its_batch_again(spark: Any, b
     query.stop()
     assert found == {}
     Path(go).touch()
-    assert start().awaitTermination(2 * _PATIENCE)
+    assert start().awaitTermination(_PATIENCE)
     assert found == {0: everything()}
 
 

@@ -16,7 +16,7 @@ from triokafka.spark.listener import OffsetCommitListener
 from triokafka.spark.query_lag import LogExporter, PrometheusExporter, lag
 from triokafka.structs import TopicPartition
 
-_PATIENCE = 60  # seconds
+_PATIENCE = 180  # seconds, on a machine where all else is busy as well
 TELLS_START = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
 """Before, Spark gave sources no start and no limit: `Trigger.AvailableNow` is one batch, and ends are not told."""
 
