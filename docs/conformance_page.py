@@ -15,6 +15,7 @@ _TITLES: Final = {
     "offsets": "Offsets and deleting records",
     "groups": "Groups",
     "members": "Members of groups",
+    "consumer_protocol": "The new consumer protocol",
     "topics": "Topics and the cluster",
     "configs": "Configuration",
     "cleaning": "Retention and compaction",

@@ -366,9 +366,11 @@ class AiokafkaDriver(ClientDriver):
         found = self.run(self._admin.delete_records(asked))
         return {spot.partition: low for spot, low in found.items()}
 
-    def groups(self, states: Iterable[str] | None = None) -> set[str]:
+    def groups(self, states: Iterable[str] | None = None, types: Iterable[str] | None = None) -> set[str]:
         if states is not None:
             raise NotOffered("aiokafka lists groups in all states only")
+        if types is not None:
+            raise NotOffered("aiokafka lists groups of all types only")
         return {group for group, *_ in self.run(self._admin.list_consumer_groups())}
 
     def describe_group(self, group: str) -> Group:
@@ -377,7 +379,9 @@ class AiokafkaDriver(ClientDriver):
         _check(code)
         return Group(state, assignor, tuple(_member(*member) for member in members))
 
-    def group_offsets(self, group: str) -> dict[Spot, tuple[int, str]]:
+    def group_offsets(self, group: str, *, require_stable: bool = False) -> dict[Spot, tuple[int, str]]:
+        if require_stable:
+            raise NotOffered("aiokafka's administrator cannot ask for stable offsets")
         found = self.run(self._admin.list_consumer_group_offsets(group))
         return {(p.topic, p.partition): (at.offset, at.metadata) for p, at in found.items()}
 

@@ -23,6 +23,7 @@ AREAS: Final = (
     "offsets",
     "groups",
     "members",
+    "consumer_protocol",
     "topics",
     "configs",
     "cleaning",
@@ -33,6 +34,7 @@ AREAS: Final = (
 SETTINGS: Final = {
     "auto.create.topics.enable": "true",
     "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.max.size": "3",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "group.max.size": "4",
@@ -61,11 +63,8 @@ class Scenario:
     name: str
     claim: str
     steps: Callable[[Case], None]
-
-    @property
-    def digest(self) -> str:
-        """Changes with the text of the steps, so that results of an older text are recognised."""
-        return hashlib.sha256((self.claim + inspect.getsource(self.steps)).encode()).hexdigest()[:16]
+    digest: str
+    """Changes with the text of the steps, so that results of an older text are recognised."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,9 @@ def scenario(steps: Callable[[Case], None]) -> Callable[[Case], None]:
     name = f"{area}/{steps.__name__}"
     assert claim, f"{name} claims nothing"
     assert name not in _registered, f"{name} is there twice"
-    _registered[name] = Scenario(area, name, claim, steps)
+    # Now, as the text that is run is the one that was there when it was imported.
+    digest = hashlib.sha256((claim + inspect.getsource(steps)).encode()).hexdigest()[:16]
+    _registered[name] = Scenario(area, name, claim, steps, digest)
     return steps
 
 

@@ -109,6 +109,12 @@ class ConfluentConsumer(ConsumerDriver):
     def subscribe_pattern(self, pattern: str) -> None:
         self._consumer.subscribe([f"^{pattern}$"])
 
+    def subscribe_server_pattern(self, pattern: str) -> None:
+        try:
+            self._consumer.subscribe([f"^{pattern}"])
+        except ck.KafkaException as exception:
+            raise NotOffered("confluent-kafka refuses a pattern that is none itself") from exception
+
     def assign(self, topic: str, offsets: Mapping[int, int | None]) -> None:
         self._consumer.assign(
             [ck.TopicPartition(topic, p, ck.OFFSET_INVALID if at is None else at) for p, at in offsets.items()]
@@ -363,8 +369,12 @@ class ConfluentDriver(ClientDriver):
         found = {spot.partition: self._result(future) for spot, future in self._admin.list_offsets(asked).items()}
         return {partition: (result.offset, result.timestamp) for partition, result in found.items()}
 
-    def groups(self, states: Iterable[str] | None = None) -> set[str]:
-        more = {} if states is None else {"states": {getattr(ck.ConsumerGroupState, s.upper()) for s in states}}
+    def groups(self, states: Iterable[str] | None = None, types: Iterable[str] | None = None) -> set[str]:
+        more: dict[str, Any] = {}
+        if states is not None:
+            more["states"] = {getattr(ck.ConsumerGroupState, state.upper()) for state in states}
+        if types is not None:
+            more["types"] = {getattr(ck.ConsumerGroupType, kind.upper()) for kind in types}
         found = self._result(self._admin.list_consumer_groups(request_timeout=self.patience, **more))
         if found.errors:
             raise _refused(found.errors[0].args[0])
@@ -386,9 +396,12 @@ class ConfluentDriver(ClientDriver):
             ),
         )
 
-    def group_offsets(self, group: str) -> dict[Spot, tuple[int, str]]:
+    def group_offsets(self, group: str, *, require_stable: bool = False) -> dict[Spot, tuple[int, str]]:
         asked = [ck.ConsumerGroupTopicPartitions(group)]
-        found = self._result(self._admin.list_consumer_group_offsets(asked, request_timeout=self.patience)[group])
+        futures = self._admin.list_consumer_group_offsets(
+            asked, require_stable=require_stable, request_timeout=self.patience
+        )
+        found = self._result(futures[group])
         for p in found.topic_partitions:
             if p.error is not None:
                 raise _refused(p.error)

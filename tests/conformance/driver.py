@@ -76,10 +76,12 @@ class Partition:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is described; ``internal`` is None where the client does not say."""
+    """A topic as it is described; ``internal`` and ``id`` are None where the client does not say."""
 
     internal: bool | None
     partitions: Mapping[int, Partition]
+    id: str | None = None
+    """In the client's own way of writing it."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,10 @@ class ConsumerDriver:
     def subscribe_pattern(self, pattern: str) -> None:
         """Join the group, for all topics whose whole name the pattern matches."""
         self._lacks("subscriptions by pattern")
+
+    def subscribe_server_pattern(self, pattern: str) -> None:
+        """Join a group of the new protocol, for all topics that the broker finds to match the pattern as a whole."""
+        self._lacks("patterns that the broker matches")
 
     def assign(self, topic: str, offsets: Mapping[int, int | None]) -> None:
         """Read these partitions, from an offset or from where the group or the reset policy says."""
@@ -271,6 +277,14 @@ class ClientDriver:
         """One topic."""
         self._lacks("describing topics")
 
+    def describe_topic_by_id(self, topic_id: str) -> Topic:
+        """One topic, by its id."""
+        self._lacks("describing topics by id")
+
+    def delete_topic_by_id(self, topic_id: str) -> None:
+        """Delete one topic by its id; raises `Refused`."""
+        self._lacks("deleting topics by id")
+
     def describe_cluster(self) -> Cluster:
         """Who is there."""
         self._lacks("describing the cluster")
@@ -297,16 +311,19 @@ class ClientDriver:
         """Offset and timestamp for "earliest", "latest", "max_timestamp", or at a timestamp; -1 for none."""
         self._lacks("listing offsets")
 
-    def groups(self, states: Iterable[str] | None = None) -> set[str]:
-        """Ids of all groups, or of those in certain states."""
+    def groups(self, states: Iterable[str] | None = None, types: Iterable[str] | None = None) -> set[str]:
+        """Ids of all groups, or of those in certain states and of certain types."""
         self._lacks("listing groups")
 
     def describe_group(self, group: str) -> Group:
         """One group."""
         self._lacks("describing groups")
 
-    def group_offsets(self, group: str) -> dict[Spot, tuple[int, str]]:
-        """What a group has committed: offsets and the texts beside them."""
+    def group_offsets(self, group: str, *, require_stable: bool = False) -> dict[Spot, tuple[int, str]]:
+        """What a group has committed: offsets and the texts beside them.
+
+        With ``require_stable`` offsets that an open transaction may still replace are refused, or left out.
+        """
         self._lacks("listing a group's offsets")
 
     def alter_group_offsets(self, group: str, offsets: Mapping[Spot, int]) -> None:

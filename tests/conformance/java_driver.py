@@ -21,6 +21,7 @@ from tests.conformance.driver import (
     Group,
     Member,
     Message,
+    NotOffered,
     Partition,
     Record,
     Refused,
@@ -107,6 +108,14 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else b64decode(text)
 
 
+def _topic(found: Mapping[str, Any]) -> Topic:
+    partitions = {
+        int(number): Partition(leader, tuple(replicas), tuple(isr))
+        for number, (leader, replicas, isr) in found["partitions"].items()
+    }
+    return Topic(found["internal"], partitions, found["id"])
+
+
 class JavaConsumer(ConsumerDriver):
     """A ``KafkaConsumer``."""
 
@@ -122,6 +131,9 @@ class JavaConsumer(ConsumerDriver):
 
     def subscribe_pattern(self, pattern: str) -> None:
         self._call("subscribe_pattern", pattern=pattern)
+
+    def subscribe_server_pattern(self, pattern: str) -> None:
+        self._call("subscribe_server_pattern", pattern=pattern)
 
     def assign(self, topic: str, offsets: Mapping[int, int | None]) -> None:
         self._call("assign", topic=topic, offsets=dict(offsets))
@@ -221,6 +233,8 @@ class JavaDriver(ClientDriver):
         return [Refused(one["refused"], one["text"]) if isinstance(one, dict) else Delivered(*one) for one in found]
 
     def consumer(self, group: str | None = None, **options: Any) -> ConsumerDriver:
+        if "api_version" in options:
+            raise NotOffered("Java has no option api.version")
         return JavaConsumer(self, self.call("consumer", group=group, options=options))
 
     def create_topics(
@@ -257,14 +271,13 @@ class JavaDriver(ClientDriver):
         return set(self.call("topics"))
 
     def describe_topic(self, name: str) -> Topic:
-        found = self.call("describe_topic", name=name)
-        return Topic(
-            found["internal"],
-            {
-                int(number): Partition(leader, tuple(replicas), tuple(isr))
-                for number, (leader, replicas, isr) in found["partitions"].items()
-            },
-        )
+        return _topic(self.call("describe_topic", name=name))
+
+    def describe_topic_by_id(self, topic_id: str) -> Topic:
+        return _topic(self.call("describe_topic_by_id", topic_id=topic_id))
+
+    def delete_topic_by_id(self, topic_id: str) -> None:
+        self.call("delete_topic_by_id", topic_id=topic_id)
 
     def describe_cluster(self) -> Cluster:
         found = self.call("describe_cluster")
@@ -291,8 +304,8 @@ class JavaDriver(ClientDriver):
         found = self.call("list_offsets", topic=topic, specs=dict(specs))
         return {int(partition): (offset, timestamp) for partition, (offset, timestamp) in found.items()}
 
-    def groups(self, states: Iterable[str] | None = None) -> set[str]:
-        return set(self.call("groups", states=None if states is None else list(states)))
+    def groups(self, states: Iterable[str] | None = None, types: Iterable[str] | None = None) -> set[str]:
+        return set(self.call("groups", states=list(states or ()), types=list(types or ())))
 
     def describe_group(self, group: str) -> Group:
         found = self.call("describe_group", group=group)
@@ -307,8 +320,8 @@ class JavaDriver(ClientDriver):
         )
         return Group(found["state"], found["assignor"], tuple(members))
 
-    def group_offsets(self, group: str) -> dict[Spot, tuple[int, str]]:
-        found = self.call("group_offsets", group=group)
+    def group_offsets(self, group: str, *, require_stable: bool = False) -> dict[Spot, tuple[int, str]]:
+        found = self.call("group_offsets", group=group, require_stable=require_stable)
         return {(topic, partition): (offset, text) for topic, partition, offset, text in found}
 
     def alter_group_offsets(self, group: str, offsets: Mapping[Spot, int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+from uuid import UUID
 
 import kafka
 from kafka import errors
@@ -64,6 +65,7 @@ _CONSUMER: Final = Options(
     {
         name: name
         for name in (
+            "api_version",
             "auto_commit_interval_ms",
             "auto_offset_reset",
             "check_crcs",
@@ -337,17 +339,31 @@ class KafkaPythonDriver(ClientDriver):
             return set(self._admin.list_topics())
 
     def describe_topic(self, name: str) -> Topic:
+        return self._describe(name)
+
+    def describe_topic_by_id(self, topic_id: str) -> Topic:
+        return self._describe(UUID(topic_id))
+
+    def _describe(self, topic: str | UUID) -> Topic:
         with _refusals():
-            (found,) = self._admin.describe_topics([name])
+            (found,) = self._admin.describe_topics([topic])
         if found["error_code"]:
-            raise Refused(found["error_code"], f"{name} was not described")
+            raise Refused(found["error_code"], f"{topic} was not described")
         return Topic(
             found["is_internal"],
             {
                 p["partition_index"]: Partition(p["leader_id"], tuple(p["replica_nodes"]), tuple(p["isr_nodes"]))
                 for p in found["partitions"]
             },
+            str(found["topic_id"]),
         )
+
+    def delete_topic_by_id(self, topic_id: str) -> None:
+        with _refusals():
+            answer = self._admin.delete_topics([UUID(topic_id)], raise_errors=False)
+        (topic,) = answer["topics"]
+        if topic["error_code"]:
+            raise Refused(topic["error_code"], f"{topic_id} was not deleted")
 
     def describe_cluster(self) -> Cluster:
         with _refusals():
@@ -396,9 +412,12 @@ class KafkaPythonDriver(ClientDriver):
             found = self._admin.list_partition_offsets(asked)
         return {spot.partition: (answer.offset, answer.timestamp) for spot, answer in found.items()}
 
-    def groups(self, states: Iterable[str] | None = None) -> set[str]:
+    def groups(self, states: Iterable[str] | None = None, types: Iterable[str] | None = None) -> set[str]:
         with _refusals():
-            found = self._admin.list_groups(states_filter=None if states is None else list(states))
+            found = self._admin.list_groups(
+                states_filter=None if states is None else list(states),
+                types_filter=None if types is None else list(types),
+            )
         return {group["group_id"] for group in found}
 
     def describe_group(self, group: str) -> Group:
@@ -409,7 +428,9 @@ class KafkaPythonDriver(ClientDriver):
             found["group_state"], found["protocol_data"], tuple(_member(member) for member in found["members"])
         )
 
-    def group_offsets(self, group: str) -> dict[Spot, tuple[int, str]]:
+    def group_offsets(self, group: str, *, require_stable: bool = False) -> dict[Spot, tuple[int, str]]:
+        if require_stable:
+            raise NotOffered("kafka-python's administrator cannot ask for stable offsets")
         with _refusals():
             found = self._admin.list_group_offsets({group: None})[group]
         return {(p.topic, p.partition): (at.offset, at.metadata) for p, at in found.items()}

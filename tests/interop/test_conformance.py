@@ -6,6 +6,7 @@ what this run has found.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -23,7 +24,10 @@ from tests.interop import jvm
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
+"""Nothing takes that long on a machine of its own; on a busy one a JVM may."""
+NOIDA_PATIENCE = float(os.environ.get("NOIDA_PATIENCE", "10"))
+"""So long is waited for everything that it does not do; a run that the page is to show gives it thirty seconds."""
 Connect = Callable[[str, float], ClientDriver]
 
 
@@ -90,7 +94,7 @@ def test_our_broker_does_what_the_scenarios_claim(our_broker: str, client: tuple
 
 
 def test_what_noida_db_does_is_recorded(noida: str, client: tuple[str, Connect]) -> None:
-    outcomes = run_catalogue("noida-db", noida, client, PATIENCE)
+    outcomes = run_catalogue("noida-db", noida, client, NOIDA_PATIENCE)
     assert len(outcomes) == len(scenarios())
     assert any(outcome.state == "passed" for outcome in outcomes.values())
 

@@ -118,10 +118,77 @@ def offsets_of_a_group_that_never_was(case: Case) -> None:
 
 
 @scenario
+def stable_offsets(case: Case) -> None:
+    """Who asks for stable offsets, as read_committed does, gets what was committed in no transaction (KIP-447)."""
+    topic, group = case.topic(), case.name()
+    case.fill(topic, 6)
+    consumer = _joined(case, topic, group)
+    consumer.commit({(topic, 0): (4, "")})
+    consumer.close()
+    again = _member(case, topic, group, isolation_level="read_committed")
+    assert [record.offset for record in case.take(again, 2)] == [4, 5]
+    assert again.committed((topic, 0)) == 4
+    again.close()
+
+
+@scenario
+def stable_offsets_for_an_administrator(case: Case) -> None:
+    """An administrator who asks for stable offsets gets what was committed in no transaction."""
+    topic, group = case.topic(partitions=2), case.name()
+    consumer = case.client.consumer(group)
+    consumer.assign(topic, {0: 0, 1: 0})
+    consumer.commit({(topic, 0): (3, "a note"), (topic, 1): (5, "")})
+    consumer.close()
+    expected = {(topic, 0): (3, "a note"), (topic, 1): (5, "")}
+    assert case.client.group_offsets(group, require_stable=True) == expected
+
+
+@scenario
 def offsets_deleted_of_an_unknown_group(case: Case) -> None:
     """Deleting offsets of a group that does not exist is refused with GROUP_ID_NOT_FOUND (69)."""
     topic = case.topic()
     assert case.refusal(lambda: case.client.delete_group_offsets(case.name(), [(topic, 0)])) == 69
+
+
+@scenario
+def joined_under_one_id(case: Case) -> None:
+    """Who joins is there once, under the id that it was given before (KIP-394), and leaves nobody behind."""
+    topic, group = case.topic(partitions=2), case.name()
+    first, second = (_member(case, topic, group) for _ in range(2))
+    _halves(case, [first, second], partitions=2)
+    found = case.client.describe_group(group)
+    assert (found.state, len(found.members)) == ("Stable", 2)
+    assert all(member.id.startswith(member.client_id) for member in found.members)
+    first.close()
+    second.close()
+    # Without members and without offsets there need not be a group any longer.
+    case.until(lambda: case.client.describe_group(group).members == ())
+
+
+@scenario
+def joined_before_ids_were_given(case: Case) -> None:
+    """Clients that do not know of KIP-394 join at once, beside others that do."""
+    topic, group = case.topic(partitions=2), case.name()
+    # JoinGroup 3, of Kafka 2.1
+    older = case.client.consumer(group, api_version=(2, 1), heartbeat_interval_ms=200)
+    older.subscribe([topic])
+    case.together([older], lambda now, records: len(now[0]) == 2)
+    assert len(case.client.describe_group(group).members) == 1
+    _halves(case, [older, _member(case, topic, group)], partitions=2)
+    assert len(case.client.describe_group(group).members) == 2
+
+
+@scenario
+def pattern_sees_new_topics(case: Case) -> None:
+    """A topic that is created takes its place under a pattern of a running group."""
+    stem = case.name()
+    case.client.create_topic(f"{stem}.a")
+    consumer = case.client.consumer(case.name(), heartbeat_interval_ms=200, metadata_max_age_ms=500)
+    consumer.subscribe_pattern(f"{stem}\\..*")
+    case.together([consumer], lambda now, records: now[0] == {(f"{stem}.a", 0)})
+    case.client.create_topic(f"{stem}.b", 2)
+    expected = {(f"{stem}.a", 0), (f"{stem}.b", 0), (f"{stem}.b", 1)}
+    case.together([consumer], lambda now, records: now[0] == expected)
 
 
 @scenario

@@ -210,6 +210,29 @@ def described_unknown(case: Case) -> None:
 
 
 @scenario
+def described_by_id(case: Case) -> None:
+    """A topic is described by its id, which is another one when it is made anew (KIP-516)."""
+    topic = case.topic(partitions=2)
+    first = case.client.describe_topic(topic).id or ""
+    assert set(case.client.describe_topic_by_id(first).partitions) == {0, 1}
+    case.client.delete_topic(topic)
+    case.until(lambda: topic not in case.client.topics())
+    case.client.create_topic(topic)
+    case.until(lambda: case.client.describe_topic(topic).id not in (None, first))
+    assert case.refusal(lambda: case.client.describe_topic_by_id(first)) == 100
+
+
+@scenario
+def deleted_by_id(case: Case) -> None:
+    """A topic is deleted by its id; an unknown id is refused with UNKNOWN_TOPIC_ID (100)."""
+    topic = case.topic()
+    topic_id = case.client.describe_topic(topic).id or ""
+    case.client.delete_topic_by_id(topic_id)
+    case.until(lambda: topic not in case.client.topics())
+    assert case.refusal(lambda: case.client.delete_topic_by_id(topic_id)) == 100
+
+
+@scenario
 def cluster_described(case: Case) -> None:
     """The cluster has an id, and a controller that is one of its nodes."""
     found = case.client.describe_cluster()

@@ -31,6 +31,7 @@ import org.apache.kafka.clients.admin.AlterConfigsOptions;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.CreatePartitionsOptions;
 import org.apache.kafka.clients.admin.CreateTopicsOptions;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.admin.ListGroupsOptions;
 import org.apache.kafka.clients.admin.MemberToRemove;
 import org.apache.kafka.clients.admin.NewPartitions;
@@ -38,16 +39,21 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
+import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.protocol.Errors;
@@ -226,7 +232,15 @@ public final class ConformanceDriver {
                 case "topics":
                     return get(admin().listTopics(new org.apache.kafka.clients.admin.ListTopicsOptions().listInternal(true)).names());
                 case "describe_topic":
-                    return describeTopic(with.get("name").asText());
+                    String described = with.get("name").asText();
+                    return describeTopic(get(admin().describeTopics(List.of(described)).allTopicNames()).get(described));
+                case "describe_topic_by_id":
+                    Uuid id = Uuid.fromString(with.get("topic_id").asText());
+                    return describeTopic(
+                        get(admin().describeTopics(TopicCollection.ofTopicIds(List.of(id))).allTopicIds()).get(id));
+                case "delete_topic_by_id":
+                    Uuid unwanted = Uuid.fromString(with.get("topic_id").asText());
+                    return get(admin().deleteTopics(TopicCollection.ofTopicIds(List.of(unwanted))).all());
                 case "describe_cluster":
                     var cluster = admin().describeCluster();
                     return Map.of(
@@ -255,16 +269,18 @@ public final class ConformanceDriver {
                     return listOffsets(with);
                 case "groups":
                     var states = new HashSet<GroupState>();
-                    if (!with.get("states").isNull()) {
-                        strings(with.get("states")).forEach(state -> states.add(GroupState.parse(state)));
-                    }
-                    return get(admin().listGroups(new ListGroupsOptions().inGroupStates(states)).all()).stream()
-                        .map(group -> group.groupId()).toList();
+                    strings(with.get("states")).forEach(state -> states.add(GroupState.parse(state)));
+                    var types = new HashSet<GroupType>();
+                    strings(with.get("types")).forEach(type -> types.add(GroupType.parse(type)));
+                    var filter = new ListGroupsOptions().inGroupStates(states).withTypes(types);
+                    return get(admin().listGroups(filter).all()).stream().map(group -> group.groupId()).toList();
                 case "describe_group":
                     return describeGroup(with.get("group").asText());
                 case "group_offsets":
                     List<Object> found = new ArrayList<>();
-                    get(admin().listConsumerGroupOffsets(with.get("group").asText()).partitionsToOffsetAndMetadata()).forEach(
+                    var stable = new ListConsumerGroupOffsetsOptions().requireStable(with.get("require_stable").asBoolean());
+                    String of = with.get("group").asText();
+                    get(admin().listConsumerGroupOffsets(of, stable).partitionsToOffsetAndMetadata()).forEach(
                         (spot, at) -> found.add(List.of(spot.topic(), spot.partition(), at.offset(), at.metadata())));
                     return found;
                 case "alter_group_offsets":
@@ -299,9 +315,16 @@ public final class ConformanceDriver {
                 properties.put("max.block.ms", String.valueOf(delivery));
             }
             List<Object> outcomes = new ArrayList<>();
-            try (var producer = new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
+            long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patience);
+            var producer = new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
+            try {
                 List<Future<RecordMetadata>> sent = new ArrayList<>();
                 for (JsonNode message : with.get("messages")) {
+                    if (System.nanoTime() > deadline) {
+                        // Each would wait as long again.
+                        sent.get(sent.size() - 1).get(0, TimeUnit.NANOSECONDS);
+                        throw new IllegalStateException("sending took longer than " + patience + " ms");
+                    }
                     var record = new ProducerRecord<byte[], byte[]>(
                         with.get("topic").asText(),
                         message.get("partition").isNull() ? null : message.get("partition").asInt(),
@@ -313,12 +336,16 @@ public final class ConformanceDriver {
                 }
                 for (Future<RecordMetadata> one : sent) {
                     try {
-                        RecordMetadata metadata = one.get(patience, TimeUnit.MILLISECONDS);
+                        // One that waits for its topic holds up the others: all of them have the time of one call.
+                        long left = Math.max(0, deadline - System.nanoTime());
+                        RecordMetadata metadata = one.get(left, TimeUnit.NANOSECONDS);
                         outcomes.add(List.of(metadata.partition(), metadata.offset(), metadata.timestamp()));
                     } catch (Exception problem) {
                         outcomes.add(refused(problem));
                     }
                 }
+            } finally {
+                producer.close(Duration.ofSeconds(5));
             }
             return outcomes;
         }
@@ -360,14 +387,14 @@ public final class ConformanceDriver {
             return get(admin().createPartitions(Map.of(with.get("topic").asText(), partitions), options).all());
         }
 
-        private Map<String, Object> describeTopic(String name) throws Exception {
-            var description = get(admin().describeTopics(List.of(name)).allTopicNames()).get(name);
+        private static Map<String, Object> describeTopic(TopicDescription description) {
             Map<String, Object> partitions = new HashMap<>();
             description.partitions().forEach(one -> partitions.put(String.valueOf(one.partition()), List.of(
                 one.leader() == null ? -1 : one.leader().id(),
                 one.replicas().stream().map(Node::id).toList(),
                 one.isr().stream().map(Node::id).toList())));
-            return Map.of("internal", description.isInternal(), "partitions", partitions);
+            return Map.of(
+                "internal", description.isInternal(), "id", description.topicId().toString(), "partitions", partitions);
         }
 
         private static ConfigResource resource(JsonNode with) {
@@ -456,6 +483,7 @@ public final class ConformanceDriver {
             switch (name) {
                 case "subscribe" -> consumer.subscribe(strings(with.get("topics")));
                 case "subscribe_pattern" -> consumer.subscribe(Pattern.compile(with.get("pattern").asText()));
+                case "subscribe_server_pattern" -> consumer.subscribe(new SubscriptionPattern(with.get("pattern").asText()));
                 case "assign" -> {
                     Map<TopicPartition, JsonNode> wanted = new HashMap<>();
                     with.get("offsets").properties().forEach(one -> wanted.put(
