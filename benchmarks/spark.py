@@ -5,7 +5,7 @@ after round, and the medians are compared, so that a slow moment of the machine 
 one action on a frame that is loaded for it; CPU is that of the JVM and the Python workers together, without the broker.
 
 ``python -m benchmarks.spark --quick``
-``python -m benchmarks.spark --essential``: every floor once, in ten minutes
+``python -m benchmarks.spark --essential``: every floor once, in a quarter of an hour
 ``python -m benchmarks.spark --records 5000000 --broker triokafka --size 100 --compression none --operation noop``
 
 In streams an operation is done with the frame of each micro-batch. What no reader can avoid is measured beside the
@@ -286,7 +286,9 @@ def main() -> int:
     """Measure, print, and write JSON and a picture; 1 when something could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run that shows that all of it works")
-    parser.add_argument("--essential", action="store_true", help="every floor once: ten minutes on a quiet machine")
+    parser.add_argument(
+        "--essential", action="store_true", help="every floor once: a quarter of an hour on a quiet machine"
+    )
     parser.add_argument(
         "--records", type=int, help="of 100 bytes; a fifth as many of 1,000, but a million if it can be"
     )

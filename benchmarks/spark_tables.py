@@ -32,7 +32,10 @@ class Row(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Ours over another reader. ``target`` is None where nothing is aimed at; ``reason`` says why."""
+    """Ours over another reader, by wall time and by processor time, which tells more on a machine that has other work.
+
+    ``target``, of wall time, is None where nothing is aimed at; ``reason`` says why.
+    """
 
     broker: str
     size: int
@@ -43,6 +46,7 @@ class Ratio(NamedTuple):
     ratio: float
     target: float | None
     reason: str = ""
+    cpu_ratio: float = 0.0
 
 
 class IdleRow(NamedTuple):
@@ -90,7 +94,8 @@ def ratios(rows: Sequence[Row], partitions: int = ENOUGH_PARTITIONS) -> list[Rat
             if ours is not None and reader != "triokafka":
                 reason = _no_aim(case[4], reader, ours.rows, partitions)
                 ratio = ours.rows_per_second / row.rows_per_second
-                found.append(Ratio(*case, reader, ratio, None if reason else TARGETS[reader], reason))
+                cpu = row.cpu_seconds_per_million / max(ours.cpu_seconds_per_million, 1e-9)
+                found.append(Ratio(*case, reader, ratio, None if reason else TARGETS[reader], reason, cpu))
     return found
 
 
@@ -120,7 +125,8 @@ def show(found: Findings) -> None:
     """Print the floors, what is about many partitions, and memory; the rows were printed as they came."""
     print(f"\nours against the others (connector: {', '.join(found.jars) or 'not measured'})")
     for ratio in found.ratios:
-        print(f"  {_verdict(ratio)} {_case(ratio)} / {ratio.against:10} {ratio.ratio:6.2f}  {_aim(ratio)}")
+        numbers = f"{ratio.ratio:6.2f}  {_aim(ratio)}; CPU {ratio.cpu_ratio:.2f}"
+        print(f"  {_verdict(ratio)} {_case(ratio)} / {ratio.against:10} {numbers}")
     aimed = [ratio for ratio in found.ratios if ratio.target is not None]
     missed = sum(not is_met(ratio) for ratio in aimed)
     print(f"  {len(aimed) - missed} of {len(aimed)} floors met")

@@ -53,7 +53,10 @@ def test_the_table_says_of_each_floor_whether_it_is_met_and_what_failed(capsys: 
     found = Findings(ROWS, ratios(ROWS), [], peaks, ["connector-1.jar"], ["Apache Kafka: no java"])
     show(found)
     said = capsys.readouterr().out
-    assert "met     triokafka       100 B none  batch         noop      / connector    1.50  (at least 1.5)" in said
+    assert (
+        "met     triokafka       100 B none  batch         noop      / connector    1.50  (at least 1.5); CPU 1.00"
+        in said
+    )
     assert "NOT MET triokafka       100 B none  batch         noop      / ceiling      0.75  (at least 0.85)" in said
     assert "/ ready        0.50  (fetches nothing)" in said
     assert "2 of 3 floors met" in said
