@@ -41,12 +41,13 @@ class BrokerProcess:
     def __init__(
         self,
         data_directory: Path | None,
-        *,
+        *more_directories: Path,
         listen: str | None = None,
         settings: dict[str, str] | None = None,
         controlled: bool = False,
     ):
-        where = ["--in-memory"] if data_directory is None else ["--data-dir", str(data_directory)]
+        directories = () if data_directory is None else (data_directory, *more_directories)
+        where = [f"--data-dir={path}" for path in directories] or ["--in-memory"]
         options = [text for key, value in (settings or {}).items() for text in ("--set", f"{key}={value}")]
         options += ["--control", "127.0.0.1:0"] if controlled else []
         self._controlled = controlled

@@ -1,6 +1,6 @@
 """What a crash leaves of a log that was being moved to another data directory, told by names and a mark.
 
-A move makes a copy (``topic-partition.….-future``). Once all of it is on the disk, it gets the mark `MOVED_HERE`; then
+A move makes a copy (``topic-partition.…-future``). Once all of it is on the disk, it gets the mark `MOVED_HERE`; then
 the log's folder is renamed to ``…-delete``, and the copy's to the log's name, each of it on the disk before the next;
 last, the mark goes. So a copy with the mark and no log beside it is the log; and of two logs of one name, one with the
 mark, the other is the one that was to go. With the log still there, a copy is worth nothing, and is made again.
