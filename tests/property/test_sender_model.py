@@ -101,6 +101,12 @@ class FakeClient:
     def is_ready(self, now: float) -> bool:
         return len(self.wire) < self.max_in_flight
 
+    def hold(self) -> None:
+        pass
+
+    def let_go(self) -> None:
+        pass
+
     def ready_delay(self, node: int) -> float:
         return float("inf")
 

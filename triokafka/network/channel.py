@@ -217,6 +217,21 @@ class BrokerChannel:
             raise NodeNotReadyError(f"{self.name} is not ready for a request")
         self.connection.submit(request, version, on_done, timeout=timeout, expect_response=expect_response, now=now)
 
+    def call_after_answers(self, callback: Callable[[float], None]) -> None:
+        """As `Connection.call_after_answers`."""
+        if self.connection is not None:
+            self.connection.call_after_answers(callback)
+
+    def hold(self) -> None:
+        """As `Connection.hold`, if there is a connection."""
+        if self.connection is not None:
+            self.connection.hold()
+
+    def let_go(self) -> None:
+        """As `Connection.let_go`, if there is still a connection."""
+        if self.connection is not None:
+            self.connection.let_go()
+
     def _doubt_versions(self) -> None:
         """The broker refused a version that it had announced: it is not what it was (`client/MOD-9`)."""
         self._versions_doubted.set()

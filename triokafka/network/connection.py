@@ -81,7 +81,9 @@ class Connection:
         self._world = world
         self._node = node
         self._client_id = client_id
-        self._reader = FrameReader(stream, pool, name=name, max_bytes=max_response_bytes)
+        self._reader = FrameReader(
+            stream, pool, name=name, max_bytes=max_response_bytes, before_waiting=self._end_of_answers
+        )
         self._request_timeout = request_timeout
         self._max_idle = max_idle
         self._max_in_flight = max_in_flight
@@ -94,6 +96,9 @@ class Connection:
         self._in_flight: deque[InFlightRequest] = deque()
         self._outgoing: deque[tuple[list[Buffer], InFlightRequest | None]] = deque()
         self._written: deque[InFlightRequest] = deque()
+        self._held: list[Buffer] | None = None
+        self._afterwards: Callable[[float], None] | None = None
+        self._has_answers = False
         self._writer: trio.lowlevel.Task | None = None
         self._owner_may_wait = False
         self._slot_waiters: deque[_SlotWaiter] = deque()
@@ -211,7 +216,30 @@ class Connection:
             self._watched_until = deadline
             self._watch.deadline = self._world.deadline(deadline)
 
+    def call_after_answers(self, callback: Callable[[float], None]) -> None:
+        """From within an ``on_done``: call ``callback``, the last one given, with the time once all answers that came
+        together are dealt with, before others have their turn."""
+        self._afterwards = callback
+
+    def hold(self) -> None:
+        """Keep what is submitted from now on, to write it in one go: `let_go` must follow before the next checkpoint.
+
+        Requests without an answer are not kept.
+        """
+        self._held = []
+
+    def let_go(self) -> None:
+        """Write what was held."""
+        held, self._held = self._held, None
+        if held and self.error is None:
+            self._write_now(held, None)
+
     def _write_now(self, parts: list[Buffer], unanswered: InFlightRequest | None) -> None:
+        if self._held is not None:
+            if unanswered is None:
+                self._held += parts
+                return
+            self.let_go()
         if not self._outgoing:
             try:
                 sent = self._stream.try_send(*parts)
@@ -344,7 +372,10 @@ class Connection:
 
     async def _read(self) -> None:
         try:
-            await self._reader.read(self._handle)
+            try:
+                await self._reader.read(self._handle)
+            finally:
+                self._end_of_answers()
             self._end(KafkaConnectionError(f"{self.name} closed the connection"))
         except (OSError, trio.ClosedResourceError) as error:
             self._end(KafkaConnectionError(f"the connection to {self.name} broke while receiving: {error}"))
@@ -373,8 +404,18 @@ class Connection:
         else:
             self._note_answer(entry, response, now)
             entry.complete(response, None)
-        self._tell_of_room()
+        self._has_answers = True
         return self.error is None
+
+    def _end_of_answers(self) -> None:
+        """All answers that have come are dealt with: now is the time to send more."""
+        if not self._has_answers:
+            return
+        self._has_answers = False
+        afterwards, self._afterwards = self._afterwards, None
+        if afterwards is not None:
+            afterwards(self.last_used_at)
+        self._tell_of_room()
 
     def _decode(self, entry: InFlightRequest, frame: Buffer) -> Response:
         version = entry.version_of(frame)

@@ -22,11 +22,21 @@ _SIZE: Final = struct.Struct(">i")
 class FrameReader:
     """Reads one stream. ``name`` is the peer's, for messages; a frame of more than ``max_bytes`` is refused.
 
-    Large frames lie in buffers of the ``pool``, small ones are copies.
+    Large frames lie in buffers of the ``pool``, small ones are copies. ``before_waiting`` is called when all frames
+    that have come are dealt with, before more is waited for.
     """
 
-    def __init__(self, stream: Stream, pool: ReceivePool, *, name: str, max_bytes: int) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        pool: ReceivePool,
+        *,
+        name: str,
+        max_bytes: int,
+        before_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
         self.bytes_received = 0
+        self._before_waiting = before_waiting
         self._stream = stream
         self._pool = pool
         self._name = name
@@ -84,6 +94,7 @@ class FrameReader:
 
     async def _receive(self, room: memoryview) -> int:
         """Receive into ``room``; 0 when the peer has closed."""
+        self._before_waiting()
         got = await self._stream.receive_into(room)
         before = self.bytes_received // _BYTES_BETWEEN_CHECKPOINTS
         self.bytes_received += got

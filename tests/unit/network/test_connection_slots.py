@@ -42,8 +42,7 @@ class Gate:
 
 @simulated
 async def test_waiters_for_a_slot_go_first_come_first_served() -> None:
-    """Also a newcomer, who finds a slot free that somebody else waits for, goes behind (`client/NET-14`,
-    `client/CNC-2`, `client/CNC-3`)."""
+    """Also a newcomer, who finds a slot free that somebody else waits for, goes behind (`client/NET-14`)."""
     async with connected(max_in_flight=1) as (broker, connection):
         gate = Gate(broker, 5)
         order: list[int] = []
@@ -172,6 +171,7 @@ class Stuck:
 
     def __init__(self, connection: Connection, room: int) -> None:
         self.room = room
+        self.tries = 0
         self.sent = bytearray()
         self._inner: Any = connection._stream
         self._opened = trio.Event()
@@ -181,6 +181,7 @@ class Stuck:
         self._opened.set()
 
     def try_send(self, *buffers: bytes) -> int:
+        self.tries += 1
         data = b"".join(buffers)[: self.room]
         self.room -= len(data)
         self.sent += data
@@ -232,7 +233,6 @@ async def test_peer_that_does_not_read_gets_no_further_requests() -> None:
 
 @simulated
 async def test_owner_hears_once_that_there_is_room_again() -> None:
-    """(`client/CNC-6`)"""
     told: list[int] = []
     async with connected(max_in_flight=2, on_room=lambda: told.append(connection.in_flight)) as (broker, connection):
         for _ in range(3):
@@ -285,3 +285,107 @@ async def test_broken_stream_is_found_by_the_writer_and_not_by_who_submits() -> 
         assert failed == []
         await trio.testing.wait_all_tasks_blocked()
         assert isinstance(failed[0], KafkaConnectionError)
+
+
+@pytest.mark.parametrize("room", [0, 100, 10_000])
+@simulated
+async def test_what_is_held_is_written_in_one_go_and_in_order(room: int) -> None:
+    """However much of it the socket takes at once (`client/NET-4`)."""
+    async with connected(max_in_flight=5) as (broker, connection):
+        stuck = Stuck(connection, room)
+        answers: list[Any] = []
+        connection.hold()
+        for _ in range(3):
+            connection.submit(ASK, 9, lambda response, error: answers.append(response))
+        assert stuck.tries == 0
+        assert connection.in_flight == 3
+        assert connection.can_send
+        connection.let_go()
+        assert stuck.tries == 1
+        stuck.open()
+        await broker.wait_for(MetadataRequest, 3)
+        await trio.sleep(1)
+        assert [type(answer) for answer in answers] == [MetadataResponse] * 3
+        assert [header.correlation_id for header in broker.headers] == [0, 1, 2]
+        assert connection.bytes_sent == len(stuck.sent)
+
+
+@simulated
+async def test_request_without_answer_is_not_held_and_passes_nothing_that_is() -> None:
+    async with connected(max_in_flight=5) as (broker, connection):
+        stuck = Stuck(connection, 10_000)
+        connection.hold()
+        connection.submit(ASK, 9, ignore)
+        connection.submit(ProduceRequest(acks=0), 9, ignore, expect_response=False)
+        assert stuck.tries == 2
+        connection.let_go()
+        assert stuck.tries == 2
+        await broker.wait_for(MetadataRequest)
+        await trio.sleep(1)
+        assert [header.correlation_id for header in broker.headers] == [0, 1]
+
+
+@simulated
+async def test_what_is_held_when_the_connection_ends_fails_and_is_not_written() -> None:
+    async with connected(max_in_flight=5) as (_, connection):
+        stuck = Stuck(connection, 10_000)
+        failed: list[Any] = []
+        connection.hold()
+        connection.submit(ASK, 9, lambda response, error: failed.append(error))
+        connection.close(KafkaConnectionError("cut"))
+        connection.let_go()
+        assert stuck.tries == 0
+        assert [str(error) for error in failed] == ["cut"]
+
+
+@simulated
+async def test_what_is_to_follow_answers_is_called_once_for_all_that_came_together() -> None:
+    """Before others have their turn, and before the owner hears of room, so that there may be none any more."""
+    told: list[str] = []
+    async with connected(max_in_flight=2, on_room=lambda: told.append("room")) as (broker, connection):
+        await connection.call(ASK, 9)
+        go = trio.Event()
+        receive_into = connection._stream.receive_into
+
+        async def receive_later(buffer: memoryview) -> int:
+            await go.wait()
+            connection._stream.receive_into = receive_into  # type: ignore[method-assign]
+            first = await receive_into(buffer)
+            return first + await receive_into(buffer[first:])
+
+        connection._stream.receive_into = receive_later  # type: ignore[method-assign]
+        await connection.call(ASK, 9)  # from the next answer on
+
+        def follow(now: float) -> None:
+            told.append(f"after, {connection.in_flight} in flight")
+            assert now == connection.last_used_at
+            connection.submit(ASK, 9, ignore)
+            connection.submit(ASK, 9, ignore)
+
+        def done(response: object, error: object) -> None:
+            told.append("answer")
+            connection.call_after_answers(follow)
+
+        connection.submit(ASK, 9, done)
+        connection.submit(ASK, 9, done)
+        assert not connection.can_send
+        await broker.wait_for(MetadataRequest, 4)
+        await trio.sleep(1)
+        go.set()
+        await trio.sleep(1)
+        assert told == ["answer", "answer", "after, 0 in flight", "room"]
+
+
+@simulated
+async def test_what_is_to_follow_answers_is_called_also_when_the_connection_ends_with_them() -> None:
+    called: list[float] = []
+    async with connected(max_in_flight=5) as (broker, connection):
+
+        def done(response: object, error: object) -> None:
+            connection.call_after_answers(called.append)
+            connection.close(KafkaConnectionError("enough"))
+
+        connection.submit(ASK, 9, done)
+        await broker.wait_for(MetadataRequest)
+        await trio.sleep(1)
+        assert len(called) == 1

@@ -53,9 +53,9 @@ class Requests:
     """The requests of one producer.
 
     ``counters`` and ``hooks`` are the sender's. When a request has ended and left something to do, ``go_on`` is called
-    with the time after the usual answer, and may send more at once; after anything else it is ``wake``, which may not,
-    because other requests of the connection are about to end as well. ``on_bug`` is called when dealing with an answer
-    has failed, which must not remain unnoticed.
+    with the time after the usual answer, once the others that came with it are dealt with, and may send more at once;
+    after anything else it is ``wake``, which may not, because other requests of the connection are about to end as
+    well. ``on_bug`` is called when dealing with an answer has failed, which must not remain unnoticed.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Requests:
                 if is_usual:
                     self._answers.acknowledged(batches[0], response[0], response[1], ended_at)
                     if self._accumulator.has_work:
-                        self._go_on(ended_at)
+                        channel.call_after_answers(self._go_on)
                     return
                 self._ended(batches, response, error, ids, ended_at)
             except Exception as bug:

@@ -196,9 +196,10 @@ class Sender:
             if not drained:
                 return wait
             for node, batches in drained.items():
-                self._requests.send(channels[node], cluster, batches, now)
-            if len(drained) == 1:
-                self._send_following(channels[node], cluster, batches[-1], now)
+                if len(drained) > 1 or not accumulator.active:
+                    self._requests.send(channels[node], cluster, batches, now)
+                else:
+                    self._send_with_following(channels[node], cluster, batches, now)
             if not accumulator.active:
                 return expiry
             if not self._counts_refusals:
@@ -208,14 +209,20 @@ class Sender:
                 else:
                     return wait  # it is told when there is room again
 
-    def _send_following(self, channel: BrokerChannel, cluster: Cluster, last: ProducerBatch, now: float) -> None:
-        """Send what follows a batch while it is all that there is to do."""
-        while channel.is_ready(now):
-            following = self._accumulator.take_following(last, now, self.identity)
-            if following is None:
-                return
-            self._requests.send(channel, cluster, [following], now)
-            last = following
+    def _send_with_following(
+        self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float
+    ) -> None:
+        """Send a request, and in one go what follows its last batch while that is all that there is to do."""
+        channel.hold()
+        try:
+            self._requests.send(channel, cluster, batches, now)
+            last: ProducerBatch | None = batches[-1]
+            while last is not None and channel.is_ready(now):
+                last = self._accumulator.take_following(last, now, self.identity)
+                if last is not None:
+                    self._requests.send(channel, cluster, [last], now)
+        finally:
+            channel.let_go()
 
     def why_unacknowledged(self, batch: ProducerBatch) -> str:
         """The end of the sentence about a batch that ran out of time: what went wrong last."""

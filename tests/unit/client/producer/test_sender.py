@@ -257,6 +257,12 @@ class _Node:
     def is_ready(self, now: float) -> bool:
         return self.takes_requests
 
+    def hold(self) -> None:
+        pass
+
+    def let_go(self) -> None:
+        pass
+
     def ready_delay(self, node: int) -> float:
         return 0.7
 
