@@ -164,6 +164,36 @@ async def test_a_group_does_not_wait_for_one_that_went_while_it_joined() -> None
 
 
 @simulated
+async def test_what_is_kept_in_a_cooperative_rebalance_is_committed_while_the_join_is_held() -> None:
+    """The group waits for its slowest member; those that go on reading do not (`client/MOD-17`, `client/OFF-4`)."""
+    cluster, broker, options = await started(
+        "classic", partition_assignment_strategy=["cooperative-sticky"], enable_auto_commit=False
+    )
+    async with triokafka.Consumer("t", **options, heartbeat_interval_ms=1_000) as consumer:
+        assert (await anext(consumer)).value == b"0"
+        answer = trio.Event()
+
+        async def held(request: Any) -> Any:
+            await answer.wait()
+            return broker.join_group(request)
+
+        broker.script(JoinGroupRequest, held)
+        broker.script(HeartbeatRequest, HeartbeatResponse(error_code=27))
+        while len(broker.seen(JoinGroupRequest)) < 3:
+            await consumer.poll(timeout_ms=100, max_records=1)
+        cluster.write("t", 0, [b"3", b"4"])
+        before = trio.current_time()
+        while (position := await consumer.position(T0)) < 5:
+            await consumer.poll(timeout_ms=1_000, max_records=1)
+        await consumer.commit()
+        assert (await consumer.committed(T0)) == triokafka.OffsetAndMetadata(position)
+        assert trio.current_time() - before < 1
+        answer.set()
+        await consumer.poll(timeout_ms=1_000)
+        assert consumer.assignment() == {T0}
+
+
+@simulated
 async def test_an_instance_that_is_fenced_while_it_polls_hears_it_and_commits_nothing_more() -> None:
     """Its partitions were lost; to leave is not its business either (`client/MOD-18`, `client/GRP-23`)."""
     cluster, broker, options = await started("classic", group_instance_id="seat", auto_commit_interval_ms=500)

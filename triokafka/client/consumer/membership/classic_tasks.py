@@ -50,9 +50,9 @@ connections the older forms are used, which every broker understands."""
 _MUCH_TO_DEAL: Final = 1_000
 """With so many members and partitions together an assignor may take longer than others should wait for the event loop:
 with 1,000 and 10,000 of them, and a mixture of subscriptions, seconds."""
-_LEAVING: Final = "leaving"
-"""The purpose of a connection of its own: brokers read nothing behind a join that they hold, and the group would wait
-for one that has gone."""
+_MEETING: Final = "rebalance"
+"""The purpose of the connection for what waits for others: brokers read nothing behind a join that they hold. Commits
+of what is kept, heartbeats and a goodbye would wait for the slowest member of the group."""
 
 
 class ClassicMembership(GroupMembership):
@@ -213,7 +213,7 @@ class ClassicMembership(GroupMembership):
         version = inflexible if self._broken_meetings >= _BROKEN_MEETINGS else None
         try:
             return await self._network.send(
-                node_id, request, timeout_ms=timeout_ms, purpose=COORDINATOR, max_version=version
+                node_id, request, timeout_ms=timeout_ms, purpose=_MEETING, max_version=version
             )
         except KafkaConnectionError:
             self._broken_meetings += 1
@@ -337,25 +337,23 @@ class ClassicMembership(GroupMembership):
         self.member.forget_membership(reason, keep_member_id=False)
 
     def _end(self, reason: str) -> Callable[[], Awaitable[None]] | None:
-        purpose = COORDINATOR
         if self._join_scope is not None:
             self._join_scope.cancel()
             self._join_scope = None
-            purpose = _LEAVING
         self._assignment = self._error = None
         self._troubles.succeeded(self._what)
         self._troubles.succeeded(self._in_thread)
-        tell_coordinator = self._leaving_with(self.member.leave(reason), purpose) if self.member.leaves else None
+        tell_coordinator = self._leaving_with(self.member.leave(reason)) if self.member.leaves else None
         self.member.left()
         self._changed.set()
         return tell_coordinator
 
-    def _leaving_with(
-        self, build: Callable[[int], LeaveGroupRequest], purpose: str = COORDINATOR
-    ) -> Callable[[], Awaitable[None]]:
+    def _leaving_with(self, build: Callable[[int], LeaveGroupRequest]) -> Callable[[], Awaitable[None]]:
         async def tell_coordinator() -> None:
             node = await self._network.find_coordinator(self.group_id)
             version = _LAST_SINGLE_LEAVE if self._broken_meetings >= _BROKEN_MEETINGS else None
-            await self._network.send(node.node_id, build, api=LeaveGroupRequest, purpose=purpose, max_version=version)
+            await self._network.send(
+                node.node_id, build, api=LeaveGroupRequest, purpose=COORDINATOR, max_version=version
+            )
 
         return tell_coordinator
