@@ -289,7 +289,10 @@ class Broker:
     async def _load_handlers(self) -> None:
         """Import what no request has asked for yet, little by little: later, files may be out of reach or replaced."""
         for key in self.dispatcher.handlers:
-            self.dispatcher.load(key)
+            try:
+                self.dispatcher.load(key)
+            except OSError as error:  # too many files are open, say; a request will try it again
+                logger.warning("API %d is not loaded yet: %s", key, error)
             await trio.lowlevel.checkpoint()
 
     async def _serve(self) -> None:
