@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
+
+import trio
+from trio.testing import MockClock
 
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.config import BrokerConfig
@@ -24,15 +27,28 @@ from triokafka.records import encode_batch
 from triokafka.world import RealWorld, World
 from triokafka.world_memory import MemoryStorage
 
+T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 NOW_MS = 1_700_000_000_000
 
 
+class _MemoryWorld(RealWorld):
+    """The real world, with its files in memory; a thread under a virtual clock would let that run away meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage = MemoryStorage(crashable=False)
+
+    async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        if not isinstance(trio.lowlevel.current_clock(), MockClock):
+            return await super().run_in_thread(function, *args)
+        await trio.lowlevel.checkpoint()
+        return function(*args)
+
+
 def memory_world() -> World:
-    """The real world, with its files in memory."""
-    world = RealWorld()
-    world.storage = MemoryStorage(crashable=False)
-    return world
+    """The real world, with its files in memory, and no threads where time is virtual."""
+    return _MemoryWorld()
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS, **options: Any) -> bytes:
