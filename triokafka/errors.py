@@ -1011,6 +1011,10 @@ class ProtocolError(KafkaError):
         return f"{self.message}{where}{at}"
 
 
+class UnansweredItemError(KafkaError):
+    """A broker answered a request about several items, and its answer does not mention this one."""
+
+
 class ConfigurationError(KafkaError):
     """A configuration key or value that cannot be used; the message names the nearest right one."""
 

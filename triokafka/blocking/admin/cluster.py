@@ -78,7 +78,8 @@ class ClusterPart(AdminPart):
         found = self._run(ask)
         error = None
         if isinstance(found, KafkaError):
-            found, error = QuorumDescription(-1, -1, -1, (), (), {}), str(found)
+            # Which partition it is of stands beside it here.
+            found, error = QuorumDescription(-1, -1, -1, (), (), {}), str(found).removeprefix(f"{log}: ")
         partition = {
             "partition_index": log.partition,
             "leader_id": found.leader_id,

@@ -59,14 +59,17 @@ class PartitionPart(AdminPart):
     ) -> dict[TopicPartition, dict[str, int]]:
         """Delete the records of partitions before an offset (-1: all of them).
 
-        ``partition_leader_id`` has no effect: leaders are looked up. Raises the first error, after all were tried.
+        Leaders are looked up, unless ``partition_leader_id`` names the broker to ask. Raises the first error, after all
+        were tried.
         """
         patience = self._validate_timeout(timeout_ms)
 
         offsets = {TopicPartition(*partition): offset for partition, offset in records_to_delete.items()}
 
         async def delete(admin: AdminClient) -> dict[TopicPartition, Any]:
-            return await together(offsets, admin.delete_records(offsets, timeout_ms=patience))
+            return await together(
+                offsets, admin.delete_records(offsets, leader_id=partition_leader_id, timeout_ms=patience)
+            )
 
         outcomes = self._run(delete)
         raise_first(outcomes.values())
@@ -195,11 +198,11 @@ class PartitionPart(AdminPart):
     def describe_producers(
         self, partitions: Iterable[TopicPartition], broker_id: int | None = None
     ) -> dict[TopicPartition, PartitionProducerState]:
-        """The producers that the leaders of partitions know. ``broker_id`` has no effect: leaders are looked up."""
+        """The producers that the leaders of partitions know, or the broker with ``broker_id``."""
         wanted = [TopicPartition(*partition) for partition in partitions]
 
         async def ask(admin: AdminClient) -> dict[TopicPartition, PartitionProducerState]:
-            found = await admin.describe_producers(wanted, timeout_ms=self._validate_timeout(None))
+            found = await admin.describe_producers(wanted, node_id=broker_id, timeout_ms=self._validate_timeout(None))
             return {
                 partition: PartitionProducerState(
                     [

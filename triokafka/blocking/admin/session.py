@@ -9,7 +9,13 @@ import trio
 
 import triokafka
 from triokafka.blocking.errors import NoError
-from triokafka.errors import BrokerResponseError, IllegalStateError, KafkaError, UnsupportedVersionError
+from triokafka.errors import (
+    BrokerResponseError,
+    IllegalStateError,
+    KafkaError,
+    UnansweredItemError,
+    UnsupportedVersionError,
+)
 from triokafka.loop_thread import LoopThread, fork_count
 
 if TYPE_CHECKING:
@@ -110,7 +116,10 @@ async def each(items: Iterable[K], do: Callable[[K], Awaitable[T]]) -> dict[K, T
 
 
 async def together(items: Iterable[K], change: Awaitable[Any]) -> dict[K, Any]:
-    """What one call of the SDK's did for each of its items, or its error. Raises what failed as a whole."""
+    """What one call of the SDK's did for each of its items, or its error. Raises what failed as a whole.
+
+    What a broker's answer does not mention is left out, as kafka-python hands on what was answered.
+    """
     try:
         done = await change
     except (KafkaError, ExceptionGroup) as failure:
@@ -119,7 +128,8 @@ async def together(items: Iterable[K], change: Awaitable[Any]) -> dict[K, Any]:
             raise
         if results.whole is not None:
             raise results.whole from None
-        return {item: results.errors[item] if item in results.errors else results[item] for item in items}
+        outcomes = {item: results.errors[item] if item in results.errors else results[item] for item in items}
+        return {item: outcome for item, outcome in outcomes.items() if not isinstance(outcome, UnansweredItemError)}
     return {item: done[item] if isinstance(done, Mapping) else None for item in items}
 
 

@@ -22,6 +22,7 @@ from triokafka.errors import (
     KafkaTimeoutError,
     NotControllerError,
     NotCoordinatorError,
+    UnansweredItemError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     for_code,
@@ -69,10 +70,18 @@ class AdminBase:
 
     # ---------------------------------------------------------------- trying again
 
-    async def _each(self, items: Iterable[K], do_round: Round[K, V], timeout_ms: float | None) -> Results[K, V]:
+    async def _each(
+        self,
+        items: Iterable[K],
+        do_round: Round[K, V],
+        timeout_ms: float | None,
+        *,
+        final: tuple[type[KafkaError], ...] = (),
+    ) -> Results[K, V]:
         """Do the items, and those that failed with a retriable error again, until all are done or time is over.
 
-        That a topic does not exist is final here: who manages topics wants to know.
+        Errors of the ``final`` kinds are not tried again, and that a topic does not exist is none either: who manages
+        topics wants to know.
         """
         self._client.check_usable()
         pending = list(dict.fromkeys(items))
@@ -90,7 +99,7 @@ class AdminBase:
             with trio.move_on_after(left_ms / 1000):
                 try:
                     outcomes = await do_round(pending, left_ms)
-                    overall = KafkaError("the broker's answer does not mention this item")
+                    overall = UnansweredItemError("the broker's answer does not mention this item")
                 except KafkaError as error:
                     overall = whole = error
             if overall is None:
@@ -104,7 +113,7 @@ class AdminBase:
                     continue
                 if not isinstance(outcome, KafkaTimeoutError) or item not in failed:
                     failed[item] = outcome  # what went wrong says more than that time is over
-                if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL):
+                if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL + final):
                     again.append(item)
             failures += 1
             delay = self._backoff.delay(failures, self._world.random.random())
@@ -115,9 +124,16 @@ class AdminBase:
                 await trio.sleep(delay)
         return Results(done, failed, whole if all(error is whole for error in failed.values()) else None)
 
-    async def _change(self, items: Iterable[K], do_round: Round[K, V], timeout_ms: float | None) -> dict[K, V]:
+    async def _change(
+        self,
+        items: Iterable[K],
+        do_round: Round[K, V],
+        timeout_ms: float | None,
+        *,
+        final: tuple[type[KafkaError], ...] = (),
+    ) -> dict[K, V]:
         """As `_each`, for calls that change something: failures are raised once all items were tried."""
-        results = await self._each(items, do_round, timeout_ms)
+        results = await self._each(items, do_round, timeout_ms, final=final)
         if results.errors:
             raise failure_of(results)
         return dict(results)

@@ -151,18 +151,19 @@ class PartitionAdmin(ConfigAdmin, TopicAdmin):
         return await self._once(ask, timeout_ms)
 
     async def describe_producers(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+        self, partitions: Iterable[TopicPartition], *, node_id: int | None = None, timeout_ms: float | None = None
     ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
-        """The producers that the leaders of partitions remember (brokers from 2.8 on; KIP-664).
+        """The producers that the leaders of partitions remember, or one broker (from 2.8 on; KIP-664).
 
-        Reading a partition that failed raises its error.
+        Reading a partition that failed raises its error; all have `BrokerNotAvailableError` when there is no broker
+        ``node_id``.
         """
 
         async def do_round(
             items: list[TopicPartition], left_ms: int
         ) -> Mapping[TopicPartition, tuple[ProducerDescription, ...] | Exception]:
             outcomes: dict[TopicPartition, tuple[ProducerDescription, ...] | Exception] = {}
-            for node, group in (await self._by_leader(items, left_ms, outcomes)).items():
+            for node, group in (await self._by_leader(items, left_ms, outcomes, node_id)).items():
                 request = DescribeProducersRequest(
                     topics=[
                         TopicRequest(name=topic, partition_indexes=numbers)

@@ -21,7 +21,7 @@ from triokafka.client.admin.types import (
     TopicListing,
     TopicPartitionPage,
 )
-from triokafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
+from triokafka.errors import LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError
 from triokafka.protocol.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -249,18 +249,26 @@ class TopicAdmin(AdminBase):
         await self._change(wanted, do_round, timeout_ms)
 
     async def delete_records(
-        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        leader_id: int | None = None,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, int]:
         """Delete the records of partitions before an offset (-1: all). Returns the new log start offsets.
 
+        Leaders are looked up, unless ``leader_id`` names the broker to ask for all of them; that it does not lead one
+        (any more) is an error then.
+
         Raises:
+            BrokerNotAvailableError: the cluster has no broker ``leader_id``.
             OffsetOutOfRangeError, UnknownTopicOrPartitionError, …: one partition could not be changed; an
                 `ExceptionGroup` when several could not.
         """
 
         async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, int | Exception]:
             outcomes: dict[TopicPartition, int | Exception] = {}
-            for node, partitions in (await self._by_leader(items, left_ms, outcomes)).items():
+            for node, partitions in (await self._by_leader(items, left_ms, outcomes, leader_id)).items():
                 topics: dict[str, DeleteRecordsTopic] = {}
                 for tp in partitions:
                     topic = topics.setdefault(tp.topic, DeleteRecordsTopic(name=tp.topic, partitions=[]))
@@ -273,12 +281,22 @@ class TopicAdmin(AdminBase):
                         outcomes[tp] = self._error(p.error_code, tp) if p.error_code else p.low_watermark
             return outcomes
 
-        return await self._change(offsets, do_round, timeout_ms)
+        final = () if leader_id is None else (NotLeaderForPartitionError,)
+        return await self._change(offsets, do_round, timeout_ms, final=final)
 
     async def _by_leader(
-        self, partitions: Iterable[TopicPartition], left_ms: float, failed: MutableMapping[TopicPartition, Any]
+        self,
+        partitions: Iterable[TopicPartition],
+        left_ms: float,
+        failed: MutableMapping[TopicPartition, Any],
+        node_id: int | None = None,
     ) -> dict[int, list[TopicPartition]]:
-        """Partitions by the node that leads them; those without leader get an error in ``failed``."""
+        """Partitions by the node that leads them; those without leader get an error in ``failed``.
+
+        With ``node_id`` it is that one for all of them.
+        """
+        if node_id is not None:
+            return {(await self._node(node_id, left_ms)).node_id: list(partitions)}
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             try:

@@ -19,13 +19,21 @@ from triokafka.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
+    NotLeaderForPartitionError,
     PolicyViolationError,
     TopicAlreadyExistsError,
+    UnansweredItemError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from triokafka.protocol.api.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from triokafka.protocol.api.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from triokafka.protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -49,7 +57,7 @@ async def admin_of(*, nodes: int = 1, **options: Any) -> AsyncIterator[tuple[Scr
     cluster = ScriptedCluster(orders=2)
     address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
     for broker in cluster.brokers.values():
-        broker.api_versions |= {2: (1, 11), 15: (0, 6), 16: (0, 5), 19: (2, 7), 32: (1, 4), 42: (0, 2)}
+        broker.api_versions |= {2: (1, 11), 15: (0, 6), 16: (0, 5), 19: (2, 7), 21: (0, 2), 32: (1, 4), 42: (0, 2)}
     async with triokafka.AdminClient(
         bootstrap_servers=address, world=simulation.host("client").world, **options
     ) as admin:
@@ -143,8 +151,28 @@ async def test_coordinator_that_was_assumed_is_not_looked_up_unless_it_is_not_th
 async def test_item_that_the_answer_leaves_out_is_an_error() -> None:
     async with admin_of() as (cluster, admin):
         cluster.brokers[1].script(CreateTopicsRequest, created(a=0))
-        with pytest.raises(Exception, match="does not mention"):
+        with pytest.raises(UnansweredItemError, match="does not mention") as caught:
             await admin.create_topics(["a", "b"])
+        assert caught.value.outcomes["a"].name == "a"  # type: ignore[attr-defined]
+
+
+@simulated
+async def test_leader_that_the_caller_names_is_asked_and_its_refusal_is_the_answer() -> None:
+    async with admin_of(nodes=2) as (cluster, admin):
+        partition = TopicPartition("orders", 1)
+
+        def answer(code: int) -> DeleteRecordsResponse:
+            result = DeleteRecordsPartitionResult(partition_index=1, error_code=code, low_watermark=4)
+            return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name="orders", partitions=[result])])
+
+        cluster.brokers[1].script(DeleteRecordsRequest, answer(0), answer(6), answer(0))
+        cluster.move("orders", 1, 2)
+        assert await admin.delete_records({partition: 4}, leader_id=1) == {partition: 4}
+        with pytest.raises(NotLeaderForPartitionError):
+            await admin.delete_records({partition: 4}, leader_id=1)
+        with pytest.raises(BrokerNotAvailableError, match="no broker 7"):
+            await admin.delete_records({partition: 4}, leader_id=7)
+        assert not cluster.brokers[2].seen(DeleteRecordsRequest)
 
 
 @simulated
