@@ -253,9 +253,8 @@ def _print(summary: Summary, settings: _Settings) -> None:
             f"latency from {since}, {late.measured:,} records sampled: average {late.average:.2f} ms, {quantiles},"
             f" worst {late.worst:.2f}"
         )
-    click.echo(
-        f"processor {summary.cpu_seconds_per_million:.2f} s a million records, peak memory {summary.peak_mib:.0f} MiB"
-    )
+    processor = f"processor {summary.cpu_seconds_per_million:.2f} s a million records, " if summary.acknowledged else ""
+    click.echo(f"{processor}peak memory {summary.peak_mib:.0f} MiB")
 
 
 # ---------------------------------------------------------------- compared with others

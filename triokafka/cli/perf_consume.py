@@ -255,6 +255,5 @@ def _print(summary: ReadSummary) -> None:
         f"{summary.records:,} records read in {summary.seconds:.2f} s: {summary.records_per_second:,.0f} records/s,"
         f" {summary.megabytes_per_second:,.1f} MB/s; joining the group took {summary.join_seconds:.2f} s"
     )
-    click.echo(
-        f"processor {summary.cpu_seconds_per_million:.2f} s a million records, peak memory {summary.peak_mib:.0f} MiB"
-    )
+    processor = f"processor {summary.cpu_seconds_per_million:.2f} s a million records, " if summary.records else ""
+    click.echo(f"{processor}peak memory {summary.peak_mib:.0f} MiB")

@@ -54,6 +54,22 @@ _VALUE = cython.declare(cython.int, VALUE)
 _LARGEST = cython.declare(cython.Py_ssize_t, MAX_COLUMN_BYTES)
 _SMALLEST_RECORD = cython.declare(cython.Py_ssize_t, 6)
 _FIELDS = cython.declare(cython.Py_ssize_t, 4)
+_GREATEST = cython.declare(cython.longlong, 2**63 - 1)
+_LEAST = cython.declare(cython.longlong, -_GREATEST - 1)
+_MOST_MILLISECONDS = cython.declare(cython.longlong, (2**63 - 1) // 1000)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _microseconds(milliseconds: cython.longlong) -> cython.longlong:
+    """Milliseconds to microseconds; the greatest or least there are, where brokers have taken anything for a time."""
+    if milliseconds > _MOST_MILLISECONDS:
+        return _GREATEST
+    if milliseconds < -_MOST_MILLISECONDS:
+        return _LEAST
+    return milliseconds * 1000
 
 
 @cython.cfunc
@@ -97,8 +113,8 @@ def _find_fields(
             failure[0] = ORDER
             break
         offsets[index] = base_offset + found.delta
-        timestamps[index] = cython.cast(
-            cython.longlong, (base_timestamp + cython.cast(cython.ulonglong, found.elapsed)) * 1000
+        timestamps[index] = _microseconds(
+            cython.cast(cython.longlong, base_timestamp + cython.cast(cython.ulonglong, found.elapsed))
         )
         fields[0] = cython.cast(cython.uint, found.key - base)
         fields[1] = cython.cast(cython.uint, found.key_size + 1)
@@ -715,7 +731,7 @@ class ColumnAppender:
 def _set_all(timestamps: cython.p_longlong, records: cython.Py_ssize_t, milliseconds: cython.longlong) -> cython.void:
     index: cython.Py_ssize_t
     for index in range(records):
-        timestamps[index] = cython.cast(cython.longlong, cython.cast(cython.ulonglong, milliseconds) * 1000)
+        timestamps[index] = _microseconds(milliseconds)
 
 
 @cython.cfunc

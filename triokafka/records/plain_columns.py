@@ -287,6 +287,6 @@ def _zigzag(raw: int) -> int:
 
 
 def _microseconds(milliseconds: int) -> int:
-    """Milliseconds to microseconds; what does not fit 64 bits wraps, as it does in the compiled kernel."""
+    """Milliseconds to microseconds; the greatest or least there are, where brokers have taken anything for a time."""
     wrapped = (milliseconds + _TWO_63) % _TWO_64 - _TWO_63
-    return (wrapped * 1000 + _TWO_63) % _TWO_64 - _TWO_63
+    return max(-_TWO_63, min(wrapped * 1000, _TWO_63 - 1))

@@ -60,6 +60,18 @@ def test_types_are_those_of_sparks_kafka_source(stack: Stack) -> None:
     ]
 
 
+@pytest.mark.parametrize("timestamp_type", [0, 1])
+def test_time_that_arrow_has_no_microseconds_for_is_the_greatest_or_least_there_is(
+    stack: Stack, timestamp_type: int
+) -> None:
+    """Brokers before 3.6 take any number: nanoseconds, say, given as milliseconds."""
+    most = (2**63 - 1) // 1000
+    for given, found in ((most, most * 1000), (most + 1, 2**63 - 1), (2**63 - 1, 2**63 - 1), (-(2**62), -(2**63))):
+        data = encode_batch([(given, None, b"v", [])], timestamp_type=timestamp_type)
+        column = stack.records.to_arrow([(data, "t", 0, 0)], columns=["timestamp"]).column(0)
+        assert column.cast(pa.int64()).to_pylist() == [found]
+
+
 def test_chosen_columns_come_in_the_order_asked_for(stack: Stack) -> None:
     batch = stack.records.to_arrow([(PLAIN, "t", 0, 0)], columns=["offset", "value"])
     assert batch.schema.names == ["offset", "value"]
