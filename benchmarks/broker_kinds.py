@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from benchmarks.brokers import end_brokers_when_told_to_end
 from triokafka.cli.measuring.brokers import KafkaBroker
 from triokafka.cli.measuring.process import MeasurementError
 
@@ -74,6 +75,7 @@ class Instance:
         log = self._directory / "output.log"
         # Compiling every module again at every start is not what users do, whatever this process was told.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        end_brokers_when_told_to_end()
         began = time.perf_counter()
         with log.open("ab") as output:
             process = subprocess.Popen(

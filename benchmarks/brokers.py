@@ -6,8 +6,10 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,6 +20,12 @@ from triokafka.cli.measuring.brokers import Broker, KafkaBroker, in_memory_broke
 from triokafka.cli.measuring.process import MeasurementError
 
 _START_SECONDS: Final = 60
+
+
+def end_brokers_when_told_to_end() -> None:
+    """Have SIGTERM unwind this process as an interrupt does: brokers in sessions of their own would stay."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 @contextmanager
@@ -32,6 +40,7 @@ def noida_db() -> Iterator[KafkaBroker]:
             *("start", "--only", "kafka", "--kafka-port", str(port), "--host", "127.0.0.1", "--data-dir", data),
         ]
         nothing = subprocess.DEVNULL
+        end_brokers_when_told_to_end()
         process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
         try:
             give_up_at = time.monotonic() + _START_SECONDS
