@@ -114,10 +114,10 @@ def _shares_in_classic_groups() -> Iterator[None]:
     """Two members are given the same part."""
     store = syncs._store
 
-    def generous(group: Any, request: Any, config: Any, turn: Any) -> None:
+    def generous(group: Any, request: Any, *rest: Any) -> None:
         if len(request.assignments) > 1:
             request.assignments[1].assignment = request.assignments[0].assignment
-        store(group, request, config, turn)
+        store(group, request, *rest)
 
     with patch.object(syncs, "_store", generous):
         yield

@@ -28,7 +28,7 @@ from triokafka.testing import Simulation, run_simulation
 
 QUICK_SEEDS = 60
 SEEDS = 200
-SOON = 40
+SOON = 100
 """Seeds within which a planted defect is found."""
 
 
