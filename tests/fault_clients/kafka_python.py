@@ -38,7 +38,6 @@ class KafkaPythonClient:
         self, servers: str, topic: str, group: str, heartbeat_ms: int, happens: Callable[[], None]
     ) -> tuple[list[bytes], str | None]:
         consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=servers,
             group_id=group,
             auto_offset_reset="earliest",
@@ -52,6 +51,10 @@ class KafkaPythonClient:
             metadata_max_age_ms=1_000,
         )
         try:
+            # Joining before it has heard of a new topic, it would be given nothing, and wait for a look at all topics.
+            while not consumer.partitions_for_topic(topic):
+                pass
+            consumer.subscribe([topic])
             assert len(_read(consumer, 2, b"")) == 2
             consumer.commit()
             happens()
