@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -236,12 +237,24 @@ def test_at_most_once_never_repeats() -> None:
     assert lost
 
 
+def check_stored_once(recipe: Callable[..., Awaitable[None]], module: ModuleType, directory: Path) -> None:
+    """Kill ``recipe``, which is given the path of its store first, at each of its steps: all is there, and once."""
+    for at in range(1, 1_000):
+        path = str(directory / f"{at}.sqlite")
+        _, was_killed = run_with_kills(partial(recipe, path), at, everything_is_handled)
+        with closing(module.Results(path)) as results:
+            assert [(partition, offset) for partition, offset, _ in results.all()] == sorted(EVERYTHING), at
+        if not was_killed:
+            assert at > 10
+            return
+    raise AssertionError("it never gets through")
+
+
 def test_results_and_offsets_in_one_transaction_are_exactly_once(tmp_path: Path) -> None:
     """(`client/DEL-8`, `client/DEL-9`)"""
     module = example("consume_exactly_once")
-    path = ""
 
-    async def exactly_once(world: SimulatedWorld, handled: Handled) -> None:
+    async def exactly_once(path: str, world: SimulatedWorld, handled: Handled) -> None:
         class Steady(module.Results):  # type: ignore[name-defined,misc]
             def store(self, partition: TopicPartition, records: Any) -> bool:
                 assert handled.steps is not None
@@ -256,23 +269,14 @@ def test_results_and_offsets_in_one_transaction_are_exactly_once(tmp_path: Path)
             with closing(Steady(path)) as results:
                 await module.process(consumer, "t", results)
 
-    for at in range(1, 1_000):
-        path = str(tmp_path / f"{at}.sqlite")
-        _, was_killed = run_with_kills(exactly_once, at, everything_is_handled)
-        with closing(module.Results(path)) as results:
-            assert [(partition, offset) for partition, offset, _ in results.all()] == sorted(EVERYTHING), at
-        if not was_killed:
-            assert at > 10
-            return
-    raise AssertionError("it never gets through")
+    check_stored_once(exactly_once, module, tmp_path)
 
 
 def test_a_store_of_ones_own_needs_no_group(tmp_path: Path) -> None:
     """The same recipe with partitions that are assigned by hand (`client/DEL-10`)"""
     module = example("consume_exactly_once")
-    path = ""
 
-    async def exactly_once(world: SimulatedWorld, handled: Handled) -> None:
+    async def exactly_once(path: str, world: SimulatedWorld, handled: Handled) -> None:
         options = {**OPTIONS, "group_id": None}
         with closing(module.Results(path)) as results:
             async with triokafka.Consumer(world=world, **options) as consumer:
@@ -288,15 +292,7 @@ def test_a_store_of_ones_own_needs_no_group(tmp_path: Path) -> None:
                         handled.steps.between()
                         await trio.sleep(0.1)
 
-    for at in range(1, 1_000):
-        path = str(tmp_path / f"{at}.sqlite")
-        _, was_killed = run_with_kills(exactly_once, at, everything_is_handled)
-        with closing(module.Results(path)) as results:
-            assert [(partition, offset) for partition, offset, _ in results.all()] == sorted(EVERYTHING), at
-        if not was_killed:
-            assert at > 10
-            return
-    raise AssertionError("it never gets through")
+    check_stored_once(exactly_once, module, tmp_path)
 
 
 # ---------------------------------------------------------------- the producer's half
