@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from triokafka.spark.decoding import DecodingOptions
     from triokafka.spark.options import ReadOptions
+    from triokafka.spark.write_options import WriteOptions
 
 
 class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types here
@@ -53,24 +54,36 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         return TopicReader(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a streaming query. A schema of the user's is refused."""
+        """The reader of a streaming query. A schema of the user's is refused, when the reader is asked for offsets."""
+        from triokafka.errors import KafkaError
         from triokafka.spark.stream import TopicStreamReader
 
-        return TopicStreamReader(self._read_options(schema, streaming=True))
+        try:
+            options = self._read_options(schema, streaming=True)
+        except KafkaError as error:
+            from triokafka.spark.refused import RefusedStreamReader
+
+            return RefusedStreamReader(error)
+        return TopicStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The batch writer, which only appends."""
-        from triokafka.spark.write_options import WriteOptions
         from triokafka.spark.writer import TopicWriter
 
-        return TopicWriter(WriteOptions.parse(self._options()), schema, overwrite)
+        return TopicWriter(self._write_options(), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a streaming query. In complete mode every batch's result is written whole."""
-        from triokafka.spark.write_options import WriteOptions
         from triokafka.spark.writer import stream_writer
 
-        return stream_writer(WriteOptions.parse(self._options()), schema)
+        return stream_writer(self._write_options(), schema)
+
+    def _write_options(self) -> WriteOptions:
+        from triokafka.spark.write_options import WriteOptions
+
+        options = WriteOptions.parse(self._options())
+        options.log_warnings()
+        return options
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
         from triokafka.spark.options import ReadOptions

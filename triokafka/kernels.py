@@ -36,8 +36,15 @@ def wants_plain() -> bool:
 
 def is_compiled(name: str) -> bool:
     """Whether the extension of a module of the table is there. Imports nothing of it."""
+    return bool(_extension(name))
+
+
+@cache
+def _extension(name: str) -> str:
+    """The file of a module's extension; empty when it is not there."""
     spec = find_spec(name)
-    return spec is not None and spec.origin is not None and spec.origin.endswith(tuple(EXTENSION_SUFFIXES))
+    found = (spec and spec.origin) or ""
+    return found if found.endswith(tuple(EXTENSION_SUFFIXES)) else ""
 
 
 def load(name: str) -> ModuleType:
@@ -54,7 +61,7 @@ def implementation() -> Literal["compiled", "plain"]:
 def _extensions_are_usable() -> bool:
     if not all(is_compiled(name) for name in TWINS):
         return False
-    stale = [name for name in TWINS if _is_stale(name)]
+    stale = _stale()
     if stale:
         warnings.warn(
             f"{', '.join(stale)}: the source is newer than what was compiled from it, so plain Python runs;"
@@ -65,15 +72,17 @@ def _extensions_are_usable() -> bool:
     return not stale
 
 
-def _is_stale(name: str) -> bool:
-    """Whether somebody changed the source in a checkout after it was compiled. Installed files are never stale."""
+def _stale() -> list[str]:
+    """Modules whose source somebody changed in a checkout after it was compiled. Installed files are never stale."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    spec = find_spec(name)
-    if not os.path.exists(os.path.join(root, "pyproject.toml")) or spec is None or spec.origin is None:
-        return False
-    sources = [os.path.join(root, *name.split(".")) + ".py"]
-    for directory in {os.path.join(root, *known.split(".")[:-1]) for known in TWINS}:
-        # What kernels declare for each other, wherever it lies.
-        sources += [os.path.join(directory, file) for file in os.listdir(directory) if file.endswith(".pxd")]
-    built = os.path.getmtime(spec.origin)
-    return any(os.path.getmtime(source) > built for source in sources)
+    if not os.path.exists(os.path.join(root, "pyproject.toml")):
+        return []
+    folders = {os.path.join(root, *name.split(".")[:-1]) for name in TWINS}
+    shared = [os.path.join(folder, file) for folder in folders for file in os.listdir(folder) if file.endswith(".pxd")]
+    declared = max(map(os.path.getmtime, shared), default=0.0)  # what kernels declare for each other
+    found = []
+    for name in TWINS:
+        source = os.path.join(root, *name.split(".")) + ".py"
+        if max(declared, os.path.getmtime(source)) > os.path.getmtime(_extension(name)):
+            found.append(name)
+    return found

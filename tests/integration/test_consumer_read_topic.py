@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 import triokafka
+from triokafka.client.range_session import RangeLostError
 from triokafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from triokafka.loop_thread import loop_thread
 
@@ -132,3 +133,27 @@ def test_offsets_that_were_deleted_are_an_error_and_no_short_read(bootstrap: str
     trio.run(delete)
     with pytest.raises(OffsetOutOfRangeError):
         triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 0}).read_all()
+
+
+def test_a_topic_made_anew_in_the_middle_is_an_error_and_no_other_record(bootstrap: str, topic: str) -> None:
+    """KIP-516: its offsets are there again, and are other records. What was fetched before comes first."""
+
+    async def make(prefix: str) -> None:
+        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+            if prefix == "new":
+                await admin.delete_topics([topic])
+            await admin.create_topics([triokafka.NewTopic(topic, num_partitions=1, replication_factor=1)])
+        async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
+            for number in range(RECORDS):
+                await producer.send(topic, f"{prefix} {number:0300d}".encode())
+
+    trio.run(make, "old")
+    little = {"prefetch_max_bytes": 20_000, "max_partition_fetch_bytes": 10_000}
+    reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, batch_rows=10, columns=["value"], **little)
+    values = reader.read_next_batch().column(0).to_pylist()
+    trio.run(make, "new")
+    with pytest.raises(RangeLostError, match="deleted and made again while the range 0 to 1000 was read") as lost:
+        for batch in reader:
+            values += batch.column(0).to_pylist()
+    assert values == [f"old {number:0300d}".encode() for number in range(len(values))]
+    assert (lost.value.is_made_anew, lost.value.position) == (True, len(values))

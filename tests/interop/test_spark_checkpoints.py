@@ -11,7 +11,9 @@ import pytest
 
 from benchmarks.spark_jars import connector_jars
 from tests.broker_process import broker_process
+from tests.interop.jvm import apache_kafka
 from tests.spark.changing_topics import Topic
+from tests.spark.topics import Record
 
 pytestmark = pytest.mark.interop
 
@@ -19,9 +21,11 @@ _PATIENCE = 120  # seconds
 FORMATS = ("kafka", "triokafka")
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with broker_process() as address:
+@pytest.fixture(scope="module", params=["kafka", "triokafka"])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Either broker."""
+    made = apache_kafka(tmp_path_factory.mktemp("kafka")) if request.param == "kafka" else broker_process()
+    with made as address:
         yield address
 
 
@@ -52,16 +56,22 @@ def spark() -> Iterator[Any]:
 
 
 class Sink:
-    """Keeps the values of each batch by its number; ``fails`` is the number of a batch that it cannot keep."""
+    """Keeps the values of each batch by its number; ``fails`` is the number of a batch that it cannot keep.
+
+    ``rows`` has whole rows.
+    """
 
     def __init__(self) -> None:
         self.batches: dict[int, list[int]] = {}
+        self.rows: dict[int, list[dict[str, Any]]] = {}
         self.fails = -1
 
     def __call__(self, frame: Any, number: int) -> None:
         if number == self.fails:
             raise RuntimeError("the sink is full")
-        self.batches[number] = sorted(int(row["value"]) for row in frame.selectExpr("string(value) AS value").collect())
+        ordered = frame.orderBy("topic", "partition", "offset")
+        self.rows[number] = [row.asDict(recursive=True) for row in ordered.collect()]
+        self.batches[number] = sorted(int(row["value"] or -1) for row in self.rows[number])
 
     def values(self) -> list[int]:
         """All of them, sorted."""
@@ -70,7 +80,9 @@ class Sink:
 
 def run(spark: Any, format_name: str, topic: Topic, checkpoint: Path, sink: Sink, **options: str) -> None:
     """Read what there is, and end."""
-    given = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, "startingOffsets": "earliest"}
+    given = {"kafka.bootstrap.servers": topic.bootstrap, "startingOffsets": "earliest"}
+    if "subscribePattern" not in options:
+        given["subscribe"] = topic.name
     query = (
         spark.readStream.format(format_name)
         .options(**{**given, **options})
@@ -109,6 +121,56 @@ def test_a_batch_that_one_has_planned_is_read_by_the_other(spark: Any, bootstrap
     run(spark, other, topic, tmp_path, sink, **(kept if other == "triokafka" else {}))
     assert sink.batches[0] == list(range(30))
     assert sink.values() == list(range(60))
+
+
+def test_micro_batches_have_the_same_rows(spark: Any, bootstrap: str, tmp_path: Path):
+    """Batch by batch: nulls, zero-length values and headers; with limits, and after partitions and topics came."""
+    first = Topic(bootstrap, 3)
+    second = Topic(bootstrap, 2, name=f"{first.name}-second")
+    sinks = {name: Sink() for name in FORMATS}
+
+    def write(topic: Topic, start: int) -> None:
+        topic.write(
+            Record(
+                None if number % 7 == 0 else b"%d" % number,
+                None if number % 5 == 0 else b"" if number % 5 == 1 else b"key %d" % number,
+                number % topic.partitions,
+                headers=(("h", b""), ("h", None)) if number % 3 else (),
+            )
+            for number in range(start, start + 60)
+        )
+
+    write(first, 0)
+    for turn in range(3):
+        for name, sink in sinks.items():
+            more = {"subscribePattern": f"{first.name}.*", "includeHeaders": "true", "maxOffsetsPerTrigger": "25"}
+            run(spark, name, first, tmp_path / name, sink, **more)
+        assert sinks["triokafka"].rows == sinks["kafka"].rows, turn
+        first.grow(4 + turn)
+        write(first, 100 + turn)
+        write(second, 200 + turn)
+    assert sum(map(len, sinks["kafka"].rows.values())) == 300
+
+
+def test_a_topic_made_anew_is_the_same_loss(spark: Any, bootstrap: str, tmp_path: Path):
+    """`spark/3.4`: was changed from 2 to 1, in the connector's words"""
+    topic = Topic(bootstrap, 1)
+    topic.add([1, 2])
+    sinks = {name: Sink() for name in FORMATS}
+    for name, sink in sinks.items():
+        run(spark, name, topic, tmp_path / name, sink)
+    topic.delete()
+    topic.create()
+    topic.add([3])
+    for name, sink in sinks.items():
+        with pytest.raises(Exception, match=r"(?s)offset was changed from 2 to 1"):
+            run(spark, name, topic, tmp_path / name, sink)
+    for name, sink in sinks.items():
+        run(spark, name, topic, tmp_path / name, sink, failOnDataLoss="false")
+    topic.add([4, 5])
+    for name, sink in sinks.items():
+        run(spark, name, topic, tmp_path / name, sink, failOnDataLoss="false")
+    assert sinks["triokafka"].values() == sinks["kafka"].values() == [1, 2, 4, 5]
 
 
 def test_the_offsets_in_the_checkpoints_are_the_same(spark: Any, bootstrap: str, tmp_path: Path):

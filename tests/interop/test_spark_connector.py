@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.spark_jars import connector_jars
 from tests.broker_process import broker_process
 from tests.interop.jvm import apache_kafka
+from tests.spark.written_logs import log_writer
 
 pytestmark = pytest.mark.interop
 
@@ -151,6 +152,14 @@ def test_the_schemas_are_the_same(spark: Any, address: str):
                 "endingOffsetsByTimestamp": by_partition("plain", SECOND, THIRD, FIRST),
             },
         {"startingTimestamp": str(THIRD), "startingOffsets": "earliest"},
+        {"startingTimestamp": str(THIRD + 10), "startingOffsetsByTimestampStrategy": "latest"},
+        {
+                "startingOffsetsByTimestamp": by_partition("plain", FIRST, SECOND, SECOND),
+                "endingOffsets": by_partition("plain", 20, -1, 99),
+            },
+        {"startingOffsets": by_partition("plain", 7, 8, -2), "endingTimestamp": str(THIRD)},
+        {"startingOffsets": "earliest", "endingOffsetsByTimestamp": by_partition("plain", SECOND, THIRD + 9, FIRST)},
+        {"minPartitions": "5", "maxRecordsPerPartition": "40", "startingTimestamp": str(SECOND)},
         {"minPartitions": "8"},
         {"maxRecordsPerPartition": "30"},
         {"failOnDataLoss": "false"},
@@ -158,7 +167,88 @@ def test_the_schemas_are_the_same(spark: Any, address: str):
     ids=str,
 )  # fmt: skip
 def test_batches_have_the_same_rows(spark: Any, address: str, options: dict[str, str]):
-    assert compare(spark, address, subscribe="plain", **options)
+    is_after_all = options.get("startingTimestamp") == str(THIRD + 10)
+    assert bool(compare(spark, address, subscribe="plain", **options)) != is_after_all
+
+
+# ---------------------------------------------------------------- what is in the records
+
+
+@pytest.fixture(scope="module")
+def many(address: str) -> str:
+    """Two more topics: one whose times are the broker's, and one with a batch of every codec."""
+    create(address, "appended", 2, message_timestamp_type="LogAppendTime")
+    create(address, "codecs", 1, retention_ms="-1")
+    producer = Producer({"bootstrap.servers": address})
+    for number in range(50):
+        producer.produce("appended", b"%d" % number, partition=number % 2, timestamp=FIRST)
+    assert producer.flush(TIMEOUT) == 0
+    for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        producer = Producer({"bootstrap.servers": address, "compression.type": codec, "linger.ms": 100})
+        for place in range(100):
+            value = None if place % 9 == 0 else b"" if place % 9 == 1 else b"%s %d " % (codec.encode(), place) * 30
+            headers = [("n", b"%d" % place), ("n", None)] if place % 3 else []
+            producer.produce("codecs", value, b"" if place % 2 else None, 0, timestamp=FIRST + number, headers=headers)
+        assert producer.flush(TIMEOUT) == 0
+    return address
+
+
+def test_times_of_the_broker_and_every_codec_have_the_same_rows(spark: Any, many: str):
+    assert compare(spark, many, subscribe="appended") == 50
+    assert compare(spark, many, subscribe="codecs") == 500
+    assert compare(spark, many, subscribe="plain,codecs,appended", minPartitions="20") == 850
+    offsets = by_partition("codecs", 150)
+    assert compare(spark, many, subscribe="codecs", startingOffsets=offsets, maxRecordsPerPartition="37") == 350
+
+
+def test_what_both_write_is_the_same_in_the_same_partitions(spark: Any, address: str):
+    """KafkaSinkSuite, beside the connector: keys go where they go in Java, nulls and headers are kept."""
+    frame = spark.sql(
+        "SELECT IF(id % 4 = 0, NULL, CAST(CONCAT('value ', id) AS BINARY)) AS value, CONCAT('key ', id) AS key,"
+        " IF(id % 3 = 0, NULL, array(named_struct('key', 'h', 'value', CAST(id AS STRING)),"
+        " named_struct('key', 'h', 'value', NULL))) AS headers, IF(id % 5 = 0, 1, NULL) AS partition FROM range(400)"
+    ).selectExpr(
+        "value", "key", "CAST(partition AS INT) AS partition",
+        "transform(headers, h -> named_struct('key', h.key, 'value', CAST(h.value AS BINARY))) AS headers",
+    )  # fmt: skip
+    found = {}
+    for form in ("kafka", "triokafka"):
+        topic = f"written-by-{form}"
+        create(address, topic, 3)
+        given = {"kafka.bootstrap.servers": address, "topic": topic}
+        frame.write.format(form).options(**given).mode("append").save()
+        read = rows(spark, "kafka", {**given, "subscribe": topic, "includeHeaders": "true"})
+        found[form] = sorted(
+            (row["partition"], row["key"], row["value"], json.dumps(row["headers"], default=bytes.hex)) for row in read
+        )
+    assert len(found["kafka"]) == 400
+    assert found["triokafka"] == found["kafka"]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_what_retention_took_is_the_same_loss(spark: Any, address: str, fails: str):
+    """`spark/3.4`: both fail, with the same class, or both give what is left, and no row twice"""
+    topic = f"cut-{fails}"
+    create(address, topic, 1, retention_ms="-1")
+    producer = Producer({"bootstrap.servers": address})
+    for number in range(100):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(TIMEOUT) == 0
+    admin = AdminClient({"bootstrap.servers": address})
+    for future in admin.delete_records([TopicPartition(topic, 0, 60)]).values():
+        future.result(TIMEOUT)
+    given = {"subscribe": topic, "startingOffsets": by_partition(topic, 10), "failOnDataLoss": fails}
+    if fails == "false":
+        assert compare(spark, address, **given) == 40
+        return
+    for form in ("kafka", "triokafka"):
+        with pytest.raises(Exception) as lost:
+            rows(spark, form, {"kafka.bootstrap.servers": address, **given})
+        assert "Some data may have been lost because they are not available in Kafka any more;" in str(lost.value), form
+        assert "in offset [10, 100) for topic partition" in str(lost.value), form
+
+
+# ---------------------------------------------------------------- which topics
 
 
 def test_other_ways_to_choose_topics(spark: Any, address: str):
@@ -248,6 +338,29 @@ def test_transactional_topics_have_the_same_rows(spark: Any, transactional: str,
             startingOffsets=by_partition("transactional", *start),
             endingOffsets=by_partition("transactional", *end),
         )
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_logs_written_by_hand_have_the_same_rows(spark: Any, level: str):
+    """Markers, aborted transactions and gaps of compaction, batch by batch, on the broker here."""
+    with log_writer() as logs:
+        topic = logs.topic(2)
+        for partition in range(2):
+            for turn in range(6):
+                for producer in (1, 2):
+                    values = range(turn * 10 + producer, turn * 10 + producer + 3)
+                    topic.write(values, partition=partition, producer=producer, codec=("lz4", "none")[partition])
+                topic.write([turn], partition=partition)
+                (topic.commit if turn % 3 else topic.abort)(1, partition=partition)
+                (topic.abort if turn % 2 else topic.commit)(2, partition=partition)
+        topic.write_at(100, range(5), partition=1)
+        topic.write_at(150, range(5), partition=1)
+        more = {"kafka.isolation.level": level, "kafkaConsumer.pollTimeoutMs": "5000"}
+        given = {"subscribe": topic.name, **more}
+        whole = compare(spark, topic.bootstrap, **given)
+        assert whole == (64 if level == "read_committed" else 94)
+        assert compare(spark, topic.bootstrap, **given, minPartitions="11") == whole
+        compare(spark, topic.bootstrap, **given, startingOffsets=by_partition(topic.name, 7, 54))
 
 
 # ---------------------------------------------------------------- compaction

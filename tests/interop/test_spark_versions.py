@@ -22,6 +22,25 @@ SUBSET = (
     "tests/spark/test_spark_streams.py",
     "tests/spark/test_spark_write.py",
 )
+# Of the long profile: what a version could do otherwise, in Spark itself.
+SUBSET_LONG = (
+    *(
+        f"tests/spark/test_micro_batch.py::{name}"
+        for name in (
+            "test_from_specific_offsets[spark-subscribe-true]",
+            "test_from_specific_timestamps[spark-global-subscribePattern-false]",
+            "test_null_keys_and_values[spark]",
+            "test_headers[spark]",
+            "test_min_partitions[spark]",
+            "test_a_deleted_topic_fails_the_query_where_loss_is_an_error[spark]",
+            "test_a_new_partition_that_does_not_begin_at_zero_fails_the_query[spark]",
+            "test_a_batch_that_was_planned_and_not_done_is_read_again[spark]",
+            "test_a_record_timestamp_that_spark_cannot_have[spark]",
+        )
+    ),
+    "tests/spark/test_spark_faults.py::test_a_query_goes_on_when_its_broker_is_killed",
+    "tests/spark/test_spark_faults.py::test_a_python_worker_that_is_killed_costs_and_doubles_no_row",
+)
 _SECONDS = 900
 
 
@@ -60,3 +79,5 @@ def test_reading_streaming_and_writing_in_an_earlier_spark(version: str):
     assert _run([python, "-c", "import pyspark; print(pyspark.__version__)"]).startswith(version)
     said = _run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUBSET])
     assert " passed" in said
+    said = _run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "long", *SUBSET_LONG])
+    assert f"{len(SUBSET_LONG)} passed" in said

@@ -17,6 +17,7 @@ from triokafka.errors import CorruptRecordError
 from triokafka.protocol.record_batch import RecordBatch
 from triokafka.records import compress, decompress, encode_batch
 from triokafka.records.compression import CODEC_NAMES
+from triokafka.records.plain_columns import LARGEST_UNPACKED
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 blobs = st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=60, max_size=300))
@@ -135,7 +136,7 @@ def rows_of(stack: Stack, data: bytes) -> list[tuple]:
 def columns_of(values: str, names: list[str] | None) -> Callable[[Stack, bytes], object]:
     def decode(stack: Stack, data: bytes) -> object:
         batch = stack.records.to_arrow(
-            [(data, "t", 0, 3)], columns=names, values=values, check_crc=False, max_decompressed=1 << 20
+            [(data, "t", 0, 3)], columns=names, values=values, check_crc=False, max_decompressed=LARGEST_UNPACKED
         )
         batch.validate(full=True)
         # As text: a mutated timestamp may be none that Python's datetime can hold.

@@ -25,7 +25,9 @@ class Topic:
 
     def create(self) -> None:
         """Make the topic, which is not there."""
-        topic = triokafka.NewTopic(self.name, self.partitions, 1, configs={"retention.ms": "-1"})
+        # Any times: as brokers before Kafka 3.6 take them.
+        configs = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
+        topic = triokafka.NewTopic(self.name, self.partitions, 1, configs=configs)
         self._manage(lambda admin: admin.create_topics([topic]))
 
     def add(self, values: Iterable[int], *, timestamp_ms: int | None = None) -> None:

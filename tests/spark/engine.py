@@ -58,7 +58,7 @@ def offsets(checkpoint: Path, batch: int) -> dict[str, dict[str, int]]:
 class StandInQuery:
     """Calls the source as Spark does. ``in_batch`` is called with a batch's number when its rows are read.
 
-    ``planned`` is called with it before.
+    ``planned`` is called with it before, and ``in_task`` whenever a task has given some rows.
     """
 
     def __init__(self, checkpoint: Path, options: dict[str, str], *, tells_start: bool = True) -> None:
@@ -68,6 +68,7 @@ class StandInQuery:
         self.tasks: dict[int, int] = {}
         self.in_batch: Callable[[int], None] = lambda number: None
         self.planned: Callable[[int], None] = lambda number: None
+        self.in_task: Callable[[int], None] = lambda number: None
         self._tells_start = tells_start
         self._reader: Any = None
 
@@ -124,6 +125,7 @@ class StandInQuery:
         for partition in partitions:
             for batch in reader.read(pickle.loads(pickle.dumps(partition))):
                 found += batch.to_pylist()
+                self.in_task(number)
         self.in_batch(number)
         self.batches[number] = found
         self.tasks[number] = len(partitions)

@@ -140,8 +140,13 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence():
         contexts[1].once().__enter__()
 
 
+def test_a_wrong_option_is_refused_before_there_is_a_batch():
+    with pytest.raises(ConfigurationError, match="'linger_ms' is not an option of the admin client"):
+        kafka_batch(bootstrap_servers="localhost:1", linger_ms=5)
+
+
 def test_passwords_are_in_no_repr():
     contexts: list[BatchContext] = []
-    decorated = kafka_batch(bootstrap_servers="localhost:1", sasl_plain_password="secret")
+    decorated = kafka_batch(bootstrap_servers="localhost:1", client_id="secret")
     decorated(lambda frame, context: contexts.append(context))(Frame(), 0)
     assert "secret" not in repr(contexts)

@@ -65,6 +65,12 @@ def stop_and_start_again(asked: Query, topic: Topic) -> None:
         topic.add(range(51, 71))
         asked.process_all()
         assert values(asked) == sorted([*before, *range(31, 37), *range(41, 47), *range(51, 71)])
+        # Where it began does not matter any more: startingOffsets names fewer partitions than there are.
+        asked.stop()
+        topic.add(range(81, 91))
+        asked.start()
+        asked.process_all()
+        assert values(asked) == sorted([*before, *range(31, 37), *range(41, 47), *range(51, 71), *range(81, 91)])
     asked.stop()
 
 
@@ -105,18 +111,17 @@ def test_from_earliest_offsets(query: Start, bootstrap: str, kind: str, fails: s
 def test_from_specific_offsets(query: Start, bootstrap: str, kind: str, fails: str):
     """assign, subscribing topic by name, by pattern: from specific offsets: -2, -1, 0, 1 and 2"""
     topic = Topic(bootstrap, 5)
-    for partition, written in enumerate(([-20, -21, -22], [-10], [0, 1, 2], [11, 12], [22])):
+    for partition, written in enumerate(([-20, -21, -22], [-10, -11, -12], [0, 1, 2], [10, 11, 12], [20, 21, 22])):
         topic.add_to(partition, written)
-    starts = json.dumps({topic.name: {"0": -2, "1": -1, "2": 0, "3": 1, "4": 1}})
+    starts = json.dumps({topic.name: {"0": -2, "1": -1, "2": 0, "3": 1, "4": 2}})
     asked = query(topic, **strategy(kind, topic), startingOffsets=starts, failOnDataLoss=fails)
     asked.start()
     asked.process_all()
-    # Partition 0 from its beginning, 1 from its end, 2 whole, 3 without its first, 4 from its end.
-    assert values(asked) == [-22, -21, -20, 0, 1, 2, 12]
-    topic.add_to(4, [23])
-    topic.add_to(1, [-11])
+    # Partition 0 from its beginning, 1 from its end, 2 whole, 3 without its first, 4 without its first two.
+    assert values(asked) == [-22, -21, -20, 0, 1, 2, 11, 12, 22]
+    topic.add_to(1, [-13])
     asked.process_all()
-    assert values(asked) == [-22, -21, -20, -11, 0, 1, 2, 12, 23]
+    assert values(asked) == [-22, -21, -20, -13, 0, 1, 2, 11, 12, 22]
     stop_and_start_again(asked, topic)
 
 
@@ -126,42 +131,57 @@ def test_from_specific_offsets(query: Start, bootstrap: str, kind: str, fails: s
 def test_from_specific_timestamps(query: Start, bootstrap: str, kind: str, fails: str, each: bool):
     """assign, subscribing topic by name, by pattern: from specific timestamps, and from a global timestamp"""
     topic = Topic(bootstrap, 5)
-    topic.add(range(-10, 0), timestamp_ms=EARLY)
-    topic.add(range(10), timestamp_ms=LATE)
-    starts = (
-        {"startingOffsetsByTimestamp": json.dumps({topic.name: {str(number): LATE for number in range(5)}})}
-        if each
-        else {"startingTimestamp": str(LATE - 1)}
-    )
+    write_at_two_times(topic)
+    if not each:
+        # Partition 4 has nothing as late yet, and one time is for all.
+        topic.write(Record(b"%d" % value, partition=4, timestamp_ms=LATE) for value in (23, 24))
+    starts = times_by_partition(topic, LATE, LATE, LATE, LATE, EARLY) if each else {"startingTimestamp": str(EARLY + 1)}
     asked = query(topic, **strategy(kind, topic), **starts, failOnDataLoss=fails, startingOffsets="earliest")
     asked.start()
     asked.process_all()
-    assert values(asked) == list(range(10))
+    assert values(asked) == [-22, -21, -12, -11, 2, 12, *((20, 21, 22) if each else (23, 24))]
     stop_and_start_again(asked, topic)
+
+
+def write_at_two_times(topic: Topic) -> None:
+    """What the suite writes: in partition 4 there is nothing at the later time."""
+    earlier = ([-20], [-10], [0, 1], [10, 11], [20, 21, 22])
+    later = ([-21, -22], [-11, -12], [2], [12], [])
+    for time_ms, written in ((EARLY, earlier), (LATE, later)):
+        topic.write(
+            Record(b"%d" % value, partition=partition, timestamp_ms=time_ms)
+            for partition, found in enumerate(written)
+            for value in found
+        )
+
+
+def times_by_partition(topic: Topic, *times_ms: int) -> dict[str, str]:
+    by_partition = {str(number): time_ms for number, time_ms in enumerate(times_ms)}
+    return {"startingOffsetsByTimestamp": json.dumps({topic.name: by_partition})}
 
 
 @pytest.mark.parametrize("kind", STRATEGIES)
-def test_from_timestamps_that_no_record_matches_with_strategy_latest(query: Start, bootstrap: str, kind: str):
-    """starting timestamp without a match, strategy latest"""
+@pytest.mark.parametrize("each", [True, False], ids=["per partition", "global"])
+def test_from_timestamps_with_non_matching_starting_offset(query: Start, bootstrap: str, kind: str, each: bool):
+    """subscribing topic by name, by pattern: from specific timestamps, and from a global timestamp, with non-matching
+    starting offset: an error, unless the strategy is latest"""
     topic = Topic(bootstrap, 5)
-    topic.add(range(-10, 0), timestamp_ms=EARLY)
-    asked = query(
-        topic, **strategy(kind, topic), startingTimestamp=str(LATE), startingOffsetsByTimestampStrategy="latest"
-    )
+    write_at_two_times(topic)
+    starts = times_by_partition(topic, *[LATE] * 5) if each else {"startingTimestamp": str(LATE)}
+    given = {**strategy(kind, topic), **starts}
+    for place, told in (("unsaid", {}), ("error", {"startingOffsetsByTimestampStrategy": "error"})):
+        failing = query(topic, place, **given, **told)
+        with pytest.raises(Exception, match=rf"No offset matched from request of topic-partition {topic.name}-4"):
+            failing.start()
+            failing.process_all()
+    asked = query(topic, **given, startingOffsetsByTimestampStrategy="latest")
     asked.start()
     asked.process_all()
-    assert values(asked) == []
+    assert values(asked) == [-22, -21, -12, -11, 2, 12]
+    topic.write(Record(b"%d" % value, partition=4, timestamp_ms=LATE) for value in (23, 24, 25))
+    asked.process_all()
+    assert values(asked) == [-22, -21, -12, -11, 2, 12, 23, 24, 25]
     stop_and_start_again(asked, topic)
-
-
-def test_from_timestamps_that_no_record_matches_is_an_error_unless_told(query: Start, bootstrap: str):
-    """starting timestamp without a match, strategy error"""
-    topic = Topic(bootstrap, 2)
-    topic.add(range(4), timestamp_ms=EARLY)
-    asked = query(topic, startingTimestamp=str(LATE))
-    with pytest.raises(Exception, match=r"[Nn]o offset"):
-        asked.start()
-        asked.process_all()
 
 
 def test_trigger_available_now(query: Start, bootstrap: str):
@@ -219,9 +239,43 @@ def test_trigger_available_now_with_deleted_topic_partitions(query: Start, boots
             other.delete()
 
     asked.in_batch = delete  # type: ignore[attr-defined]
-    with pytest.raises(Exception, match="are lost"):
+    with pytest.raises(Exception, match=r"LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW.* been lost"):
         asked.start("available now")
         asked.process_all()
+
+
+@pytest.mark.parametrize("fails", LOSS)
+@pytest.mark.parametrize(
+    ("partitions", "records", "sentence"),
+    [
+        (3, 15, "Some of partitions in Kafka topic(s) have been lost during running query with Trigger.AvailableNow."),
+        (5, 10, "report available offset which is less than end offset during running query with Trigger.AvailableNow"),
+    ],
+    ids=["topic partitions", "offset(s)"],
+)
+def test_trigger_available_now_with_what_got_unavailable(
+    query: Start, bootstrap: str, partitions: int, records: int, sentence: str, fails: str
+):
+    """Query with Trigger.AvailableNow should throw error when topic partitions, or offset(s) in planned topic
+    partitions, got unavailable during subsequent batches: regardless of failOnDataLoss"""
+    topic = Topic(bootstrap, 5)
+    topic.add_to(0, range(15))
+    asked = query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="5", failOnDataLoss=fails)
+
+    def make_anew(number: int) -> None:
+        topic.delete()
+        topic.partitions = partitions
+        topic.create()
+        # Before the third batch, which ends at 15.
+        topic.add_to(0, range(records))
+
+    asked.in_batch = make_anew  # type: ignore[attr-defined]
+    with pytest.raises(Exception) as refused:
+        asked.start("available now")
+        asked.process_all()
+    loss = fails == "true" and partitions == 5
+    # Ours knows that it is another topic before any offset shows it.
+    assert ("have been deleted and made again" if loss else sentence) in str(refused.value)
 
 
 def test_trigger_available_now_reads_a_planned_batch_again_though_partitions_came(query: Start, bootstrap: str):
@@ -263,10 +317,13 @@ def test_max_offsets_per_trigger(query: Start, bootstrap: str):
     asked = query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="10")
     asked.start()
     asked.process_all()
-    first = sorted(int(row["value"]) for row in asked.batches[0])
-    second = sorted(int(row["value"]) for row in asked.batches[1])
-    assert first == [1, 10, *range(100, 108)]
-    assert second == [11, *range(108, 117)]
+    batches = [sorted(int(row["value"]) for row in asked.batches[number]) for number in range(4)]
+    assert batches == [
+        [1, 10, *range(100, 108)],
+        [11, *range(108, 117)],
+        [12, *range(117, 126)],
+        [13, *range(126, 135)],
+    ]
     asked.stop()
     topic.add_to(0, [201])
     asked.start()
@@ -278,11 +335,15 @@ def test_max_offsets_per_trigger(query: Start, bootstrap: str):
 def test_rate_limit_set_to_long_max_should_not_overflow(query: Start, bootstrap: str):
     """SPARK-26718"""
     topic = Topic(bootstrap, 1)
-    topic.add(range(1, 11))
-    asked = query(topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(2**63 - 1))
+    topic.add(range(5))
+    starts = json.dumps({topic.name: {"0": 5}})  # so that it would be more than there are numbers
+    asked = query(topic, startingOffsets=starts, maxOffsetsPerTrigger=str(2**63 - 1))
     asked.start()
     asked.process_all()
-    assert sizes(asked) == [10]
+    topic.add(range(30, 35))
+    asked.process_all()
+    assert values(asked) == list(range(30, 35))
+    asked.stop()
 
 
 def test_min_offsets_per_trigger(query: Start, bootstrap: str):
@@ -444,6 +505,31 @@ def test_delete_a_topic_between_the_plan_and_its_tasks(bootstrap: str, fails: st
         list(reader.read(task))
 
 
+@pytest.mark.parametrize("fails", LOSS)
+def test_empty_partitions_should_not_record_to_latest_offset(query: Start, bootstrap: str, tmp_path: Path, fails: str):
+    """SPARK-41375: all topics of a pattern are gone; what was reached of them is not forgotten"""
+    topic = Topic(bootstrap, 5)
+    topic.add(range(3))
+    own = {"failOnDataLoss": fails, "fetchOffset.retryIntervalMs": "10"}
+    asked = query(topic, subscribePattern=f"{topic.name}.*", startingOffsets="earliest", **own)
+    asked.start()
+    asked.process_all()
+    topic.delete()
+    if fails == "true":
+        with pytest.raises(Exception, match=r"KAFKA_DATA_LOSS\.PARTITIONS_DELETED"):
+            asked.process_all()
+    else:
+        asked.process_all()
+        topic.create()
+        topic.add(range(10, 20))
+        asked.process_all()
+        # Behind the first of each partition of three, which is where the former topic was read up to.
+        assert values(asked) == [0, 1, 2, 13, 14, 15, 16, 17, 18, 19]
+    logged = [json.loads(path.read_text().splitlines()[2]) for path in (tmp_path / "checkpoint/offsets").glob("[0-9]*")]
+    assert logged and all(logged)
+    asked.stop()
+
+
 def test_a_deleted_topic_is_passed_over_by_the_next_run_of_available_now(query: Start, bootstrap: str):
     """Trigger.AvailableNow with topic-partitions deleted before it begins"""
     kept, gone = Topic(bootstrap, 1), Topic(bootstrap, 1)
@@ -533,12 +619,13 @@ def test_headers(query: Start, bootstrap: str):
 def test_min_partitions(query: Start, bootstrap: str):
     """SPARK-30656: minPartitions: three partitions of which each is split"""
     topic = Topic(bootstrap, 3)
-    topic.add(range(300))
+    for partition, written in enumerate((range(10), range(10, 20), [20])):
+        topic.add_to(partition, written)
     asked = query(topic, startingOffsets="earliest", minPartitions="6")
     asked.start()
     asked.process_all()
     assert asked.tasks[0] >= 6  # type: ignore[attr-defined]
-    assert values(asked) == list(range(300))
+    assert values(asked) == list(range(21))
     asked.stop()
 
 
@@ -625,6 +712,48 @@ def test_latest_means_the_same_after_a_first_batch_that_failed(query: Start, boo
     asked.stop()
 
 
+def test_initial_offset_written_by_spark_2_1_0(query: Start, bootstrap: str, tmp_path: Path):
+    """deserialization of initial offset written by Spark 2.1.0 (SPARK-19517): the query begins there, whatever
+    startingOffsets says"""
+    topic = Topic(bootstrap, 3)
+    for partition, written in enumerate(([0, 1, 2], [0, 10, 20], [0, 100, 200])):
+        topic.add_to(partition, written)
+    kept = tmp_path / "checkpoint" / "sources" / "0" / "0"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(f'2{{"{topic.name}":{{"2":2,"1":1,"0":0}}}}')
+    asked = query(topic, startingOffsets="latest", initialOffsetsPath=str(kept))
+    asked.start()
+    asked.process_all()
+    topic.add_to(0, [1000])
+    asked.process_all()
+    assert values(asked) == [0, 1, 2, 10, 20, 200, 1000]
+    asked.stop()
+
+
+def test_initial_offset_written_by_future_version(query: Start, bootstrap: str, tmp_path: Path):
+    """deserialization of initial offset written by future version"""
+    topic = Topic(bootstrap, 3)
+    kept = tmp_path / "checkpoint" / "sources" / "0" / "0"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b'\0v99999\n{"%s":{"0":0}}' % topic.name.encode())
+    asked = query(topic, initialOffsetsPath=str(kept))
+    with pytest.raises(Exception) as refused:
+        asked.start()
+        asked.process_all()
+    for words in ("maximum supported log version is v1, but encountered v99999", "produced by a newer version"):
+        assert words in str(refused.value)
+
+
+def test_a_record_timestamp_that_spark_cannot_have(query: Start, bootstrap: str):
+    """SPARK-56243: malformed record timestamp throws detailed error"""
+    topic = Topic(bootstrap, 1)
+    topic.write([Record(b"1"), Record(b"2", timestamp_ms=1_712_345_678_123_456_789)])
+    asked = query(topic, startingOffsets="earliest")
+    with pytest.raises(Exception, match=rf"KAFKA_MALFORMED_RECORD_TIMESTAMP.*topic {topic.name} partition 0 offset 1 "):
+        asked.start()
+        asked.process_all()
+
+
 def test_ends_of_batches_are_committed_to_a_group_one_batch_late(query: Start, bootstrap: str):
     """Ours: commitGroupId (`spark/0`, fact 8) (`spark/5.10`: group commits for lag)"""
     topic = Topic(bootstrap, 2)
@@ -667,4 +796,4 @@ def test_a_user_schema_is_refused(bootstrap: str):
     """the source has a fixed schema"""
     source = pyspark_triokafka.DefaultSource({"kafka.bootstrap.servers": bootstrap, "subscribe": "any"})
     with pytest.raises(Exception, match="fixed schema"):
-        source.streamReader(frame(value="string"))
+        source.streamReader(frame(value="string")).initialOffset()

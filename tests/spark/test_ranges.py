@@ -31,6 +31,6 @@ def test_an_empty_topic_is_an_empty_frame(spark: Any, bootstrap: str):
 
 def test_what_is_wrong_is_told_before_any_task(spark: Any, bootstrap: str):
     with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
-        read_ranges(spark, options(bootstrap, "nowhere"))
+        read_ranges(spark, options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"}))
     with pytest.raises(ConfigurationError):
         read_ranges(spark, {"subscribe": "t"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
@@ -270,12 +271,12 @@ def test_assign_reads_those_partitions_and_a_pattern_all_matching_topics(bootstr
     assert load({**servers, "subscribePattern": f"{topic[:-1]}[{topic[-1]}]"}).values() == numbers(range(21))
     assert load({**servers, "subscribePattern": "no-such-.*"}).values() == []
     with pytest.raises(Exception, match=rf"option 'assign' names {topic}-3, and {topic} has 3 partitions"):
-        load({**servers, "assign": f'{{"{topic}": [0, 3]}}'}).values()
+        load({**servers, "assign": f'{{"{topic}": [0, 3]}}', "fetchOffset.retryIntervalMs": "10"}).values()
 
 
 def test_a_topic_that_is_not_there_is_an_error_and_never_an_empty_frame(bootstrap: str, load: Values):
     with pytest.raises(Exception, match="there is no topic 'nowhere'"):
-        load(options(bootstrap, "nowhere")).values()
+        load(options(bootstrap, "nowhere", **{"fetchOffset.retryIntervalMs": "10"})).values()
 
 
 # ---------------------------------------------------------------- tasks
@@ -294,6 +295,67 @@ def test_min_partitions_and_most_records_split_and_max_partitions_puts_together(
         given = options(bootstrap, topic, **cut)
         assert len(TopicReader(ReadOptions.parse(given)).partitions()) == tasks, cut
         assert load(given).values() == numbers(range(3_000)), cut
+
+
+def test_min_partitions(bootstrap: str, load: Values):
+    """SPARK-30656: minPartitions: three partitions in six tasks and more; bound late, the same plan sees what came"""
+    topic = make_topic(bootstrap, spread(), partitions=3)
+    given = options(bootstrap, topic, minPartitions="6", offsetsBinding="late")
+    assert len(TopicReader(ReadOptions.parse(given)).partitions()) >= 6
+    frame = load(given)
+    assert frame.values() == numbers(range(21))
+    write(bootstrap, topic, [Record(b"%d" % n, partition=n % 3) for n in range(21, 31)])
+    assert frame.values() == numbers(range(31))
+
+
+def test_resolved_start_offset_greater_than_end_offset(bootstrap: str):
+    """resolved start offset greater than end offset: with latest, and without"""
+    empty = make_topic(bootstrap, partitions=3)
+    with pytest.raises(
+        ConfigurationError, match="The resolved start offset 1 is greater than the resolved end offset 0"
+    ):
+        TopicReader(
+            ReadOptions.parse(options(bootstrap, empty, startingOffsets=by_partition(empty, 1, 1, 1)))
+        ).partitions()
+    two = make_topic(
+        bootstrap,
+        [Record(b"0", partition=n % 3, timestamp_ms=FIRST if n < 3 else SECOND) for n in range(6)],
+        partitions=3,
+    )
+    given = options(
+        bootstrap,
+        two,
+        startingOffsets=by_partition(two, 3, 3, 3),
+        endingOffsetsByTimestamp=by_partition(two, SECOND, SECOND, SECOND),
+    )
+    with pytest.raises(
+        ConfigurationError, match="The resolved start offset 3 is greater than the resolved end offset 1"
+    ):
+        TopicReader(ReadOptions.parse(given)).partitions()
+
+
+def test_one_partition_is_read_many_times_at_once_in_one_worker(bootstrap: str):
+    """KafkaDataConsumerSuite: SPARK-23623: concurrent use; SPARK-25151: multiple tasks fetching the same partition"""
+    topic = make_topic(bootstrap, [Record(b"%d" % n) for n in range(1_000)])
+    made = TopicReader(ReadOptions.parse(options(bootstrap, topic, batchRows="50")))
+
+    def whole(start: int, end: int) -> list[int]:
+        task = RangePartition((OffsetRange(topic, 0, start, end),))
+        return [int(value) for batch in made.read(task) for value in batch["value"].to_pylist()]
+
+    with ThreadPoolExecutor(8) as threads:
+        asked = [(n * 7 % 500, 500 + n * 13 % 500) for n in range(40)]
+        for (start, end), found in zip(asked, threads.map(lambda ends: whole(*ends), asked), strict=True):
+            assert found == list(range(start, end))
+    # One thread, and two tasks of which each gives a piece in turn, the second where the first stands.
+    one, two = (iter(made.read(RangePartition((OffsetRange(topic, 0, start, start + 300),)))) for start in (0, 50))
+    pieces: dict[int, list[int]] = {1: [], 2: []}
+    for _ in range(3):
+        for number, batches in ((1, one), (2, two)):
+            pieces[number] += next(batches)["offset"].to_pylist()
+    for number, batches in ((1, one), (2, two)):
+        pieces[number] += [offset for batch in batches for offset in batch["offset"].to_pylist()]
+    assert pieces == {1: list(range(300)), 2: list(range(50, 350))}
 
 
 def test_pieces_of_a_partition_that_do_not_touch_are_read_in_one_task_all_the_same(bootstrap: str):
@@ -350,6 +412,9 @@ def test_read_kafka_transactional_messages_read_uncommitted(logs: LogWriter, loa
     topic.write(range(6, 11), producer=7)
     topic.abort(7)
     assert load(given).values() == numbers(range(1, 11)), "aborted records are shown as well"
+    topic.write(range(11, 16), producer=7)
+    topic.commit(7)
+    assert load(given).values() == numbers(range(1, 16))
 
 
 def test_ranges_without_a_visible_record_end_at_once(logs: LogWriter, load: Values):

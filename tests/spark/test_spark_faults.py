@@ -106,7 +106,43 @@ def test_a_batch_whose_workers_are_killed_fails_and_is_whole_the_next_time(spark
     assert reading.offsets() == everything()
 
 
+@pytest.mark.parametrize("fails", ["true", "false"])
 @pytest.mark.parametrize("change", ["cut", "made anew"])
+def test_a_topic_that_changes_under_a_batch_is_an_error_or_passed_over(
+    spark: Any, bootstrap: str, tmp_path: Path, change: str, fails: str
+):
+    """topic truncated or recreated under a batch, in the middle of its tasks"""
+    topic = large_topic(bootstrap)
+    # A task that begins after that finds a log that has nothing yet, and waits for it.
+    patience = {"kafkaConsumer.pollTimeoutMs": "10000"}
+    reading = HeldRead(spark, topic, tmp_path / "held", failOnDataLoss=fails, **patience)
+
+    def act() -> None:
+        if change == "cut":
+            for partition in range(2):
+                topic.cut(COUNT - 100, partition)
+        else:
+            topic.delete()
+            topic.create()
+
+    changing = reading.in_the_middle(act)
+    if fails == "true":
+        with pytest.raises(Exception, match=r"KAFKA_DATA_LOSS\."):
+            reading.offsets()
+        changing.join()
+        return
+    found = reading.offsets()
+    changing.join()
+    assert len(found) == len(set(found)) < 2 * COUNT
+    for partition in range(2):
+        mine = [offset for number, offset in found if number == partition]
+        end = [*range(COUNT - 100, COUNT)] if change == "cut" else []
+        before = mine[: len(mine) - len(end)]
+        assert before == list(range(len(before)))
+        assert mine[len(before) :] == end
+
+
+@pytest.mark.parametrize("change", ["cut", "made anew", "made anew with more"])
 def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
     spark: Any, bootstrap: str, tmp_path: Path, change: str
 ):
@@ -122,7 +158,7 @@ def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
         elif number == 1:
             topic.delete()
             topic.create()
-            topic.add(range(100, 103))
+            topic.add(range(100, 103 if change == "made anew" else 130))
 
     asked.in_batch = after_the_second
     asked.start()
@@ -136,8 +172,9 @@ def test_a_topic_that_changes_under_a_query_is_an_error_or_passed_over(
     topic.add([200, 201])
     asked.process_all()
     asked.stop()
-    # What a topic made anew had before the query found out is behind its offset.
-    assert values(asked) == [*range(10), *(range(13, 20) if change == "cut" else ()), 200, 201]
+    # What a topic made anew has before the offset that was reached is not read.
+    left = {"cut": range(13, 20), "made anew": (), "made anew with more": range(110, 130)}[change]
+    assert values(asked) == [*range(10), *left, 200, 201]
 
 
 def test_a_query_goes_on_when_its_broker_is_killed(spark: Any, broker: BrokerProcess, tmp_path: Path):
@@ -192,6 +229,32 @@ def test_a_python_worker_that_is_killed_costs_and_doubles_no_row(spark: Any, boo
     assert values(asked) == list(range(2_000))
 
 
+def test_a_planning_process_that_is_killed_ends_the_query_and_costs_no_row(spark: Any, bootstrap: str, tmp_path: Path):
+    """the driver's Python process killed, which asks for offsets and plans batches: started again, the query goes on"""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(1_000))
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, **QUICK}
+    asked = SparkQuery(spark, tmp_path / "checkpoint", {**given, "maxOffsetsPerTrigger": "300"})
+    killed: list[int] = []
+
+    def kill(number: int) -> None:
+        if number == 1 and not killed:
+            killed.extend(planners_of(spark))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    asked.in_batch = kill
+    asked.start()
+    with pytest.raises(Exception, match=r"(?i)python|EOF|broken pipe|reset"):
+        asked.process_all()
+    assert killed
+    topic.add(range(1_000, 2_000))
+    asked.start()
+    asked.process_all()
+    asked.stop()
+    assert values(asked) == list(range(2_000))
+
+
 def test_a_query_that_is_stopped_in_mid_read_reads_its_batch_again(spark: Any, bootstrap: str, tmp_path: Path):
     """Spark kills the workers under the reads; the batch is in the log of offsets, and not in that of commits."""
     topic = large_topic(bootstrap)
@@ -230,6 +293,14 @@ def workers_of(spark: Any) -> list[int]:
     """Process numbers of the Python workers of this session: the children of its daemon."""
     jvm = spark.sparkContext._gateway.proc.pid
     return [worker for daemon in children(jvm) for worker in children(daemon)]
+
+
+def planners_of(spark: Any) -> list[int]:
+    """Process numbers of the Pythons that plan the streaming queries of this session."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    return [
+        pid for pid in children(jvm) if b"python_streaming_source_runner" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 def children(pid: int) -> list[int]:

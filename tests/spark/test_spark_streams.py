@@ -211,21 +211,58 @@ def test_continuous_and_real_time_triggers_are_closed_to_python_sources(
 @pytest.mark.long
 def test_two_sources_of_which_one_is_exhausted(spark: Any, bootstrap: str, tmp_path: Path):
     """SPARK-22956: currentPartitionOffsets should be set when no new data comes in"""
-    slow, fast = Topic(bootstrap, 2), Topic(bootstrap, 2)
-    slow.add(range(4))
+    slow, fast = Topic(bootstrap, 1), Topic(bootstrap, 1)
+    slow.add(range(10))
     fast.add(range(100, 120))
     found: dict[int, list[int]] = {}
 
     def keep(frame: Any, number: int) -> None:
         found[number] = sorted(row["value"] for row in frame.collect())
 
-    both = stream(spark, slow).union(stream(spark, fast, maxOffsetsPerTrigger="8"))
+    def run() -> None:
+        query = writer.start()
+        query.processAllAvailable()
+        query.stop()
+
+    both = stream(spark, slow, maxOffsetsPerTrigger="5").union(stream(spark, fast, maxOffsetsPerTrigger="5"))
     numbers = both.selectExpr("int(string(value)) AS value")
-    query = numbers.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path)).start()
+    writer = numbers.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+    run()
+    five_each = [[*range(5), *range(100, 105)], [*range(5, 10), *range(105, 110)], [*range(110, 115)]]
+    batches = [*five_each, [*range(115, 120)]]
+    assert [found[number] for number in sorted(found) if found[number]] == batches
+    fast.add(range(120, 130))
+    run()
+    batches += [[*range(120, 125)], [*range(125, 130)]]
+    slow.add([10])
+    run()
+    assert [found[number] for number in sorted(found) if found[number]] == [*batches, [10]]
+
+
+@pytest.mark.long
+def test_input_row_metrics(spark: Any, bootstrap: str, tmp_path: Path):
+    """input row metrics: what was there before the query began is not counted"""
+    topic = Topic(bootstrap, 5)
+    topic.add([-1])
+    frame = stream(spark, topic, startingOffsets="latest").selectExpr("int(string(value)) + 1 AS value")
+    query = frame.writeStream.format("memory").queryName("counted").option("checkpointLocation", str(tmp_path)).start()
     query.processAllAvailable()
-    slow.add([4, 5])
-    query.processAllAvailable()
-    fast.add([120])
+    topic.add([1, 2, 3])
     query.processAllAvailable()
     query.stop()
-    assert sorted(value for batch in found.values() for value in batch) == [*range(6), *range(100, 121)]
+    assert sorted(row["value"] for row in spark.table("counted").collect()) == [2, 3, 4]
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == 3
+
+
+@pytest.mark.long
+def test_metrics_without_a_rate_limit(spark: Any, bootstrap: str, tmp_path: Path):
+    """test custom metrics - no rate limit: nothing is behind"""
+    topic = Topic(bootstrap, 2)
+    topic.add(range(10))
+    query = run_available(stream(spark, topic), tmp_path, "unlimited")
+    (found,) = lag(query)
+    assert found.metrics() == {
+        "minOffsetsBehindLatest": "0",
+        "maxOffsetsBehindLatest": "0",
+        "avgOffsetsBehindLatest": "0.0",
+    }

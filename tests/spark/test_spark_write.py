@@ -112,6 +112,7 @@ def test_streaming_sink_progress_is_produced(spark: Any, bootstrap: str, tmp_pat
     topic = make_topic(bootstrap)
     query = run(sink(lines(spark, tmp_path / "in", "1", "2", "3"), bootstrap, topic), tmp_path / "checkpoint")
     assert any(progress["sink"]["numOutputRows"] == 3 for progress in query.recentProgress)
+    assert values(bootstrap, topic) == [b"1", b"2", b"3"]
 
 
 def test_streaming_aggregates_are_written_whole_in_complete_mode(spark: Any, bootstrap: str, tmp_path: Path):

@@ -8,18 +8,27 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import pyspark_triokafka
+import triokafka
 from tests.broker_process import BrokerProcess
 from tests.spark.changing_topics import Topic
 from tests.spark.engine import StandInQuery, values
+from tests.spark.frames import frame
 from tests.spark.topics import Record
 from triokafka.errors import KafkaError
+from triokafka.spark.brokers import Brokers
 from triokafka.spark.data_loss import KafkaDataLossError
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.reader import TopicReader
+from triokafka.spark.write_options import WriteOptions
+from triokafka.spark.writer import TopicWriter
 
 QUICK = {"fetchOffset.retryIntervalMs": "10", "startingOffsets": "earliest"}
 
@@ -84,6 +93,89 @@ def test_a_broker_that_stays_away_fails_the_query_in_time_and_a_restart_loses_no
     asked.start()
     asked.process_all()
     assert values(asked) == list(range(20))
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that all tests of the matrix kill; it comes back."""
+    process = BrokerProcess(tmp_path_factory.mktemp("killed") / "data")
+    process.start()
+    yield process
+    process.close()
+
+
+@pytest.mark.parametrize("fails", ["true", pytest.param("false", marks=pytest.mark.long)])
+@pytest.mark.parametrize("place", ["planning", "reading", "committing"])
+@pytest.mark.parametrize("kind", ["batch", "micro-batch", pytest.param("available now", marks=pytest.mark.long)])
+def test_a_broker_that_is_killed_at_any_place_costs_and_doubles_no_row(
+    killed: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, place: str, fails: str
+):
+    """broker killed and restarted between two questions of the plan, in the middle of a task, and after the rows are in
+    the sink and before Spark notes that: in a batch and in micro-batches, whatever failOnDataLoss says"""
+    topic = Topic(killed.bootstrap, 2)
+    count = 4_000
+    topic.write(Record(b"%0300d" % number, partition=number % 2) for number in range(count))
+    times: list[str] = []
+
+    def kill() -> None:
+        # Once, after all has gone well for a while.
+        times.append(place)
+        if len(times) == (1 if kind == "batch" else 2):
+            killed.kill()
+            killed.start()
+
+    if place == "planning":
+        latest = Brokers.latest
+
+        async def asked_in_the_middle(brokers: Brokers, partitions: Any) -> Any:
+            kill()
+            return await latest(brokers, partitions)
+
+        monkeypatch.setattr(Brokers, "latest", asked_in_the_middle)
+    little = {"kafka.prefetch.max.bytes": "65536", "kafka.max.partition.fetch.bytes": "32768", "batchRows": "100"}
+    given = {**QUICK, **little, "failOnDataLoss": fails, "commitGroupId": f"group-{topic.name}"}
+    found: list[int] = []
+    if kind == "batch":
+        options = {"kafka.bootstrap.servers": topic.bootstrap, "subscribe": topic.name, **given}
+        reader = TopicReader(ReadOptions.parse(options))
+        for task in reader.partitions():
+            for batch in reader.read(task):
+                if place == "reading":
+                    kill()
+                found += map(int, batch["value"].to_pylist())
+        if place == "committing":
+            kill()  # a batch commits nothing
+    else:
+        asked = asked_of(topic, tmp_path / "checkpoint", **given, maxOffsetsPerTrigger="1000")
+        if place == "committing":
+            asked.in_batch = lambda number: kill()
+        if place == "reading":
+            asked.in_task = lambda number: kill()
+        asked.start("available now" if kind == "available now" else "continual")
+        asked.process_all()
+        found = values(asked)
+        assert len(asked.batches) == 4
+    assert len(times) >= 1
+    assert sorted(found) == list(range(count))
+
+
+def test_a_broker_that_is_killed_under_a_writing_task_costs_and_doubles_no_row(killed: BrokerProcess):
+    """The producer is idempotent: what it sends again is there once, in its order."""
+    topic = Topic(killed.bootstrap, 1)
+    given = {"kafka.bootstrap.servers": topic.bootstrap, "topic": topic.name, "kafka.linger.ms": "0"}
+    writer = TopicWriter(WriteOptions.parse(given), frame(value="binary"), False)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for number in range(60):
+            if number in (20, 40):
+                killed.kill()
+                killed.start()
+            yield pa.record_batch({"value": [b"%d" % value for value in range(number * 100, number * 100 + 100)]})
+
+    written = writer.write(rows()).written
+    assert written.records == 6_000
+    read = triokafka.read_topic(topic.name, bootstrap_servers=topic.bootstrap, columns=["value"]).read_all()
+    assert [int(value) for value in read["value"].to_pylist()] == list(range(6_000))
 
 
 @pytest.mark.parametrize("place", ["before the plan", "after the plan"])

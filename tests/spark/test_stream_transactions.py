@@ -75,9 +75,62 @@ def test_read_uncommitted(logs: LogWriter, tmp_path: Path):
     assert sizes(asked) == [0, 3, 2, 0, 3, 2]
 
 
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_the_suites_offsets_batch_by_batch(logs: LogWriter, tmp_path: Path, isolation: str):
+    """read Kafka transactional messages: read_committed, read_uncommitted: values are their offsets, three to a batch;
+    whole batches without a record, and gaps first, in the middle and last"""
+    topic = logs.topic()
+    asked = asked_of(topic, tmp_path, isolation)
+    asked.start()
+
+    def new(*batches: list[int]) -> None:
+        before = len(asked.batches)
+        asked.process_all()
+        found = [sorted(int(row["value"]) for row in asked.batches[number]) for number in sorted(asked.batches)]
+        assert found[before:] == list(batches)
+
+    new([])  # the first batch always runs
+    is_committed = isolation == "read_committed"
+    topic.write(range(5), producer=1)
+    new(*([] if is_committed else [[0, 1, 2], [3, 4]]))
+    topic.commit(1)  # 5
+    new(*([[0, 1, 2], [3, 4]] if is_committed else [[]]))
+    topic.write(range(6, 11), producer=1)
+    topic.abort(1)  # 11
+    new(*([[], []] if is_committed else [[6, 7, 8], [9, 10]]))
+    topic.write(range(12, 17), producer=1)
+    topic.commit(1)  # 17
+    new([12, 13, 14], [15, 16])
+    for written in ([18], [20], [22, 23]):
+        topic.write(written, producer=1)
+        topic.commit(1)  # 19, 21, 24
+    new([18, 20], [22, 23], [])
+    asked.stop()
+
+
+def test_what_came_after_the_plan_is_not_mixed_into_the_next_batch(logs: LogWriter, tmp_path: Path):
+    """SPARK-25495: FetchedData.reset should reset all fields: the task of the first batch may fetch what is of the next
+    one, and drops it"""
+    topic = logs.topic()
+    topic.write(range(4), producer=1)
+    topic.commit(1)
+    given = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+    asked = StandInQuery(tmp_path / "checkpoint", topic.options(**given))
+
+    def write_more(number: int) -> None:
+        if number == 0:
+            topic.write(range(4, 8), producer=1)
+            topic.commit(1)
+
+    asked.planned = write_more
+    asked.start()
+    asked.process_all()
+    assert [[int(row["value"]) for row in asked.batches[number]] for number in (0, 1)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
 @pytest.mark.parametrize("gap", ["first", "middle", "last"])
 def test_gaps_in_a_range_are_no_loss(logs: LogWriter, tmp_path: Path, gap: str):
-    """SPARK-25495 and the gaps of compaction: first, middle and last of a batch"""
+    """the gaps of compaction: first, middle and last of a batch"""
     topic = logs.topic()
     if gap != "first":
         topic.write(range(3))

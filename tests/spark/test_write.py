@@ -156,6 +156,15 @@ def test_a_refused_record_fails_the_task_with_topic_and_partition(bootstrap: str
     assert "max.message.bytes" in str(failed.value) or "too large" in str(failed.value).lower()
 
 
+def test_a_refusal_says_what_to_do(bootstrap: str):
+    with pytest.raises(KafkaError) as failed:
+        write(options(bootstrap, "two words"), [rows({"value": b"1"})])
+    assert str(failed.value) == (
+        "writing to topic 'two words' failed: InvalidTopicError: topic 'two words'. Use 1 to 249 of the characters a-z"
+        " A-Z 0-9 . _ -"
+    )
+
+
 def test_much_data_goes_through_a_small_buffer(bootstrap: str):
     """KafkaSinkSuite: generic - write big data with small producer buffer"""
     topic = make_topic(bootstrap)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
+from uuid import UUID
 
 import trio
 
@@ -21,9 +22,12 @@ from triokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from triokafka.network.cluster import NetworkClient
+from triokafka.network.snapshot import Cluster
 from triokafka.network.tasks import BackgroundTasks
 from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld, World
+
+_LEAST_WAIT: Final = 2.0  # seconds
 
 OffsetRange = tuple[int, int]
 """First offset, and the offset after the last."""
@@ -32,13 +36,22 @@ OffsetRange = tuple[int, int]
 class RangeLostError(OffsetOutOfRangeError):
     """Records of a range are not in the log: ``partition``, and the ``position`` from which on it cannot be read.
 
-    Either retention deleted them, or the log was truncated or made anew. `RangeReader.go_on_at` passes over them.
+    Either retention deleted them, or the log was truncated; or, when ``is_made_anew``, the topic was deleted and made
+    again, and what it has at that position is another record. `RangeReader.go_on_at` passes over them.
     """
 
-    def __init__(self, message: str, partition: TopicPartition | None = None, position: int = -1) -> None:
+    def __init__(
+        self,
+        message: str,
+        partition: TopicPartition | None = None,
+        position: int = -1,
+        *,
+        is_made_anew: bool = False,
+    ) -> None:
         super().__init__(message)
         self.partition = partition
         self.position = position
+        self.is_made_anew = is_made_anew
 
 
 class RangeSession:
@@ -62,12 +75,16 @@ class RangeSession:
         self.is_open = False
         self._failure: Exception | None = None
         self._reading = False
+        self._ids: dict[str, UUID] = {}
+        self.made_anew: dict[TopicPartition, int] = {}
+        """Partitions of topics that were deleted and made again since `begin`, with the first offset that was not
+        fetched before: what comes from there on is of the new topic (KIP-516)."""
 
     async def __aenter__(self) -> Self:
         await self.network.__aenter__()
         await self._tasks.open()
         self.is_open = True
-        self.network.metadata.add_listener(lambda cluster: self.fetcher.wake())
+        self.network.metadata.add_listener(self._metadata_changed)
         return self
 
     async def __aexit__(
@@ -82,9 +99,10 @@ class RangeSession:
         """The first offset that is still in a partition's log, and its end, as its leader says now.
 
         Raises:
-            KafkaTimeoutError: no answer within ``default_api_timeout_ms``.
+            KafkaTimeoutError: no answer within ``default_api_timeout_ms``, or two seconds if that is shorter.
         """
-        deadline = self.world.now() + self.options.default_api_timeout_ms / 1000
+        # A fetch that waits for records holds up the connection, for longer perhaps than readers wait for progress.
+        deadline = self.world.now() + max(self.options.default_api_timeout_ms / 1000, _LEAST_WAIT)
         offsets = LogOffsets(self.options, self.network)
         first = (await offsets.list_offsets({partition: EARLIEST}, deadline=deadline))[partition]
         last = (await offsets.list_offsets({partition: LATEST}, deadline=deadline))[partition]
@@ -101,6 +119,9 @@ class RangeSession:
         if self._reading:
             raise IllegalStateError("this session serves another reader now: use a session for each of them")
         self._reading = True
+        # What is known now may be old: a topic is the one that the next metadata tells of.
+        self._ids.clear()
+        self.made_anew.clear()
         self.subscription.assign(ranges)
         for partition, (start, end) in ranges.items():
             self.subscription.seek(partition, start)
@@ -115,6 +136,19 @@ class RangeSession:
         if self.is_open:
             self.subscription.unsubscribe()
             self.fetcher.buffer.clear()
+
+    def _metadata_changed(self, cluster: Cluster) -> None:
+        topics = dict.fromkeys(partition.topic for partition in self.subscription.assignment)
+        told, _ = cluster.ids_of(topics if self._reading else ())
+        for partition, state in self.subscription:
+            before, now = self._ids.get(partition.topic), told.get(partition.topic)
+            if before is not None and now not in (None, before) and partition not in self.made_anew:
+                fetched = self.fetcher.buffer.fetch_offset(partition, state)
+                self.made_anew[partition] = fetched if fetched is not None else state.position or 0
+        self._ids.update(told)
+        self.fetcher.wake()
+        if self.made_anew or cluster.topic_errors:
+            self.notify()
 
     def notify(self) -> None:
         """Something came for the one who waits."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _ALL: Final = sys.maxsize
 _LOOK_AHEAD: Final = 10_000
+_BATCH_BYTES: Final = 64 << 20
 
 
 class RangeReader:
@@ -52,11 +53,14 @@ class RangeReader:
         columns: names of Arrow columns; see `Consumer.poll_arrow`.
         values: ``"view"`` for key and value as views into the fetched bytes.
         batch_rows: most rows of one batch.
+        batch_bytes: a batch of so many bytes, decompressed, or more goes out, however few rows it has. What was
+            compressed together is in it as a whole.
         session: an open `RangeSession` to read with instead of connections of its own; then there are no options.
 
     Iterating raises:
-        RangeLostError: the first offsets were deleted, or the log is shorter than the range.
+        RangeLostError: the first offsets were deleted, the log is shorter than the range, or the topic was made anew.
         CorruptRecordError: names topic, partition and offset.
+        TopicAuthorizationFailedError: a topic may not be read.
         KafkaTimeoutError: no progress within ``default_api_timeout_ms``; says where it stands.
     """
 
@@ -67,6 +71,7 @@ class RangeReader:
         columns: Sequence[str] | None = None,
         values: Literal["binary", "view"] = "binary",
         batch_rows: int = 100_000,
+        batch_bytes: int = _BATCH_BYTES,
         session: RangeSession | None = None,
         world: World | None = None,
         **options: Any,
@@ -74,8 +79,8 @@ class RangeReader:
         for partition, (start, end) in ranges.items():
             if not 0 <= start <= end:
                 raise ValueError(f"the range {start} to {end} of {partition} cannot be read")
-        if batch_rows < 1:
-            raise ValueError("batch_rows must be at least 1")
+        if batch_rows < 1 or batch_bytes < 1:
+            raise ValueError("batch_rows and batch_bytes must be at least 1")
         if session is not None and (options or world is not None):
             raise ValueError("a reader with a session takes its world and its options from there")
         self._owns_session = session is None
@@ -84,6 +89,7 @@ class RangeReader:
         self._columns = columns
         self._values = values
         self._batch_rows = batch_rows
+        self._batch_bytes = batch_bytes
         self._world = self.session.world
         self._ranges = {TopicPartition(*partition): bounds for partition, bounds in ranges.items()}
         self._left = {partition: end for partition, (start, end) in self._ranges.items() if start < end}
@@ -118,7 +124,7 @@ class RangeReader:
         """The next batch. If cancelled, nothing is lost."""
         from triokafka.records.arrow import ArrowBuilder
 
-        builder = ArrowBuilder(self._columns, values=self._values)
+        builder = ArrowBuilder(self._columns, values=self._values, most_bytes=self._batch_bytes)
         await self._wait_for(lambda: self._take_columns(builder))
         if not builder.rows:
             raise StopAsyncIteration
@@ -152,6 +158,7 @@ class RangeReader:
         if offset < self.position(partition):
             raise ValueError(f"{partition} stands at {self.position(partition)} and does not go back to {offset}")
         end = self._left[partition]
+        self.session.made_anew.pop(partition, None)
         self._subscription.seek(partition, min(offset, end))
         self._fetcher.wake()
         self._drop_read()
@@ -169,6 +176,7 @@ class RangeReader:
             self._drop_read()
             if not self._left:
                 return
+            self._check_made_anew(self.session.made_anew)
             now = self._world.now()
             if self._progress() != seen:
                 seen, since = self._progress(), now
@@ -181,6 +189,12 @@ class RangeReader:
         if not self._is_open:
             raise ClosedError("the reader is not open: use it inside its async with block")
         self.session.check()
+        metadata = self.session.network.metadata
+        if metadata.cluster.topic_errors:
+            for topic in {partition.topic for partition in self._left}:
+                error = metadata.error_for(topic)
+                if error is not None and not error.retriable:
+                    raise type(error)(f"topic {topic!r}. {error.advice}".rstrip())
 
     def _progress(self) -> int:
         return sum(state.position or 0 for _, state in self._subscription) + self._fetcher.counters.bytes
@@ -203,7 +217,7 @@ class RangeReader:
                 before = builder.rows
                 data.take_columns(builder, min(limit, self._batch_rows - before))
                 self._advance(data, reached=builder.rows - before == limit)
-                if builder.rows >= self._batch_rows or not data.done:
+                if builder.rows >= self._batch_rows or builder.is_full or not data.done:
                     break
         except KafkaError:
             # What was taken before is handed out first; the error stands where it is and comes again.
@@ -225,7 +239,10 @@ class RangeReader:
 
     def _current(self, count: Callable[[FetchedData, int], tuple[int, bool]]) -> Iterator[tuple[FetchedData, int]]:
         """Data to take from, with the number of records that lie inside the range, as ``count`` finds it."""
+        made_anew = self.session.made_anew
         for data, _ in self._fetcher.buffer.current():
+            if made_anew and data.position >= made_anew.get(data.partition, _ALL):
+                self._check_made_anew(made_anew)
             if data.error is not None:
                 self._explain(data)
             stop = self._left[data.partition]
@@ -254,6 +271,18 @@ class RangeReader:
             )
         if error is not None:
             raise error
+
+    def _check_made_anew(self, made_anew: Mapping[TopicPartition, int]) -> None:
+        for partition, first in made_anew.items():
+            if partition in self._left and self.position(partition) >= first:
+                start, end = self._ranges[partition]
+                raise RangeLostError(
+                    f"{partition}: the topic was deleted and made again while the range {start} to {end} was read, and"
+                    f" offset {self.position(partition)} is another record now, if there is one",
+                    partition,
+                    self.position(partition),
+                    is_made_anew=True,
+                )
 
     def _advance(self, data: FetchedData, *, reached: bool) -> None:
         stop = self._left[data.partition]
@@ -307,6 +336,7 @@ def read_topic(
     columns: Sequence[str] | None = None,
     values: Literal["binary", "view"] = "binary",
     batch_rows: int = 100_000,
+    batch_bytes: int = _BATCH_BYTES,
     world: World | None = None,
     **options: Any,
 ) -> pa.RecordBatchReader:
@@ -324,7 +354,7 @@ def read_topic(
         columns: some of key, value, topic, partition, offset, timestamp, timestampType, headers; all by default. What
             is left out is not decoded.
         values: ``"view"`` for key and value as views into the fetched bytes.
-        batch_rows: most rows of one batch.
+        batch_rows, batch_bytes: where a batch ends, whichever comes first; see `RangeReader`.
 
     Options are those of `ConsumerOptions`: ``bootstrap_servers``, ``isolation_level``, …
 
@@ -344,7 +374,15 @@ def read_topic(
 
     async def open_reader() -> RangeReader:
         ranges = await resolve_ranges(names, start, end, world=world, **options)
-        return RangeReader(ranges, columns=columns, values=values, batch_rows=batch_rows, world=world, **options)
+        return RangeReader(
+            ranges,
+            columns=columns,
+            values=values,
+            batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
+            world=world,
+            **options,
+        )
 
     loop = loop_thread()
     reader = loop.call(open_reader)

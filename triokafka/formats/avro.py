@@ -8,13 +8,14 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
-from triokafka.formats.decoding import Format, UnknownSchemas, scattered
+from triokafka.formats.decoding import Format, UnknownSchemas, require, scattered
 from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, UnknownSchemaError, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _MAX_DECIMAL: Final = 38
+_LONGEST_SENTENCE: Final = 400
 
 
 class AvroFormat(Format):
@@ -39,6 +40,7 @@ class AvroFormat(Format):
         registry: SchemaRegistry | None = None,
         subject: str | None = None,
     ) -> None:
+        require("fastavro", "Avro")
         if schema is None and (registry is None or subject is None):
             raise ConfigurationError("Avro needs a schema, or a registry and a subject whose newest schema it is")
         self._registry = registry
@@ -95,7 +97,9 @@ class AvroFormat(Format):
     def _writer(self, number: int) -> Any:
         if number not in self._writers:
             assert self._registry is not None
-            self._writers[number] = self._registered(self._registry.by_id(number))
+            found = self._registered(self._registry.by_id(number))
+            # What was written with the schema that is read needs no comparing of the two.
+            self._writers[number] = self._schema if found == self._schema else found
         return self._writers[number]
 
     def _registered(self, found: RegisteredSchema) -> Any:
@@ -128,7 +132,7 @@ class AvroFormat(Format):
                     raise ValueError(f"{len(payload) - stream.tell()} bytes are left over")
                 rows.append(_maybe(convert, row))
             except Exception as error:
-                errors[number] = f"{type(error).__name__}: {error}".rstrip(": ")
+                errors[number] = _told(error, writer, self._schema)
                 rows.append(None)
         try:
             return pa.array(rows, self._type), errors
@@ -146,6 +150,20 @@ class AvroFormat(Format):
                 rows[number] = None
                 errors[number] = str(error)
         return pa.array(rows, self._type)
+
+
+def _told(error: Exception, writer: Any, reader: Any) -> str:
+    """A sentence: fastavro's have whole schemas in them, where two do not fit each other."""
+    from fastavro.read import SchemaResolutionError
+
+    if isinstance(error, SchemaResolutionError):
+        written, read = (
+            each.get("name", each["type"]) if isinstance(each, dict) else each for each in (writer, reader)
+        )
+        if written != read:
+            return f"it was written as {written}, which cannot be read as {read}"
+    said = f"{type(error).__name__}: {error}".rstrip(": ")
+    return said if len(said) <= _LONGEST_SENTENCE else f"{said[:_LONGEST_SENTENCE]}…"
 
 
 _Convert = Callable[[Any], Any]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from triokafka.errors import ConfigurationError, KafkaError
@@ -26,7 +27,10 @@ _PLACE: Final = ("topic", "partition", "offset")
 class DecodeError(KafkaError):
     """A key or value is not what its format says; names topic, partition and offset."""
 
-    advice = "Read with on_error='null' to get such values as null with a sentence in a column of its own"
+    advice = (
+        "Read with on_error='null' (in Spark option onDecodeError=null) to get such values as null with a sentence in a"
+        " column of its own."
+    )
 
 
 class Format(ABC):
@@ -137,6 +141,18 @@ def decoded(
             yield decoding.apply(batch)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def require(package: str, what: str) -> None:
+    """Say which extra is missing, before anything is asked of a registry.
+
+    Raises:
+        ConfigurationError: ``package`` cannot be imported.
+    """
+    try:
+        import_module(package)
+    except ModuleNotFoundError:
+        raise ConfigurationError(f"{what} needs the package {package}: pip install 'triokafka[formats]'") from None
 
 
 def scattered(values: pa.Array, positions: Sequence[int], length: int) -> pa.Array:

@@ -63,7 +63,8 @@ class JsonFormat(Format):
             return self._parse_all(payloads), {}
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             if len(payloads) == 1:
-                return pa.nulls(1, self.type), {0: str(error).splitlines()[0]}
+                # The row is that of the piece that was parsed, and says nothing.
+                return pa.nulls(1, self.type), {0: str(error).splitlines()[0].removesuffix(" in row 0")}
         middle = len(payloads) // 2
         first, wrong = self._parse(payloads.slice(0, middle))
         second, more = self._parse(payloads.slice(middle))

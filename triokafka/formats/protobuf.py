@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
-from triokafka.formats.decoding import Format, UnknownSchemas
+from triokafka.formats.decoding import Format, UnknownSchemas, require
 from triokafka.formats.registry import (
     RegisteredSchema,
     SchemaRegistry,
@@ -39,7 +39,8 @@ class ProtobufFormat(Format):
     Args:
         message: a generated class, or ``"module:Class"``; without it the first message of the newest schema of
             ``subject``, or the one called ``name``.
-        registry: values have its envelopes. It is asked only where there is no ``message``.
+        registry: values have its envelopes. It is asked only where there is no ``message``: then messages of other
+            types are told by their names. Where there is one, all values are taken to be of it.
         subject: of the registry, usually ``<topic>-value``.
         name: the full name of a message in the subject's schema.
 
@@ -56,15 +57,19 @@ class ProtobufFormat(Format):
         subject: str | None = None,
         name: str | None = None,
     ) -> None:
+        require("google.protobuf", "Protobuf")
         if message is None and (registry is None or subject is None):
             raise ConfigurationError("Protobuf needs a message class, or a registry and a subject")
         self._registry = registry
         self._unknown = UnknownSchemas()
         self._files: tuple[bytes, ...] = ()
+        self._message: Any
+        self._names: dict[tuple[int, tuple[int, ...]], str] = {}
         if message is None:
             assert registry is not None and subject is not None
-            files = _files(registry, registry.latest(subject, form=_SERIALIZED), f"{subject}.proto")
-            self._set(tuple(files.values()), name, subject)
+            newest = registry.latest(subject, form=_SERIALIZED)
+            self._set(tuple(_files(registry, newest, f"{subject}.proto").values()), name, subject)
+            self._names[newest.id, _place(self._message.DESCRIPTOR)] = self._message.DESCRIPTOR.full_name
         else:
             self._message = _imported(message) if isinstance(message, str) else message
             self._type: pa.DataType = _struct(self._message.DESCRIPTOR, ())
@@ -73,16 +78,17 @@ class ProtobufFormat(Format):
         """Read messages that only these descriptors tell of, the last of which has the one that is meant."""
         self._files, self._message = files, _built(files, name, subject)
         self._type = _struct(self._message.DESCRIPTOR, ())
-        self._indexes = _place(self._message.DESCRIPTOR)
 
     def __getstate__(self) -> dict[str, Any]:
         # Classes that were made of descriptors cannot be pickled, and the subject may have a newer schema by then.
         if self._files:
-            return {"registry": self._registry, "files": self._files, "name": self._message.DESCRIPTOR.full_name}
+            name = self._message.DESCRIPTOR.full_name
+            return {"registry": self._registry, "files": self._files, "name": name, "names": self._names}
         return {"registry": self._registry, "message": self._message}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._registry, self._files, self._unknown = state["registry"], (), UnknownSchemas()
+        self._names = dict(state.get("names", {}))
         if "files" in state:
             self._set(state["files"], state["name"], "")
         else:
@@ -135,10 +141,15 @@ class ProtobufFormat(Format):
             return self._column(messages), errors
 
     def _opened(self, payload: bytes, schema_id: int) -> int:
-        """Where the message begins. One of another type would be read without a complaint, and mean nothing."""
+        """Where the message begins. One of another type would be read without a complaint, and mean nothing.
+
+        A schema of another subject has its first message at the same place, so that only names tell.
+        """
         indexes, start = _indexes(payload)
-        if self._files and indexes != self._indexes:
-            name = self._name_of(schema_id, indexes)
+        if self._files:
+            name = self._names.get((schema_id, indexes))
+            if name is None:
+                name = self._names[schema_id, indexes] = self._name_of(schema_id, indexes)
             if name != self._message.DESCRIPTOR.full_name:
                 raise ValueError(f"it is a {name}, and not a {self._message.DESCRIPTOR.full_name}")
         return start

@@ -123,11 +123,8 @@ class SchemaRegistry:
         failures: list[str] = []
         for number in range(_TRIES * len(self._urls)):
             url = self._urls[number % len(self._urls)]
-            request = urllib.request.Request(url + path, headers={"Accept": _ACCEPT})
-            for name, value in self._credentials().items():
-                request.add_unredirected_header(name, value)  # who it is redirected to is somebody else
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout_ms / 1000) as answer:
+                with urllib.request.urlopen(self._request(url + path), timeout=self.timeout_ms / 1000) as answer:
                     return _checked(json.loads(answer.read()))
             except urllib.error.HTTPError as error:
                 said = f"{url}{path}: {error.code} {_said(error)}"
@@ -137,8 +134,16 @@ class SchemaRegistry:
                     raise SchemaRegistryError(said) from None
                 failures.append(said)
             except (OSError, ValueError, http.client.HTTPException) as error:
-                failures.append(f"{url}{path}: {error or type(error).__name__}")
+                why = error.reason if isinstance(error, urllib.error.URLError) else error
+                failures.append(f"{url}{path}: {why or type(error).__name__}")
         raise SchemaRegistryError("; ".join(dict.fromkeys(failures)))
+
+    def _request(self, address: str) -> urllib.request.Request:
+        """With credentials, which no variable of the frame that fails holds: Spark can show them all."""
+        request = urllib.request.Request(address, headers={"Accept": _ACCEPT})
+        for name, value in self._credentials().items():
+            request.add_unredirected_header(name, value)  # who it is redirected to is somebody else
+        return request
 
     def _credentials(self) -> dict[str, str]:
         if self.token is not None:

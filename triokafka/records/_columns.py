@@ -18,9 +18,10 @@ from cython.cimports.cpython.bytearray import (
     PyByteArray_GET_SIZE,
     PyByteArray_Resize,
 )
-from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.triokafka.records._lz4_block import decompress_block
 from cython.cimports.triokafka.records._wire import (
     ORDER,
     Record,
@@ -33,10 +34,12 @@ from cython.cimports.triokafka.records._wire import (
     read_varint,
 )
 
+from triokafka.records.compression import is_lz4_header
 from triokafka.records.corruption import FAULTS, corrupt_batch, corrupt_record
 from triokafka.records.plain_columns import (
     HEADERS,
     KEY,
+    LARGEST_UNPACKED,
     MAX_COLUMN_BYTES,
     OFFSET,
     TIMESTAMP,
@@ -57,6 +60,14 @@ _FIELDS = cython.declare(cython.Py_ssize_t, 4)
 _GREATEST = cython.declare(cython.longlong, 2**63 - 1)
 _LEAST = cython.declare(cython.longlong, -_GREATEST - 1)
 _MOST_MILLISECONDS = cython.declare(cython.longlong, (2**63 - 1) // 1000)
+_LZ4 = cython.declare(cython.int, 3)
+_LZ4_HEADER = cython.declare(cython.Py_ssize_t, 7)
+_LZ4_STORED = cython.declare(cython.uint, 1 << 31)
+_LARGEST_UNPACKED = cython.declare(cython.Py_ssize_t, LARGEST_UNPACKED)
+_LONG = cython.declare(cython.Py_ssize_t, 16 << 10)  # compressed bytes for which other threads are let run
+
+# What batches are decompressed into, kept for the next ones; None while somebody has it.
+_spare: bytearray | None = bytearray()
 
 
 @cython.cfunc
@@ -357,6 +368,127 @@ def multiples(step: cython.Py_ssize_t, count: cython.Py_ssize_t):
     return out
 
 
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _packed_batch(
+    p: cython.p_const_uchar, available: cython.Py_ssize_t, limit: cython.longlong, from_offset: cython.longlong
+) -> cython.Py_ssize_t:
+    """The size of the batch at ``p`` if it is as ``ordinary_batch`` wants it, but for lz4; else 0.
+
+    Whether so many records can be in it is known when it is decompressed.
+    """
+    if available < 61 or p[16] != 2:
+        return 0
+    size: cython.longlong = cython.cast(cython.longlong, int32(p + 8)) + 12
+    base_offset: cython.longlong = int64(p)
+    last_delta: cython.longlong = int32(p + 23)
+    count: cython.longlong = int32(p + 57)
+    if size < 61 or size > available or p[21] != 0 or (p[22] & 0xF7) != _LZ4:
+        return 0
+    if count < 1 or count > limit or last_delta < count - 1:
+        return 0
+    if base_offset < from_offset or base_offset >> 62:
+        return 0
+    return size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _little(p: cython.p_const_uchar) -> cython.uint:
+    return (
+        cython.cast(cython.uint, p[0])
+        | (cython.cast(cython.uint, p[1]) << 8)
+        | (cython.cast(cython.uint, p[2]) << 16)
+        | (cython.cast(cython.uint, p[3]) << 24)
+    )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _lz4_blocks(p: cython.p_const_uchar, stop: cython.p_const_uchar, largest: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """How many blocks a frame has that ends where its batch does; 0 when it is not like that."""
+    blocks: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t
+    while stop - p >= 4:
+        size = _little(p) & ~_LZ4_STORED
+        p += 4
+        if size == 0:
+            return blocks if p == stop else 0
+        if size > largest or size > stop - p:
+            return 0
+        p += size
+        blocks += 1
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _unpack_blocks(
+    lz4: decompress_block,
+    p: cython.p_const_uchar,
+    stop: cython.p_const_uchar,
+    largest: cython.Py_ssize_t,
+    out: cython.p_uchar,
+    room: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Decompress the blocks of a frame; the bytes that there are, or -1.
+
+    `_lz4_blocks` has counted them, but their sizes are read again: without the interpreter's lock, a buffer may change.
+    """
+    total: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t
+    got: cython.Py_ssize_t
+    head: cython.uint
+    while stop - p >= 4:
+        head = _little(p)
+        if head == 0:
+            return total
+        p += 4
+        size = head & ~_LZ4_STORED
+        if size > largest or size > stop - p or total + largest > room:
+            return -1
+        if head & _LZ4_STORED:
+            memcpy(out + total, p, size)
+            got = size
+        else:
+            got = lz4(
+                cython.cast(cython.p_const_char, p),
+                cython.cast(cython.p_char, out + total),
+                cython.cast(cython.int, size),
+                cython.cast(cython.int, largest),
+            )
+            if got < 0:
+                return -1
+        total += got
+        p += size
+    return -1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _unpack(
+    lz4: decompress_block,
+    frame: cython.p_const_uchar,
+    stop: cython.p_const_uchar,
+    out: cython.p_uchar,
+    room: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Decompress a frame that `ColumnAppender._lz4_room` has looked at; the bytes that there are, or -1."""
+    unpacked: cython.Py_ssize_t
+    largest: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, 1) << (8 + 2 * (frame[5] >> 4))
+    if stop - frame < _LONG:
+        return _unpack_blocks(lz4, frame + _LZ4_HEADER, stop, largest, out, room)
+    with cython.nogil:
+        unpacked = _unpack_blocks(lz4, frame + _LZ4_HEADER, stop, largest, out, room)
+    return unpacked
+
+
 @cython.final
 @cython.cclass
 class ColumnAppender:
@@ -365,6 +497,7 @@ class ColumnAppender:
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
     _columns: cython.int
     _views: cython.bint
+    _lz4_header: cython.uint  # flags, block descriptor and checksum that are known to be right
     _fields: _Growing
     _ends: _Growing
     _offset: _Growing
@@ -506,25 +639,41 @@ class ColumnAppender:
     def append_batches(
         self,
         limit: cython.Py_ssize_t,
+        most_bytes: cython.Py_ssize_t,
         data,
         position: cython.Py_ssize_t,
         next_offset: cython.longlong,
         check_crc: cython.bint,
         number: cython.uint,
+        lz4: cython.size_t,
     ):
         """Add whole batches as long as they are ordinary and of one kind; returns where and why it stopped."""
+        global _spare
         view = cython.declare(Py_buffer)
         PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
         leader_epoch: cython.int = -1
         timestamp_type: cython.int = -1
+        room: bytearray | None = None
+        base: cython.p_const_uchar
+        unpacked: cython.Py_ssize_t
+        read: cython.Py_ssize_t = 0
         try:
             start: cython.p_const_uchar = cython.cast(cython.p_const_uchar, view.buf)
             if position < 0 or view.len > _LARGEST:
-                return position, next_offset, leader_epoch, timestamp_type
-            while position < view.len:
+                return position, next_offset, leader_epoch, timestamp_type, read
+            while position < view.len and read < most_bytes:
                 p: cython.p_const_uchar = start + position
                 size: cython.Py_ssize_t = ordinary_batch(p, view.len - position, limit, next_offset)
-                if size == 0 or not self.has_room(size):
+                if size:
+                    unpacked = size - 61
+                elif lz4 and not self._views:
+                    size = _packed_batch(p, view.len - position, limit, next_offset)
+                    unpacked = self._lz4_room(p + 61, size - 61) if size else 0
+                    if unpacked == 0:
+                        break
+                else:
+                    break
+                if not self.has_room(unpacked):
                     break
                 appended: cython.int = (p[22] >> 3) & 1
                 if timestamp_type >= 0 and appended != timestamp_type:
@@ -533,27 +682,74 @@ class ColumnAppender:
                     checksum: cython.uint = crc32c(data[position + 21 : position + size])
                     if checksum != cython.cast(cython.uint, int32(p + 17)):
                         break
+                base = p + 61
+                if p[22] & 7:
+                    if room is None:
+                        room, _spare = _spare, None
+                    if room is None or PyByteArray_GET_SIZE(room) < unpacked:
+                        room = PyByteArray_FromStringAndSize(cython.NULL, unpacked)
+                    into: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(room))
+                    unpacked = _unpack(cython.cast(decompress_block, lz4), p + 61, p + size, into, unpacked)
+                    base = into
+                    if unpacked < _SMALLEST_RECORD:
+                        break
                 if timestamp_type < 0:
-                    self._expect(int32(p + 57), size, view.len - position, limit)
-                if not self._append_ordinary(p, size, number, position, appended):
+                    self._expect(int32(p + 57), size, view.len - position, limit, unpacked, most_bytes)
+                if not self._append_ordinary(p, base, base + unpacked, number, position + 61, appended):
                     break
                 timestamp_type = appended
                 leader_epoch = int32(p + 12)
                 limit -= int32(p + 57)
                 next_offset = int64(p) + int32(p + 23) + 1
                 position += size
-            return position, next_offset, leader_epoch, timestamp_type
+                read += unpacked
+            return position, next_offset, leader_epoch, timestamp_type, read
         finally:
+            if room is not None:
+                _spare = room
             PyBuffer_Release(cython.address(view))
 
     @cython.cfunc
     @cython.exceptval(-1)
+    def _lz4_room(self, frame: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """How many bytes the blocks of a frame may have; 0 when it is not like most, or has too many."""
+        largest: cython.Py_ssize_t
+        blocks: cython.Py_ssize_t
+        known: cython.uint
+        if size < _LZ4_HEADER + 4:
+            return 0
+        known = (cython.cast(cython.uint, frame[4]) << 16) | (cython.cast(cython.uint, frame[5]) << 8) | frame[6]
+        if frame[0] != 0x04 or frame[1] != 0x22 or frame[2] != 0x4D or frame[3] != 0x18:
+            return 0
+        if known != self._lz4_header:
+            if not is_lz4_header(PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, frame), _LZ4_HEADER)):
+                return 0
+            self._lz4_header = known
+        # Version 1, without checksums and sizes; blocks of 64 KiB, 256 KiB, 1 MiB or 4 MiB.
+        if (frame[4] != 0x60 and frame[4] != 0x40) or frame[5] & 0x8F or frame[5] < 0x40:
+            return 0
+        largest = cython.cast(cython.Py_ssize_t, 1) << (8 + 2 * (frame[5] >> 4))
+        blocks = _lz4_blocks(frame + _LZ4_HEADER, frame + size, largest)
+        # Blocks may refer to those before them, or not; the first has none before it.
+        if blocks > 1 and frame[4] == 0x40:
+            return 0
+        return blocks * largest if blocks * largest <= _LARGEST_UNPACKED else 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
     def _expect(
-        self, records: cython.longlong, size: cython.Py_ssize_t, rest: cython.Py_ssize_t, limit: cython.Py_ssize_t
+        self,
+        records: cython.longlong,
+        size: cython.Py_ssize_t,
+        rest: cython.Py_ssize_t,
+        limit: cython.Py_ssize_t,
+        unpacked: cython.Py_ssize_t,
+        most_bytes: cython.Py_ssize_t,
     ) -> cython.int:
         """Room for the rest of a fetch in one go, judged by its first batch: growing step by step copies a lot."""
-        rows: cython.longlong = min(records * (rest // size + 1), limit)
-        if rows <= records or not self.has_room(rest):
+        batches: cython.longlong = min(rest // size, most_bytes // unpacked) + 1
+        rows: cython.longlong = min(records * batches, limit)
+        if rows <= records or batches * unpacked > _LARGEST or not self.has_room(batches * unpacked):
             return 0
         if self._columns & _OFFSET:
             self._offset.reserve(8 * rows)
@@ -564,7 +760,7 @@ class ColumnAppender:
         if self._columns & _VALUE:
             self._value.offsets.reserve((16 if self._views else 4) * rows)
             if not self._views:
-                self._value.data.reserve(min(rest, size * (rows // records + 1)))
+                self._value.data.reserve(unpacked * (rows // records + 1))
         return 0
 
     @cython.cfunc
@@ -572,18 +768,22 @@ class ColumnAppender:
     def _append_ordinary(
         self,
         batch: cython.p_const_uchar,
-        size: cython.Py_ssize_t,
+        base: cython.p_const_uchar,
+        stop: cython.p_const_uchar,
         number: cython.uint,
         shift: cython.Py_ssize_t,
         appended: cython.bint,
     ) -> cython.int:
-        """Add all records of one batch and return 1; add none and return 0 when anything is wrong with them."""
-        base: cython.p_const_uchar = batch + 61
+        """Add all records of one batch and return 1; add none and return 0 when anything is wrong with them.
+
+        They lie between ``base`` and ``stop``, which is ``shift`` behind the beginning of the data.
+        """
         p: cython.p_const_uchar = base
-        stop: cython.p_const_uchar = batch + size
         records: cython.Py_ssize_t = int32(batch + 57)
         previous_delta: cython.longlong = -1
         failure: cython.int = 0
+        if records > (stop - base) // _SMALLEST_RECORD:
+            return 0
         offsets = cython.cast(cython.p_longlong, self._offset.reserve(8 * records))
         timestamps = cython.cast(cython.p_longlong, self._timestamp.reserve(8 * records))
         fields = cython.cast(cython.p_uint, self._fields.reserve(4 * _FIELDS * records))
@@ -611,7 +811,7 @@ class ColumnAppender:
             return 0
         if appended:
             _set_all(timestamps, records, int64(batch + 35))
-        self._fill(records, base, fields, ends, number, cython.cast(cython.uint, shift + 61))
+        self._fill(records, base, fields, ends, number, cython.cast(cython.uint, shift))
         return 1
 
     @cython.cfunc

@@ -5,7 +5,6 @@ pyarrow is imported when the first batch is built, never with the package.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import sys
 from array import array
@@ -49,6 +48,8 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
         return ARROW_COLUMNS
     for name in columns:
         if name not in ARROW_COLUMNS:
+            import difflib  # only for mistakes
+
             near = difflib.get_close_matches(name, ARROW_COLUMNS, 1)
             hint = f", did you mean {near[0]!r}?" if near else f": use some of {', '.join(ARROW_COLUMNS)}"
             raise ConfigurationError(f"there is no column {name!r}{hint}")
@@ -75,14 +76,19 @@ class ArrowBuilder:
     long as any part of the batch lives: a fetch buffer must not be written to again. ``"binary"`` copies them together.
 
     ``headers`` is null for a record without headers, as in Spark's Kafka source.
+
+    ``most_bytes``: once it has gone through so many bytes of records, decompressed, it takes no other batch of them.
     """
 
-    def __init__(self, columns: Sequence[str] | None = None, *, values: Values = "binary") -> None:
+    def __init__(
+        self, columns: Sequence[str] | None = None, *, values: Values = "binary", most_bytes: int = _ALL
+    ) -> None:
         if values not in ("binary", "view"):
             raise ConfigurationError(f"values={values!r}: use 'binary' or 'view'")
         self._names, bits = (ARROW_COLUMNS, _ALL_BITS) if columns is None else _chosen(columns)
         self._views = values == "view"
         self._appender = ColumnAppender(bits, self._views)
+        self._bytes_left = most_bytes
         self._runs: list[tuple[str, int, int, int]] = []  # topic, partition, timestamp type, rows
         self._data: list[Buffer] = []
         self._numbers: dict[int, int] = {}  # id of a data buffer, which the list keeps alive, to its place there
@@ -92,11 +98,16 @@ class ArrowBuilder:
         """How many records there are so far."""
         return self._appender.rows
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it has gone through ``most_bytes``, and has records."""
+        return self._bytes_left <= 0 and self._appender.rows > 0
+
     def add(self, decoder: RecordDecoder, limit: int = _ALL) -> int:
         """Add what ``decoder`` has left, at most ``limit`` records; returns how many.
 
         Fewer than ``limit`` means that the decoder has no more, that it met corrupt bytes (the next call raises), or
-        that a column has reached Arrow's 2 GiB: finish this batch and go on with a new one.
+        that this one is full or a column has reached Arrow's 2 GiB: finish this batch and go on with a new one.
 
         Raises:
             CorruptRecordError: the next bytes are not a valid batch; names topic, partition and offset.
@@ -106,10 +117,10 @@ class ArrowBuilder:
             size = len(decoder.topic.encode())
             used = sum(len(topic.encode()) * rows for topic, _, _, rows in self._runs)
             limit = min(limit, (plain_columns.MAX_COLUMN_BYTES - used) // size - 1)
-        while (taken := self._appender.rows - before) < limit:
-            start = self._appender.rows
+        while (taken := self._appender.rows - before) < limit and not self.is_full:
+            start, decoded = self._appender.rows, decoder.decoded_bytes
             try:
-                if not decoder.take_columns(self._appender, limit - taken, self._number_of):
+                if not decoder.take_columns(self._appender, limit - taken, self._number_of, self._bytes_left):
                     break
                 if decoder.at_end:
                     break
@@ -119,6 +130,7 @@ class ArrowBuilder:
                 break
             finally:
                 self._add_run(decoder, self._appender.rows - start)
+                self._bytes_left -= decoder.decoded_bytes - decoded
         return self._appender.rows - before
 
     def _add_run(self, decoder: RecordDecoder, rows: int) -> None:

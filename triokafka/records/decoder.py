@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Final
 
 from triokafka.errors import CorruptRecordError
-from triokafka.records.batch import HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
-from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED, decompress
+from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
+from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, decompress
 from triokafka.records.corruption import corrupt_batch
 from triokafka.records.kernel import (
     ColumnAppender,
@@ -21,10 +21,14 @@ from triokafka.records.kernel import (
     open_payload,
 )
 from triokafka.records.legacy import decode_legacy
+from triokafka.records.lz4_library import decompress_block
+from triokafka.records.plain_columns import LARGEST_UNPACKED
 from triokafka.records.unpacker import Unpacker
 from triokafka.structs import Buffer
 
 _ABORT: Final = 0
+_LZ4: Final = CODEC_IDS["lz4"]
+_ATTRIBUTES_AT: Final = CRC_COVERS_FROM + 1  # the lower byte
 _ALL: Final = sys.maxsize
 
 
@@ -39,6 +43,7 @@ class RecordDecoder:
 
     ``next_offset`` is the position to fetch from next: after the last record handed out, and past what was left out.
     ``leader_epoch`` and ``timestamp_type`` are those of the last batch looked at, -1 when unknown or without one.
+    ``decoded_bytes`` is how much of records, decompressed, `take_columns` has gone through.
     """
 
     __slots__ = (
@@ -59,6 +64,7 @@ class RecordDecoder:
         "_unpack",
         "_view",
         "_walked",
+        "decoded_bytes",
         "leader_epoch",
         "next_offset",
         "partition",
@@ -84,6 +90,7 @@ class RecordDecoder:
         self.next_offset = from_offset
         self.leader_epoch = -1
         self.timestamp_type = -1
+        self.decoded_bytes = 0
         self._view = memoryview(buffer).cast("B")
         self._walked = 0
         self._check_crc = check_crc
@@ -150,8 +157,11 @@ class RecordDecoder:
             self.next_offset = max(self.next_offset, out[-1].offset + 1)
         return out
 
-    def take_columns(self, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int]) -> int:
-        """Put the next records, at most ``limit``, into ``columns``: of one batch, or of several of one timestamp type.
+    def take_columns(
+        self, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int], most_bytes: int = _ALL
+    ) -> int:
+        """Put the next records, at most ``limit``, into ``columns``: of one batch, or of several of one timestamp type
+        and then none behind the one that reaches ``most_bytes``, decompressed.
 
         ``number_of`` numbers the data buffers that views point into: it is given each one, and keeps it alive. Returns
         how many records: 0 when there are no more, or ``columns`` has no more room.
@@ -161,11 +171,18 @@ class RecordDecoder:
         """
         before = columns.rows
         if self._batch is None and self._failure is None:
-            self._walk(
-                columns.append_batches(
-                    limit, self._view, self._walked, self.next_offset, self._check_crc, number_of(self._view)
-                )
+            *stopped, read = columns.append_batches(
+                limit,
+                most_bytes,
+                self._view,
+                self._walked,
+                self.next_offset,
+                self._check_crc,
+                number_of(self._view),
+                self._lz4(),
             )
+            self._walk(stopped)
+            self.decoded_bytes += read
         try:
             # A batch may have nothing at all from the position on: compaction took it.
             while columns.rows == before and (info := self._current(rows=False)) is not None:
@@ -175,6 +192,7 @@ class RecordDecoder:
                     continue
                 if not columns.has_room(self._end - self._position):
                     break
+                position = self._position
                 self._position, self._index, self._previous_delta = columns.append(
                     limit,
                     self._data,
@@ -192,11 +210,19 @@ class RecordDecoder:
                     number_of(self._data),
                     0,
                 )
+                self.decoded_bytes += self._position - position
                 self._advance(info)
         except CorruptRecordError as failure:
             self._failure = self._located(failure)
             raise self._failure from None
         return columns.rows - before
+
+    def _lz4(self) -> int:
+        """The function that the columnar kernel may decompress with, where the next batch needs it; or 0."""
+        at = self._walked + _ATTRIBUTES_AT
+        if len(self._view) > at and self._view[at] & CODEC_MASK == _LZ4 and self._max_decompressed >= LARGEST_UNPACKED:
+            return decompress_block()
+        return 0
 
     def _legacy_columns(
         self, info: BatchInfo, columns: ColumnAppender, limit: int, number_of: Callable[[Buffer], int]
@@ -230,6 +256,7 @@ class RecordDecoder:
                 0,
             )
             self.next_offset = record.offset + 1
+            self.decoded_bytes += encoded.size
             del self._legacy[0]
         if not self._legacy:
             self._finish(info)
@@ -250,7 +277,7 @@ class RecordDecoder:
             raise self._failure
         return self._batch or self._open_batch(rows)
 
-    def _walk(self, stopped: tuple[int, int, int, int]) -> None:
+    def _walk(self, stopped: Sequence[int]) -> None:
         """Go on where a kernel that took whole batches stopped."""
         walked, next_offset, leader_epoch, timestamp_type = stopped
         if walked != self._walked:

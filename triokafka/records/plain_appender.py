@@ -31,11 +31,17 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-_VARINTS: Final = [_varint(value) for value in range(_TABLE_SIZE)]
+class _Varints(dict[int, bytes]):
+    """Varints by value, made when they are first asked for, and kept when they are small."""
+
+    def __missing__(self, value: int) -> bytes:
+        made = _varint(value)
+        if 0 <= value < _TABLE_SIZE:
+            self[value] = made
+        return made
 
 
-def _write_varint(value: int) -> bytes:
-    return _VARINTS[value] if 0 <= value < _TABLE_SIZE else _varint(value)
+_VARINTS: Final = _Varints()
 
 
 def _as_bytes(data: Buffer) -> bytes:
@@ -49,15 +55,15 @@ def _as_bytes(data: Buffer) -> bytes:
 
 def encode_headers(headers: Headers) -> bytes:
     """The header count and the headers, as they stand in a record."""
-    parts = [_write_varint(len(headers))]
+    parts = [_VARINTS[len(headers)]]
     for name, value in headers:
         encoded = name.encode()
-        parts += (_write_varint(len(encoded)), encoded)
+        parts += (_VARINTS[len(encoded)], encoded)
         if value is None:
             parts.append(b"\x01")
         else:
             data = _as_bytes(value)
-            parts += (_write_varint(len(data)), data)
+            parts += (_VARINTS[len(data)], data)
     return b"".join(parts)
 
 
@@ -99,26 +105,26 @@ class RecordAppender:
             if type(key) is not bytes:
                 key = _as_bytes(key)
             length = len(key)
-            key_part = (varints[length] if length < _TABLE_SIZE else _varint(length)) + key
+            key_part = varints[length] + key
         if value is None:
             value_part = b"\x01"
         else:
             if type(value) is not bytes:
                 value = _as_bytes(value)
             length = len(value)
-            value_part = (varints[length] if length < _TABLE_SIZE else _varint(length)) + value
+            value_part = varints[length] + value
         body = b"".join(
             (
                 b"\x00",
-                varints[delta] if 0 <= delta < _TABLE_SIZE else _varint(delta),
-                varints[index] if index < _TABLE_SIZE else _varint(index),
+                varints[delta],
+                varints[index],
                 key_part,
                 value_part,
                 encode_headers(headers) if headers else b"\x00",
             )
         )
         length = len(body)
-        prefix = varints[length] if length < _TABLE_SIZE else _varint(length)
+        prefix = varints[length]
         start = self.size
         end = start + len(prefix) + length
         if self.closed or (end > self.limit and index):

@@ -22,6 +22,8 @@ VALUE: Final = 8
 HEADERS: Final = 16
 
 MAX_COLUMN_BYTES: Final = (1 << 31) - 1
+LARGEST_UNPACKED: Final = 4 << 20
+"""The most that one batch may decompress to within the compiled kernel, which keeps as much memory."""
 _INLINE: Final = 12
 _TWO_63: Final = 1 << 63
 _TWO_64: Final = 1 << 64
@@ -202,16 +204,26 @@ class ColumnAppender:
         return position, index, previous_delta
 
     def append_batches(
-        self, limit: int, data: memoryview, position: int, next_offset: int, check_crc: bool, number: int
-    ) -> tuple[int, int, int, int]:
+        self,
+        limit: int,
+        most_bytes: int,
+        data: memoryview,
+        position: int,
+        next_offset: int,
+        check_crc: bool,
+        number: int,
+        lz4: int,
+    ) -> tuple[int, int, int, int, int]:
         """A chance to add whole batches from ``position`` on without their headers being parsed outside.
 
-        Only ordinary ones may be taken: format v2, valid in every respect, neither compressed nor of a transaction nor
-        control, of one timestamp type, none of whose records are below ``next_offset``, at most ``limit`` records in
-        all. Whatever is left, errors too, is for the caller. Returns (position, next offset, leader epoch of the last,
-        timestamp type, -1 when nothing was added). The plain kernel has nothing to win and never takes any.
+        Only ordinary ones may be taken: format v2, valid in every respect, neither of a transaction nor control, of one
+        timestamp type, none of whose records are below ``next_offset``, at most ``limit`` records in all, and none
+        behind the one that reaches ``most_bytes``, decompressed. They are not compressed, or with lz4 as most clients
+        do it, if they are copied and ``lz4`` is the address of liblz4's ``LZ4_decompress_safe``, not 0. Whatever is
+        left, errors too, is for the caller. Returns (position, next offset, leader epoch of the last, timestamp type,
+        bytes); -1, -1 and 0 when nothing was added. The plain kernel has nothing to win and never takes any.
         """
-        return position, next_offset, -1, -1
+        return position, next_offset, -1, -1, 0
 
     def _add_headers(self, headers: Sequence[tuple[str, bytes | None]]) -> None:
         row = self.rows

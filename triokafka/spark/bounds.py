@@ -5,7 +5,8 @@ A time for all partitions goes before times by partition, and these before offse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.offsets import (
@@ -23,6 +24,8 @@ from triokafka.spark.offsets import (
 )
 from triokafka.spark.option_values import choice
 from triokafka.structs import TopicPartition
+
+T = TypeVar("T")
 
 
 def starting_bound(given: Mapping[str, str], *, streaming: bool, group_id: str | None) -> Bound:
@@ -91,10 +94,10 @@ def _bound(given: Mapping[str, str], side: str, default: int, group_id: str | No
     otherwise_latest = choice(given, "startingOffsetsByTimestampStrategy", "error", {"error": False, "latest": True})
     everywhere = given.get(f"{side}timestamp")
     if everywhere is not None:
-        return AtTimestamp(_milliseconds(everywhere.strip()), otherwise_latest)
+        return AtTimestamp(_read(_milliseconds, everywhere.strip(), f"{side}Timestamp"), otherwise_latest)
     by_partition = given.get(f"{side}offsetsbytimestamp")
     if by_partition is not None:
-        return AtTimestamps(parse_timestamps(by_partition), otherwise_latest)
+        return AtTimestamps(_read(parse_timestamps, by_partition, f"{side}OffsetsByTimestamp"), otherwise_latest)
     text = given.get(f"{side}offsets")
     if text is None:
         return Everywhere(default)
@@ -109,7 +112,15 @@ def _bound(given: Mapping[str, str], side: str, default: int, group_id: str | No
                 " 'commitGroupId'"
             )
         return AtGroup(chosen)
-    return AtOffsets(_checked(parse_offsets(text), f"{side}Offsets"))
+    return AtOffsets(_checked(_read(parse_offsets, text, f"{side}Offsets"), f"{side}Offsets"))
+
+
+def _read(parse: Callable[[str], T], text: str, option: str) -> T:
+    """What ``text`` stands for; a refusal names the option."""
+    try:
+        return parse(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{error} in option '{option}'") from None
 
 
 def _checked(offsets: dict[TopicPartition, int], option: str) -> dict[TopicPartition, int]:

@@ -5,10 +5,12 @@ One client serves all calls of a process. Every call has a deadline, because Spa
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 import trio
 
@@ -25,6 +27,7 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("triokafka.spark")
 
+_SILENCE: Final = 5.0  # seconds without an answer after which the log says what is waited for
 _GRACE: Final = 5.0  # seconds that closing and pausing may take after a call's own deadline
 
 
@@ -32,7 +35,7 @@ class NoSuchTopicError(UnknownTopicOrPartitionError):
     """A topic or partition that the options name is not there."""
 
 
-_FINAL: Final = (NoSuchTopicError, KafkaTimeoutError, KafkaConnectionError)
+_FINAL: Final = (KafkaTimeoutError, KafkaConnectionError)
 
 
 class Brokers:
@@ -41,6 +44,8 @@ class Brokers:
     def __init__(self, options: ReadOptions, admin: triokafka.AdminClient) -> None:
         self._options = options
         self._admin = admin
+        self.topic_ids: dict[str, UUID] = {}
+        """Of the topics that `partitions` has found; without those of brokers that give none (before Kafka 2.8)."""
         self._isolation = str(options.client.values.get("isolation_level", "read_uncommitted"))
 
     async def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
@@ -62,13 +67,15 @@ class Brokers:
             error = found.errors.get(topic)
             if error is None:
                 known[topic] = [part.partition for part in found[topic].partitions]
+                if found[topic].topic_id.int:
+                    self.topic_ids[topic] = found[topic].topic_id
             elif not isinstance(error, UnknownTopicOrPartitionError):
                 raise error
             elif wanted.topics is not None and not missing_ok:
                 # A topic that matched a pattern a moment ago was just deleted.
                 raise NoSuchTopicError(
                     f"there is no topic {topic!r} at {self._options.client.bootstrap_servers}: create it, or check the"
-                    f" name in option {type(wanted).__name__.lower()!r}"
+                    f" name in option {type(wanted).__name__.lower()!r}{await self._meant(topic)}"
                 )
         chosen = wanted.choose(known)
         if isinstance(wanted, Assign) and len(chosen) < len(wanted.partitions) and not missing_ok:
@@ -77,6 +84,15 @@ class Brokers:
                 f"option 'assign' names {missing}, and {missing.topic} has {len(known[missing.topic])} partitions"
             )
         return chosen
+
+    async def _meant(self, topic: str) -> str:
+        """A topic that is there and has nearly the same name, for a sentence."""
+        try:
+            there = [each.name for each in await self._admin.list_topics() if each.name != topic]
+        except KafkaError:  # it was only a kindness
+            return ""
+        near = difflib.get_close_matches(topic, there, n=1, cutoff=0.75)
+        return f"; did you mean {near[0]!r}?" if near else ""
 
     async def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offsets that are still there."""
@@ -112,8 +128,9 @@ class Brokers:
 def ask_brokers(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -> T:
     """Have ``work`` ask the brokers in the loop of the process, and wait for what it returns. Blocks.
 
-    Tried ``fetchOffset.numRetries`` times when something changed in the middle, as when a topic is deleted. All tries
-    together take at most ``default.api.timeout.ms`` for each.
+    Tried ``fetchOffset.numRetries`` times when something changed in the middle, as when a topic is deleted, or when a
+    topic is not there: not all brokers know yet of one that was just made. All tries together take at most
+    ``default.api.timeout.ms`` for each.
 
     Raises:
         KafkaError: what the last try raised, without the frames of the loop: Spark shows its users the whole traceback.
@@ -125,7 +142,12 @@ def ask_brokers(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
 
 
 def without_frames(error: KafkaError) -> KafkaError:
-    """The error without the frames of the loop: it has a sentence, and Spark shows its users the whole traceback."""
+    """The error without the frames of the loop: it has a sentence, and Spark shows its users the whole traceback.
+
+    What to do about it follows as a note, which Spark shows too.
+    """
+    if error.advice and error.advice not in (str(error), *getattr(error, "__notes__", ())):
+        error.add_note(error.advice)
     return error.with_traceback(None)
 
 
@@ -153,6 +175,8 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
 
     seconds = settings.get("default_api_timeout_ms", 60_000) / 1000
     # The calls have deadlines of their own, with better sentences. This one holds whatever else may hang.
+    waiting = trio.CancelScope()
+    loop_thread().nursery.start_soon(_tell_of_waiting, waiting, options, seconds)
     try:
         with trio.fail_after(seconds + _GRACE):
             async with kept().shared(("admin", options.client.key), make) as admin:
@@ -162,3 +186,18 @@ async def _once(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
             f"the brokers at {options.client.bootstrap_servers} gave no offsets of {options.topics} within"
             f" {seconds:.0f} s"
         ) from None
+    finally:
+        waiting.cancel()
+
+
+async def _tell_of_waiting(scope: trio.CancelScope, options: ReadOptions, seconds: float) -> None:
+    """A minute is long for whoever looks at a screen: a wrong address is to be seen sooner."""
+    with scope:
+        await trio.sleep(_SILENCE)
+        _log.warning(
+            "no answer from the brokers at %s for %.0f s; they are asked for at most %.0f s (option"
+            " kafka.default.api.timeout.ms)",
+            options.client.bootstrap_servers,
+            _SILENCE,
+            seconds,
+        )

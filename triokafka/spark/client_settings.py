@@ -6,19 +6,20 @@ tunes Java's consumer, and what nobody knows, is left out with one warning.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from triokafka.client.config import ClientOptions, ConsumerOptions
-from triokafka.client.option_names import unknown_option
 from triokafka.errors import ConfigurationError
 
 PREFIX: Final = "kafka."
 SERVERS: Final = "kafka.bootstrap.servers"
 GROUP_ID: Final = "kafka.group.id"
 
+NO_PROTECTION: Final = "TLS and SASL are not there yet, so use a listener of the brokers that is PLAINTEXT"
 _BYTES: Final = (
     "Kafka option '{name}' is not supported as {what} are deserialized as byte arrays with ByteArrayDeserializer. Use"
     " DataFrame operations to explicitly deserialize the {what}."
@@ -34,13 +35,14 @@ _REFUSED: Final = {
     "interceptor.classes": "Kafka option '{name}' is not supported: interceptors may change what is read",
 }
 # They belong to members of a group, to records handed out one by one, or to Java's own workings.
-_WITHOUT_EFFECT: Final = frozenset((
+WITHOUT_EFFECT: Final = frozenset((
     "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "config.providers",
     "enable.metrics.push", "exclude.internal.topics", "group.instance.id", "group.protocol", "group.remote.assignor",
     "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "metric.reporters", "metrics.num.samples",
     "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy", "session.timeout.ms",
-    "share.acknowledgement.mode",
+    "share.acknowledgement.mode", "transaction.timeout.ms",
 ))  # fmt: skip
+"""Settings of Java's clients, without the prefix, that change nothing of what is read or written here."""
 # Objects and functions, which text cannot stand for, and what Spark decides.
 _NOT_FROM_TEXT: Final = frozenset((
     "bootstrap_servers", "group_id", "hooks", "stream_factory", "plugin_options", "interceptors", "key_deserializer",
@@ -103,19 +105,21 @@ def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]
     # By name: no variable holds a value when something is refused.
     for name in _names(given):
         setting = name.replace(".", "_")
-        if name in _WITHOUT_EFFECT:
+        if name in WITHOUT_EFFECT:
             continue
         if setting in _fields() and setting not in _NOT_FROM_TEXT:
             values[setting] = _value(setting, given[PREFIX + name])
         elif setting.startswith(("sasl_", "ssl_")):
             # Left out, it would be read without the protection that was asked for.
-            raise ConfigurationError(f"Kafka option {unknown_option('consumer', name, _fields())}")
+            raise ConfigurationError(f"Kafka option '{name}' is not supported: {NO_PROTECTION}")
         else:
-            unknown.append(name)
+            near = difflib.get_close_matches(setting, _fields(), n=1, cutoff=0.8)
+            hint = f" (did you mean '{PREFIX}{near[0].replace('_', '.')}'?)" if near else ""
+            unknown.append(f"'{PREFIX}{name}'{hint}")
     _check(servers, values)
     warnings = []
     if unknown:
-        listed = ", ".join(f"'{PREFIX}{name}'" for name in sorted(unknown))
+        listed = ", ".join(sorted(unknown))
         warnings.append(f"options that no Kafka client here knows are left out: {listed}")
     return ClientSettings(servers, values), warnings
 
@@ -145,7 +149,21 @@ def _value(setting: str, text: str) -> Any:
 
 def _check(servers: str, values: Mapping[str, Any]) -> None:
     """Look at the values now, so that a wrong one fails where the options are given and not in the first query."""
+    check_protection(values)
     try:
         ConsumerOptions.parse(HiddenValues(values, bootstrap_servers=servers))
     except ConfigurationError as error:
         raise ConfigurationError(f"A 'kafka.' option cannot be used: {error}") from None
+
+
+def check_protection(values: Mapping[str, Any]) -> None:
+    """Refuse protection that there is not yet, where the options are given. ``values`` are those of a client.
+
+    Raises:
+        ConfigurationError: connections are to be secured.
+    """
+    asked = str(values.get("security_protocol", "PLAINTEXT"))
+    if asked.upper() != "PLAINTEXT":
+        raise ConfigurationError(
+            f"Kafka option 'security.protocol' is {asked}, which is not supported: {NO_PROTECTION}"
+        )

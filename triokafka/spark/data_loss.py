@@ -48,8 +48,8 @@ def report_loss(fails: bool, kind: str, sentence: str) -> None:
         raise KafkaDataLossError(
             f"[KAFKA_DATA_LOSS.{kind}] Some data may have been lost because they are not available in Kafka any more;"
             " either the data was aged out by Kafka or the topic may have been deleted before all the data in the topic"
-            " was processed. If you don't want your query to fail on such cases, set the source option failOnDataLoss"
-            f" to false. Reason: {sentence}",
+            " was processed. If you don't want your streaming query to fail on such cases, set the source option"
+            f" failOnDataLoss to false. Reason: {sentence}",
             f"KAFKA_DATA_LOSS.{kind}",
         )
     _log.warning("[KAFKA_DATA_LOSS.%s] Some data may have been lost, and the query goes on: %s", kind, sentence)

@@ -57,17 +57,7 @@ class DecodingOptions:
         Raises:
             ConfigurationError: one is missing, stands alone, or cannot be used.
         """
-        url = given.get("schemaregistry", "").strip()
-        registry = None
-        if url:
-            from triokafka.formats import SchemaRegistry
-
-            registry = SchemaRegistry(
-                url,
-                user=given.get("schemaregistry.user"),
-                password=given.get("schemaregistry.password"),
-                token=given.get("schemaregistry.token"),
-            )
+        registry = _registry(given) if given.get("schemaregistry", "").strip() else None
         sides = {
             side: found for side in _SIDES if (found := _side(side, given, topics, registry is not None)) is not None
         }
@@ -126,6 +116,21 @@ class DecodingOptions:
             *(types.StructField(each.name, kinds.get(each.name, each.dataType)) for each in fields),
             *(types.StructField(name, types.StringType()) for name in self.error_columns()),
         ]
+
+
+def _registry(given: Mapping[str, str]) -> SchemaRegistry:
+    from triokafka.formats import SchemaRegistry
+
+    try:
+        return SchemaRegistry(
+            given["schemaregistry"].strip(),
+            user=given.get("schemaregistry.user"),
+            password=given.get("schemaregistry.password"),
+            token=given.get("schemaregistry.token"),
+        )
+    except ConfigurationError as error:
+        # Without the frames that have the address and the password, which Spark can show.
+        raise error.with_traceback(None) from None
 
 
 def _side(name: str, given: Mapping[str, str], topics: Topics, has_registry: bool) -> _Side | None:

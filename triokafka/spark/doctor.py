@@ -17,7 +17,7 @@ from importlib import metadata
 from typing import Final, Literal
 
 from triokafka.spark.home import has_zip, installed_spark
-from triokafka.spark.java import JavaMissingError, find_java
+from triokafka.spark.java import MINIMUM_JAVA, JavaMissingError, find_java
 
 Verdict = Literal["ok", "advice", "problem"]
 
@@ -81,9 +81,19 @@ def _java() -> Finding:
     except JavaMissingError as error:
         return Finding("Java", "problem", str(error), error.advice)
     found = f"Java {java.version} in {java.home}, from {java.source}"
+    wrong = os.environ.get("JAVA_HOME") if java.source != "JAVA_HOME" else None
+    prepare = "call triokafka.spark.prepare_java() before the session starts"
+    if wrong:
+        # Spark looks nowhere else then.
+        return Finding(
+            "Java",
+            "problem",
+            f"JAVA_HOME={wrong}, which Spark takes, is no Java {MINIMUM_JAVA} or newer; there is {found}",
+            f"JAVA_HOME={java.home}, or {prepare}",
+        )
     if java.source in ("JAVA_HOME", "the path"):
         return Finding("Java", "ok", found)
-    return Finding("Java", "advice", found, "call triokafka.spark.prepare_java() before the session starts")
+    return Finding("Java", "advice", f"{found}, where Spark does not look", prepare)
 
 
 def _pyspark(version: str | None) -> Finding:

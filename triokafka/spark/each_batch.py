@@ -8,17 +8,16 @@ Everything here runs on the driver.
 from __future__ import annotations
 
 import functools
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import triokafka
-from triokafka.client.range_bounds import resolve_ranges
-from triokafka.errors import ConfigurationError, TopicAlreadyExistsError
-from triokafka.loop_thread import loop_thread
+from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
+from triokafka.errors import ConfigurationError
+from triokafka.spark.client_settings import HiddenValues
+from triokafka.spark.ledger import Ledger
 from triokafka.spark.listener import commit_to_group
 from triokafka.spark.offsets import Offsets, parse_offsets
 from triokafka.structs import TopicPartition
@@ -103,15 +102,16 @@ class BatchContext:
             KafkaError: the ledger cannot be read or written.
         """
         ledger = self._settings.ledger
-        if not ledger:
+        if ledger is None:
             raise ConfigurationError("name a topic for what was done: kafka_batch(ledger='…')")
         if not self.query_id:
             raise ConfigurationError("the query's id is not known here, so that nothing can be kept for it")
         name = f"{self.query_id}/{key}".encode()
-        due = _done(ledger, self._settings.options).get(name, -1) < self.batch_id
+        last = ledger.last_done(name)
+        due = last is None or last < self.batch_id
         yield due
         if due:
-            _note(ledger, self._settings.options, name, self.batch_id)
+            ledger.note(name, self.batch_id)
 
     def write_kafka(self, frame: Any, topic: str | None = None, **options: str) -> None:
         """`write_kafka` to the decorator's brokers."""
@@ -123,7 +123,7 @@ class BatchContext:
 class _Settings:
     options: Mapping[str, Any] = field(repr=False)
     group_id: str | None
-    ledger: str | None
+    ledger: Ledger | None
 
 
 def kafka_batch(
@@ -139,9 +139,15 @@ def kafka_batch(
         bootstrap_servers: brokers for the ledger, for commits, and for `BatchContext.write_kafka`.
         group_id: the group of `BatchContext.commit_offsets`.
         ledger: the compacted topic of `BatchContext.once`; it is made when it is not there.
-        options: further ones of the clients, which fit `AdminClient`, `Producer` and `RangeReader`: about security.
+        options: further ones of the clients, which fit `AdminClient`, `Producer` and `RangeReader`: about connections.
+
+    Raises:
+        ConfigurationError: an option is unknown, or cannot be used.
     """
-    settings = _Settings({"bootstrap_servers": bootstrap_servers, **options}, group_id, ledger)
+    for kind in (AdminOptions, ProducerOptions, ConsumerOptions):
+        kind.parse({"bootstrap_servers": bootstrap_servers, **options})
+    given = HiddenValues({"bootstrap_servers": bootstrap_servers, **options})
+    settings = _Settings(given, group_id, Ledger(ledger, given) if ledger else None)
 
     def decorate(function: BatchFunction) -> Callable[[Any, int], None]:
         warned: set[str] = set()
@@ -238,40 +244,3 @@ def _was_read_twice(query: Any) -> bool:
         return False
     records = sum(end - starts.get(one, 0) for one, end in ends.items())
     return 0 < records < int(progress["numInputRows"])
-
-
-# -------------------------------------------------------------------- the ledger
-
-
-def _done(topic: str, options: Mapping[str, Any]) -> dict[bytes, int]:
-    """The last batch for which each piece of work is known to be done."""
-
-    async def read() -> dict[bytes, int]:
-        await _make(topic, options)
-        ranges = await resolve_ranges([topic], "earliest", "latest", **options)
-        found: dict[bytes, int] = {}
-        async with triokafka.RangeReader(ranges, **options) as reader:
-            while records := await reader.next_records():
-                for record in records:
-                    if record.key is not None and record.value is not None:
-                        found[bytes(record.key)] = int(json.loads(bytes(record.value))["batch"])
-        return found
-
-    return loop_thread().call(read)
-
-
-async def _make(topic: str, options: Mapping[str, Any]) -> None:
-    async with triokafka.AdminClient(**options) as admin:
-        try:
-            # One partition: what is written last is read last.
-            await admin.create_topics([triokafka.NewTopic(topic, 1, configs={"cleanup.policy": "compact"})])
-        except TopicAlreadyExistsError:
-            pass
-
-
-def _note(topic: str, options: Mapping[str, Any], name: bytes, batch_id: int) -> None:
-    async def write() -> None:
-        async with triokafka.Producer(**options) as producer:
-            await (await producer.send(topic, json.dumps({"batch": batch_id}).encode(), key=name))
-
-    loop_thread().call(write)

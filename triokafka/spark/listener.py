@@ -14,6 +14,7 @@ import trio
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import triokafka
+from triokafka.client.config import AdminOptions
 from triokafka.errors import KafkaError
 from triokafka.loop_thread import loop_thread
 from triokafka.spark.client_settings import ClientSettings
@@ -43,7 +44,10 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
         queries: only queries of these names or ids; None for all.
         exporters: are given the lag of each of these sources after each batch.
         timeout_ms: how long a commit may take. Spark's listeners wait for each other meanwhile, its queries do not.
-        options: of the client: ``bootstrap_servers``, security and so on. Not shown in the repr.
+        options: of the client: ``bootstrap_servers`` and others of `AdminOptions`. Not shown in the repr.
+
+    Raises:
+        ConfigurationError: an option is unknown, or cannot be used.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
         **options: Any,
     ) -> None:
         super().__init__()
+        AdminOptions.parse(options)  # a slip of the pen would be a warning for each batch
         self.group_id = group_id
         self._topics = None if topics is None else frozenset(topics)
         self._description = description

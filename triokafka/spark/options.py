@@ -179,8 +179,8 @@ class ReadOptions:
             include_headers=headers,
             columns=columns,
             decoding=DecodingOptions.parse(given, topics, columns),
-            batch_rows=whole(given, "batchRows", at_least=1, largest=1_000_000) or 10_000,
-            batch_bytes=whole(given, "batchBytes", at_least=1024, largest=1 << 30) or 1 << 20,
+            batch_rows=whole(given, "batchRows", at_least=1, largest=1_000_000) or 20_000,
+            batch_bytes=whole(given, "batchBytes", at_least=1024, largest=1 << 30) or 2 << 20,
             fetch_ahead=whole(given, "fetchAhead", at_least=1, largest=1_000) or 2,
             warnings=tuple(warnings + more),
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from triokafka.spark.batch_plan import plan_batch
 from triokafka.spark.brokers import ask_brokers
+from triokafka.spark.client_settings import HiddenValues
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import Task
 from triokafka.spark.reading import read_task
@@ -35,7 +36,8 @@ def read_ranges(spark: Any, options: Mapping[str, str]) -> Any:
         KafkaDataLossError: offsets are asked for that were deleted, or that do not exist yet.
         KafkaTimeoutError: no broker answered in time.
     """
-    parsed = ReadOptions.parse(options)
+    parsed = ReadOptions.parse(HiddenValues(options))
+    parsed.log_warnings()
     tasks = ask_brokers(parsed, lambda brokers: plan_batch(brokers, parsed))
     # One row for each task: its number, which is all that Spark has to bring there.
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
@@ -22,6 +23,7 @@ from triokafka.spark.offsets import (
 from triokafka.spark.options import ReadOptions
 from triokafka.structs import TopicPartition
 
+_log: Final = logging.getLogger("triokafka.spark")
 _SPECIAL: Final = (EARLIEST, LATEST)
 
 
@@ -40,6 +42,13 @@ async def resolve(
             no record is as late as a start that is a time.
     """
     assigned = list(partitions)
+    if not assigned and side == "start":
+        # Topics that are named and absent are errors before: only a pattern gets here.
+        _log.warning(
+            "no topic at %s matches %s; it is a regular expression, and has to match whole names",
+            options.client.bootstrap_servers,
+            options.topics,
+        )
     if isinstance(bound, Everywhere):
         return dict.fromkeys(assigned, bound.offset)
     if isinstance(bound, AtOffsets):

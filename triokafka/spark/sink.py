@@ -123,7 +123,8 @@ class RecordSink:
         column = batch.column("topic")
         if column.null_count:
             raise ConfigurationError(
-                "null topic present in the data. Use the topic option for setting a topic, or give each record one."
+                "[KAFKA_NULL_TOPIC_IN_DATA] The Kafka message data sent to the producer contains a null topic: null"
+                " topic present in the data. Use the topic option for setting a default topic, or give each record one."
             )
         encoded = column.dictionary_encode()
         topics = encoded.dictionary.to_pylist()
@@ -148,4 +149,7 @@ def _unless_null(column: Any, otherwise: Any = None) -> Any:
 
 
 def _told(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    """What is wrong, and what to do about it: of some errors the name says more than the text."""
+    advice = error.advice if isinstance(error, KafkaError) else ""
+    said = f"{type(error).__name__}: {error}".rstrip(": ")
+    return f"{said.rstrip('.')}. {advice}" if advice and advice.rstrip(".") not in said else said

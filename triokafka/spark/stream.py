@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -20,7 +21,7 @@ from triokafka.spark.admission import Admission
 from triokafka.spark.brokers import Brokers, ask_brokers
 from triokafka.spark.data_loss import report_loss
 from triokafka.spark.initial_offsets import load_initial_offsets, store_initial_offsets
-from triokafka.spark.offsets import Offsets, offsets_json, parse_offsets
+from triokafka.spark.offsets import Offsets, names, offsets_json, parse_offsets
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import tasks
 from triokafka.spark.reader import RangePartition
@@ -72,6 +73,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         # The last offset that this reader was told or has given: Spark before 4.2 does not tell it again.
         self._reached: dict[TopicPartition, int] | None = None
         self._has_admitted = False
+        self._topic_ids: dict[str, UUID] = {}
         self._sizes: dict[TopicPartition, float] = {}  # bytes per offset, as they were seen last
 
     # ---------------------------------------------------------------- offsets
@@ -104,6 +106,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         Spark before 4.2 gives no arguments; the batch then starts where the last one ended. It asks once for all of a
         run of ``Trigger.AvailableNow`` or ``Once``, and does not say that it is one: so the first answer of a query
         that was started there is not limited.
+
+        Raises:
+            KafkaDataLossError: all topics are gone, and ``failOnDataLoss`` is true.
+            KafkaTimeoutError: no broker answered in time.
         """
         begin = parse_offsets(start) if start is not None else self._reached
         self._latest = (
@@ -116,6 +122,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             end = self._latest
         else:
             end = self._admit(begin)
+        if begin and not end:
+            # Forgetting all offsets would have whatever comes back read as if it were new (SPARK-41375).
+            sentence = f"Partitions {names(begin)} have been deleted, and there are no others."
+            report_loss(self.options.fail_on_data_loss, "PARTITIONS_DELETED", sentence)
+            end = dict(begin)
         self._has_admitted = True
         self._reached = end
         return offsets_json(end)
@@ -159,16 +170,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             first = {one: offset for one, offset in first.items() if one in until}
         new = until.keys() - first.keys()
 
-        async def look(brokers: Brokers) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        async def look(
+            brokers: Brokers,
+        ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[str, UUID]]:
             present = set(await brokers.partitions(missing_ok=True)) if new or self._target is not None else set()
             return (
                 await brokers.earliest(sorted(new & present)),
                 await brokers.latest(sorted(present)) if self._target is not None else {},
+                brokers.topic_ids,
             )
 
-        earliest, latest = ask_brokers(self.options, look) if new or self._target is not None else ({}, {})
+        asked = new or self._target is not None
+        earliest, latest, topic_ids = ask_brokers(self.options, look) if asked else ({}, {}, {})
         if self._target is not None:
             self._target.check(until, latest, replayed=not self._has_admitted)
+        self._check_topics(first, topic_ids)
         found = batch_ranges(first, until, earliest)
         for kind, sentence in found.losses:
             report_loss(self.options.fail_on_data_loss, kind, sentence)
@@ -217,13 +233,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         interval_ms = self.options.fetch_offset_retry_interval_ms
         tries, waited_ms = 1, 0
 
-        async def ends(brokers: Brokers) -> dict[TopicPartition, int]:
-            return await brokers.latest(await brokers.partitions(missing_ok=missing_ok))
+        async def ends(brokers: Brokers) -> tuple[dict[TopicPartition, int], dict[str, UUID]]:
+            return await brokers.latest(await brokers.partitions(missing_ok=missing_ok)), brokers.topic_ids
 
         while True:
-            latest = ask_brokers(self.options, ends)
+            latest, topic_ids = ask_brokers(self.options, ends)
             odd = {**went_back(known, latest), **dict.fromkeys(known.keys() - latest.keys(), "gone")}
             if not odd:
+                self._check_topics(known, topic_ids)
                 return latest
             if tries >= self.options.fetch_offset_retries and waited_ms >= patience_ms:
                 _log.warning("partitions ended before what was read of them, or were gone, %d times: %s", tries, odd)
@@ -232,6 +249,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             pause_ms = max(interval_ms, 10)
             time.sleep(pause_ms / 1000)
             tries, waited_ms = tries + 1, waited_ms + pause_ms
+
+    def _check_topics(self, known: Offsets, topic_ids: Mapping[str, UUID]) -> None:
+        """Tell of topics that were deleted and made again under the query, where their offsets do not show it."""
+        anew = {topic for topic, now in topic_ids.items() if self._topic_ids.get(topic, now) != now}
+        if lost := [one for one in known if one.topic in anew and known[one] > 0]:
+            report_loss(
+                self.options.fail_on_data_loss,
+                "PARTITIONS_DELETED",
+                f"Partitions {names(lost)} have been deleted and made again. What is before the old offsets now is not"
+                " read.",
+            )
+        self._topic_ids.update(topic_ids)
 
     def _admit(self, begin: Offsets) -> dict[TopicPartition, int]:
         new = self._latest.keys() - begin.keys()

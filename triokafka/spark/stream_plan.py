@@ -103,24 +103,36 @@ class AvailableNowTarget:
         """
         if end.keys() != self.offsets.keys() and not (replayed and end.keys() <= self.offsets.keys()):
             raise ChangedTargetError(
-                "Kafka data source in Trigger.AvailableNow should provide the same topic partitions in pre-fetched"
-                f" offset to end offset: pre-fetched {names(self.offsets)}, end offset {names(end)}"
+                "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_END_OFFSET_AND_PREFETCHED] Kafka data source in"
+                " Trigger.AvailableNow should provide the same topic partitions in pre-fetched offset to end offset for"
+                f" each microbatch. topic-partitions for pre-fetched offset: {names(self.offsets)}, topic-partitions"
+                f" for end offset: {names(end)}."
             )
-        self._check_ends(end, self.offsets, "pre-fetched offset")
-        if lost := end.keys() - latest.keys():
+        if beyond := _beyond(end, self.offsets):
             raise ChangedTargetError(
-                f"topic partitions in the end offset of a batch of Trigger.AvailableNow are lost: {names(lost)}"
+                "[END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_PREFETCHED] For Kafka data source with"
+                " Trigger.AvailableNow, end offset should have lower or equal offset per each topic partition than"
+                f" pre-fetched offset. pre-fetched offset: {_only(self.offsets, beyond)}, end offset:"
+                f" {_only(end, beyond)}."
             )
-        self._check_ends(end, latest, "latest offset")
-
-    def _check_ends(self, end: Offsets, bounds: Mapping[TopicPartition, int], what: str) -> None:
-        beyond = [one for one in end if end[one] > bounds[one]]
-        if beyond:
+        if end.keys() - latest.keys():
             raise ChangedTargetError(
-                f"the end offset of a batch of Trigger.AvailableNow is greater than the {what} in {names(beyond)}:"
-                f" {format_offsets(_only(end, beyond))} against {format_offsets(_only(bounds, beyond))}"
+                "[LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW] Some of partitions in Kafka topic(s)"
+                " have been lost during running query with Trigger.AvailableNow. topic-partitions for latest offset:"
+                f" {names(latest)}, topic-partitions for end offset: {names(end)}"
+            )
+        if beyond := _beyond(end, latest):
+            raise ChangedTargetError(
+                "[END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW] Some of"
+                " partitions in Kafka topic(s) report available offset which is less than end offset during running"
+                f" query with Trigger.AvailableNow. latest offset: {_only(latest, beyond)}, end offset:"
+                f" {_only(end, beyond)}"
             )
 
 
-def _only(offsets: Offsets, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return {one: offsets[one] for one in partitions}
+def _beyond(end: Offsets, bounds: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    return [one for one in end if end[one] > bounds[one]]
+
+
+def _only(offsets: Mapping[TopicPartition, int], partitions: Iterable[TopicPartition]) -> str:
+    return format_offsets({one: offsets[one] for one in partitions})

@@ -3,16 +3,28 @@ refusals of Spark's own Kafka sink."""
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from triokafka.client.option_names import ABSENT, RENAMED, unknown_option
 from triokafka.errors import ConfigurationError
+from triokafka.spark.client_settings import (
+    NO_PROTECTION,
+    PREFIX,
+    SERVERS,
+    WITHOUT_EFFECT,
+    HiddenValues,
+    check_protection,
+)
+from triokafka.spark.options import NAMES as NAMES_OF_READER
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+_log: Final = logging.getLogger("triokafka.spark")
 
 COLUMNS: Final = ("value", "key", "headers", "topic", "partition")
 """The columns that are written. Others are ignored, as the connector does."""
@@ -24,11 +36,11 @@ _TYPES: Final = {
     "headers": ("array<struct<key:string,value:binary>>",),
     "partition": ("int",),
 }
-_KNOWN: Final = ("topic", "transactional", "kafka.bootstrap.servers")
+_KNOWN: Final = ("topic", "transactional", SERVERS)
 # Spark's own, which it hands to every sink with the rest.
 _OF_SPARK: Final = frozenset(("checkpointlocation", "path", "queryname", "outputmode"))
 # Of the reader: one set of options is often given to both sides.
-_OF_THE_READER: Final = frozenset(("includeheaders", "failondataloss"))
+_OF_THE_READER: Final = frozenset(name.lower() for name in NAMES_OF_READER)
 _REFUSED_CLIENT: Final = {
     "kafka.key.serializer": "keys are strings or bytes already; cast the column",
     "kafka.value.serializer": "values are strings or bytes already; cast the column",
@@ -50,38 +62,48 @@ class WriteOptions:
         topic: where all records go; None when a column says it for each.
         client: further settings of the producer, under its own names. They may hold passwords, so no repr shows them:
             Spark can print the local variables of a failed task.
+        warnings: sentences about options that were given and do nothing.
     """
 
     bootstrap_servers: str
     topic: str | None
     client: Mapping[str, Any] = field(repr=False)
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Check the options that the user gave to Spark, which compares their names without regard to case.
 
         Raises:
-            ConfigurationError: one is missing, unknown or cannot be used; the message names it.
+            ConfigurationError: one is missing, misspelt or cannot be used; the message names it.
         """
-        given = {name.lower(): value for name, value in options.items()}
-        client = _client_settings(given)
-        _refuse_unknown(given)
-        servers = given.get("kafka.bootstrap.servers", "").strip()
+        given = HiddenValues((name.lower(), value) for name, value in options.items())
+        client, warnings = _client_settings(given)
+        warnings += _unknown_names(given)
+        servers = given.get(SERVERS, "").strip()
         if not servers:
-            raise ConfigurationError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka writers")
+            raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka writers")
         if given.get("transactional", "off").lower() != "off":
             raise ConfigurationError(
                 "Option 'transactional' can only be 'off' yet: records are written at least once, and once by each"
                 " attempt of a task"
             )
         topic = given.get("topic", "").strip() or None
-        found = cls(servers, topic, client)
+        found = cls(servers, topic, client, tuple(warnings))
         _check_client(found)
         return found
 
     def producer_settings(self) -> dict[str, Any]:
         """For `triokafka.Producer`."""
-        return {"client_id": "triokafka-spark", **self.client, "bootstrap_servers": self.bootstrap_servers}
+        settings = HiddenValues(client_id="triokafka-spark")
+        settings.update(self.client)
+        settings["bootstrap_servers"] = self.bootstrap_servers
+        return settings
+
+    def log_warnings(self) -> None:
+        """Tell the log about options that were given and do nothing."""
+        for warning in self.warnings:
+            _log.warning("format 'triokafka': %s", warning)
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
@@ -108,23 +130,47 @@ def check_columns(schema: StructType, topic: str | None) -> None:
             )
 
 
-def _client_settings(given: Mapping[str, str]) -> dict[str, Any]:
+def _client_settings(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """The producer's settings, and warnings about those that nobody knows."""
     kinds = _kinds()
-    settings: dict[str, Any] = {}
-    for name, value in given.items():
-        if not name.startswith("kafka.") or name == "kafka.bootstrap.servers":
-            continue
-        if name in _REFUSED_CLIENT:
-            raise ConfigurationError(
-                f"Kafka option '{name.removeprefix('kafka.')}' is not supported: {_REFUSED_CLIENT[name]}"
-            )
-        if name == "kafka.partitioner.class":
-            if value not in _DEFAULT_PARTITIONERS:
-                settings["partitioner"] = _partitioner(value)
-            continue
-        setting = name.removeprefix("kafka.").replace(".", "_")
-        settings[setting] = _value(kinds.get(setting, ""), value)
-    return settings
+    settings = HiddenValues()
+    unknown: list[str] = []
+    # By name: no variable holds a value when something is refused.
+    for name in [each.removeprefix(PREFIX) for each in given if each.startswith(PREFIX) and each != SERVERS]:
+        if PREFIX + name in _REFUSED_CLIENT:
+            raise ConfigurationError(f"Kafka option '{name}' is not supported: {_REFUSED_CLIENT[PREFIX + name]}")
+        setting = name.replace(".", "_")
+        if name == "partitioner.class":
+            if given[PREFIX + name] not in _DEFAULT_PARTITIONERS:
+                settings["partitioner"] = _partitioner(given[PREFIX + name])
+        elif setting in kinds:
+            settings[setting] = _value(kinds[setting], given[PREFIX + name])
+        elif not _is_of_others(name):
+            unknown.append(_unknown_setting(name, kinds))
+    warnings = (
+        [f"options that no Kafka client here knows are left out: {', '.join(sorted(unknown))}"] if unknown else []
+    )
+    return settings, warnings
+
+
+def _is_of_others(name: str) -> bool:
+    """Whether it is a setting of Java's consumers, or one that says nothing about what is written."""
+    from triokafka.client.config import ConsumerOptions
+
+    return name in WITHOUT_EFFECT or name.replace(".", "_") in ConsumerOptions.__dataclass_fields__
+
+
+def _unknown_setting(name: str, kinds: Mapping[str, str]) -> str:
+    """The name for a warning; what secures a connection, or looks like a slip of the pen, is refused."""
+    setting = name.replace(".", "_")
+    if setting.startswith(("sasl_", "ssl_")):
+        raise ConfigurationError(f"Kafka option '{name}' is not supported: {NO_PROTECTION}")
+    if setting in RENAMED or setting in ABSENT:
+        raise ConfigurationError(f"Kafka option {unknown_option('producer', name, kinds)}")
+    if near := difflib.get_close_matches(setting, kinds, n=1, cutoff=0.8):
+        meant = near[0].replace("_", ".")
+        raise ConfigurationError(f"Unknown option '{PREFIX}{name}' of a write; did you mean '{PREFIX}{meant}'?")
+    return f"'{PREFIX}{name}'"
 
 
 def _partitioner(value: str) -> str:
@@ -139,7 +185,8 @@ def _partitioner(value: str) -> str:
 def _kinds() -> dict[str, str]:
     from triokafka.client.config import ProducerOptions
 
-    return {each.name: str(each.type) for each in dataclasses.fields(ProducerOptions)}
+    fields = ProducerOptions.__dataclass_fields__
+    return {name: str(each.type) for name, each in fields.items() if name not in ("given", "hooks", "stream_factory")}
 
 
 def _value(kind: str, text: str) -> Any:
@@ -158,17 +205,21 @@ def _check_client(options: WriteOptions) -> None:
     """Let the producer look at its settings now, so that a wrong one fails when the write is planned, not in a task."""
     from triokafka.client.config import ProducerOptions
 
+    check_protection(options.client)
     try:
         ProducerOptions.parse(options.producer_settings())
     except ConfigurationError as error:
         raise ConfigurationError(f"A 'kafka.' option cannot be used: {error}") from None
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def _unknown_names(given: Mapping[str, str]) -> list[str]:
+    """Warnings about names that nobody knows; what is nearly right is refused, as it must be a mistake."""
     known = {name.lower(): name for name in _KNOWN}
+    unknown = []
     for name in given:
-        if name.startswith("kafka.") or name in known or name in _OF_SPARK or name in _OF_THE_READER:
+        if name.startswith(PREFIX) or name in known or name in _OF_SPARK or name in _OF_THE_READER:
             continue
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean '{known[near[0]]}'?" if near else ""
-        raise ConfigurationError(f"Unknown option '{name}' of a write{hint}")
+        if near := difflib.get_close_matches(name, known, n=1, cutoff=0.75):
+            raise ConfigurationError(f"Unknown option '{name}' of a write; did you mean '{known[near[0]]}'?")
+        unknown.append(f"'{name}'")
+    return [f"options that the sink does not know are left out: {', '.join(unknown)}"] if unknown else []

@@ -19,6 +19,7 @@ ROWS = [row("triokafka", 3.0), row("connector", 2.0), row("ceiling", 4.0), row("
 
 
 def test_ours_is_held_against_each_reader_with_its_aim() -> None:
+    """`spark/5.10`: read rate. What was measured is on the page about Spark."""
     found = {ratio.against: (ratio.ratio, ratio.target) for ratio in ratios(ROWS)}
     assert found == {
         "connector": (1.5, 1.5),

@@ -79,6 +79,19 @@ async def test_batches_have_at_most_so_many_rows() -> None:
 
 
 @simulated
+async def test_a_batch_ends_with_many_bytes_however_few_rows_they_are() -> None:
+    """What is fetched is bounded while it is compressed, and may be a hundred times as much then."""
+    cluster, _, options = await started()
+    for _ in range(10):
+        cluster.write("t", 0, [bytes(10_000)] * 2, compression="lz4")
+    rows = []
+    async with RangeReader({T0: (1, 20)}, batch_bytes=30_000, **options) as reader:
+        async for batch in reader:
+            rows.append(batch.num_rows)
+    assert rows == [3, 4, 4, 4, 4], "two batches of the broker each: of the first one record lies before the range"
+
+
+@simulated
 async def test_records_come_as_lists_too() -> None:
     cluster, _, options = await started(2)
     cluster.write("t", 0, numbers(0, 25))

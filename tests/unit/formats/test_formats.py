@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-from collections.abc import Iterator
+import sys
+import traceback
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from io import BytesIO
@@ -230,6 +232,29 @@ def test_avro_types_become_columns():
     assert how.type.field("price").type == pa.decimal128(9, 2)
     assert how.type.field("at").type == pa.timestamp("us", tz="UTC")
     assert pickle.loads(pickle.dumps(how)).type == how.type
+
+
+@pytest.mark.parametrize(
+    ("package", "make"), [("fastavro", lambda: AvroFormat('"int"')), ("google.protobuf", lambda: ProtobufFormat("m:C"))]
+)
+def test_a_missing_package_is_a_sentence_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, package: str, make: Callable[[], Format]
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError, match=rf"needs the package {package}: pip install 'triokafka\[formats\]'"):
+        make()
+
+
+def test_avro_of_another_record_is_a_short_sentence(stub: StubRegistry):
+    """Several types in one topic: fastavro's own sentence has both schemas in it, with all that they refer to."""
+    order = {"type": "record", "name": "shop.Order", "fields": [{"name": "id", "type": "int"}]}
+    payment = {**order, "name": "shop.Payment"}
+    stub.register("orders", json.dumps(order))
+    number = stub.register("paid", json.dumps(payment))
+    how = AvroFormat(registry=SchemaRegistry(stub.url), subject="orders")
+    found, errors = values(how, enveloped(number, avro(payment, {"id": 3})))
+    assert found == [None]
+    assert errors == {0: "it was written as shop.Payment, which cannot be read as shop.Order"}
 
 
 def test_an_avro_schema_that_is_no_json_is_refused():
@@ -488,6 +513,28 @@ def test_another_message_of_the_same_file_is_not_read_as_the_one_that_is_meant(s
     assert errors[1] == "ValueError: schema 1 has no message [9]"
 
 
+def test_the_first_message_of_another_schema_is_not_read_as_the_one_that_is_meant(stub: StubRegistry):
+    """Several types in one topic, each with a subject of its own: all are the first of their files."""
+    first = proto("default")
+    del first.message_type[0]
+    number = stub.register(
+        "orders", "syntax…", "PROTOBUF", serialized=base64.b64encode(first.SerializeToString()).decode()
+    )
+    other = descriptor_pb2.FileDescriptorProto(name="default", package="shop", syntax="proto3")
+    other.message_type.add(name="Payment")
+    payment = stub.register(
+        "paid", "syntax…", "PROTOBUF", serialized=base64.b64encode(other.SerializeToString()).decode()
+    )
+    how = pickle.loads(pickle.dumps(ProtobufFormat(registry=SchemaRegistry(stub.url), subject="orders")))
+    asked = len(stub.asked)
+    found, errors = values(
+        how, enveloped(payment, b"", b"\0"), enveloped(number, filled(), b"\0"), enveloped(payment, b"", b"\0")
+    )
+    assert found == [None, FILLED, None]
+    assert errors[0] == errors[2] == "ValueError: it is a shop.Payment, and not a shop.Order"
+    assert len(stub.asked) == asked + 1
+
+
 def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRegistry):
     """The registry is asked for another place of the file alone, and once for all values of a batch."""
     text = base64.b64encode(proto("default").SerializeToString()).decode()
@@ -536,6 +583,19 @@ def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry):
     basic.by_id(1), bearer.by_id(1)
     assert stub.authorization == ["Basic " + base64.b64encode(b"me:secret").decode(), "Bearer secret"]
     assert "secret" not in repr(basic) + repr(bearer)
+
+
+@pytest.mark.parametrize("given", [{"user": "me", "password": "hush"}, {"token": "hush"}])
+def test_no_local_variable_of_a_failure_shows_a_password(stub: StubRegistry, given: dict[str, str]):
+    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all (`spark/2.4`)."""
+    registry = SchemaRegistry(stub.url, **given)
+    secret = next(iter(registry._credentials().values()))
+    with pytest.raises(SchemaRegistryError) as failed:
+        registry.by_id(1)
+    without_test = failed.value.with_traceback(failed.tb.tb_next)
+    shown = "".join(traceback.TracebackException.from_exception(without_test, capture_locals=True).format())
+    assert "failures = " in shown, "local variables are shown"
+    assert "hush" not in shown and secret not in shown
 
 
 def test_credentials_do_not_follow_a_redirect(stub: StubRegistry):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import os
+import struct
 
+import lz4.frame
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 
-from tests.unit.records.stacks import Stack
+from tests.unit.records.stacks import STACKS, Stack
 from triokafka.errors import ConfigurationError, CorruptRecordError
 from triokafka.records import ARROW_COLUMNS, encode_batch
 
@@ -122,6 +126,110 @@ def test_builder_takes_as_many_as_asked_for_and_goes_on_in_the_next_batch(stack:
         offsets += batch.column("offset").to_pylist()
     assert offsets == list(range(100, 300))
     assert batch.column("timestampType").to_pylist() == [1] * 70
+
+
+@pytest.mark.parametrize("values", ["binary", "view"])
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_builder_is_full_behind_the_batch_that_reaches_its_bytes(stack: Stack, codec: str, values: str) -> None:
+    rows = [(1, b"key", bytes(97), [])] * 50
+    data = b"".join(encode_batch(rows, base_offset=50 * n, compression=codec) for n in range(7))
+    decoder = stack.records.RecordDecoder(data, topic="t")
+    taken = []
+    while not decoder.exhausted:
+        builder = stack.records.ArrowBuilder(["key", "value"], values=values, most_bytes=2 * 50 * 109 + 1)
+        assert not builder.is_full
+        builder.add(decoder)
+        assert builder.is_full or decoder.exhausted
+        assert builder.add(decoder) == 0
+        taken.append(builder.finish().num_rows)
+    assert taken == [150, 150, 50]
+
+
+def with_frame(frame: bytes, count: int, base_offset: int = 0, timestamp_type: int = 0) -> bytes:
+    """A batch of so many records that are in an lz4 frame."""
+    head = bytearray(
+        encode_batch([(1_700_000_000_000, None, b"", [])], base_offset=base_offset, timestamp_type=timestamp_type)[:61]
+    )
+    struct.pack_into(">i", head, 8, 49 + len(frame))
+    head[22] |= 3
+    struct.pack_into(">i", head, 23, count - 1)
+    struct.pack_into(">i", head, 57, count)
+    struct.pack_into(">I", head, 17, crc32c(bytes(head[21:]) + frame))
+    return bytes(head) + frame
+
+
+# Larger than a block, and partly of what cannot be made smaller, which is stored.
+PAYLOADS = [
+    [(1_700_000_000_000 + n, b"%d" % n, b"text %d " % n * 40, []) for n in range(700)],
+    [(1_700_000_000_000 + n, None, os.urandom(900), []) for n in range(200)],
+    [(1_700_000_000_000, b"", b"", [("h", b"v")])],
+]
+LZ4 = {
+    "as clients do": {"block_linked": False},
+    "large blocks": {"block_linked": False, "block_size": lz4.frame.BLOCKSIZE_MAX4MB},
+    "blocks of 256 KiB": {"block_linked": False, "block_size": lz4.frame.BLOCKSIZE_MAX256KB},
+    "linked blocks": {"block_linked": True},
+    "one linked block": {"block_linked": True, "block_size": lz4.frame.BLOCKSIZE_MAX1MB},
+    "sizes": {"block_linked": False, "store_size": True},
+    "checksums": {"block_linked": False, "block_checksum": True, "content_checksum": True},
+}
+
+
+@pytest.mark.parametrize("form", LZ4)
+@pytest.mark.parametrize("values", ["binary", "view"])
+def test_every_form_of_lz4_frames(stack: Stack, form: str, values: str) -> None:
+    data, plain, offset = b"", b"", 0
+    for number, rows in enumerate(PAYLOADS):
+        batch = encode_batch(rows, base_offset=offset, timestamp_type=number % 2)
+        plain += batch
+        data += with_frame(
+            lz4.frame.compress(batch[61:], **{"store_size": False, **LZ4[form]}), len(rows), offset, number % 2
+        )
+        offset += len(rows)
+    # With the broker's time of all records each batch has one of its own.
+    chosen = ["key", "value", "offset", "timestampType", "headers"]
+    found, expected = (
+        stack.records.to_arrow([(each, "t", 0, 3)], columns=chosen, values=values) for each in (data, plain)
+    )
+    found.validate(full=True)
+    assert found == expected
+
+
+def test_usual_lz4_is_decompressed_within_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    (stack, *_) = STACKS
+    if stack.name == "plain":
+        return
+    monkeypatch.setattr(stack.decoder, "parse_batch", None)
+    first, second, _ = PAYLOADS
+    data = encode_batch(first, compression="lz4") + encode_batch(second, base_offset=len(first), compression="lz4")
+    assert stack.records.to_arrow([(data, "t", 0, 0)]).num_rows == len(first) + len(second)
+
+
+def test_lz4_that_is_more_than_is_allowed_is_refused(stack: Stack) -> None:
+    data = encode_batch(PAYLOADS[0], compression="lz4")
+    with pytest.raises(CorruptRecordError, match="more than the 1000 bytes"):
+        stack.records.to_arrow([(data, "t", 0, 0)], max_decompressed=1000)
+
+
+def test_lz4_blocks_of_nothing_are_corrupt_where_there_should_be_records(stack: Stack) -> None:
+    empty = lz4.frame.compress(b"", block_linked=False, store_size=False)
+    one_of_nothing = empty[:7] + b"\x01\0\0\0\0" + bytes(4)
+    for frame in (empty, one_of_nothing, lz4.frame.compress(bytes(5), block_linked=False, store_size=False)):
+        with pytest.raises(CorruptRecordError):
+            stack.records.to_arrow([(with_frame(frame, 1), "t", 0, 0)])
+
+
+def test_a_full_builder_takes_no_other_batch(stack: Stack) -> None:
+    """Whatever is passed over counts as well, but a builder without a record goes on."""
+    aborted = encode_batch(RECORDS, transactional=True, producer_id=5)
+    more = encode_batch(RECORDS, base_offset=300, compression="zstd")
+    decoder = stack.records.RecordDecoder(aborted + PACKED + more, from_offset=0, aborted=[(5, 0)])
+    taken = []
+    for _ in range(3):
+        builder = stack.records.ArrowBuilder(["offset"], most_bytes=1)
+        taken.append(builder.add(decoder))
+        assert builder.is_full == (builder.rows > 0)
+    assert taken == [100, 100, 0]
 
 
 def test_rows_and_columns_may_take_turns(stack: Stack) -> None:

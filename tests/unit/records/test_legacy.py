@@ -57,6 +57,7 @@ def test_v1_wrapper_has_the_offset_of_its_last_message(stack: Stack, codec: int)
 
 
 def test_v0_wrapper_holds_absolute_offsets(stack: Stack) -> None:
+    """Only inner ones of version 1 are relative (``broker-log/C08``, ``broker-log/C19``, ``broker-log/Y13``)"""
     inner = message(7, None, b"a", magic=0) + message(9, None, b"b", magic=0)
     assert decoded(stack, wrapper(9, inner, magic=0)) == [(7, -1, -1, None, b"a"), (9, -1, -1, None, b"b")]
 

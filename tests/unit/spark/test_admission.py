@@ -86,6 +86,34 @@ def test_the_first_batch_runs_however_small_and_the_next_waits_for_enough():
     assert admission.admit({A: 14}, {A: 15}, now_ms=1_071) == {A: 14}, "and the time begins anew"
 
 
+def test_min_offsets_per_trigger_as_in_the_suite():
+    """KafkaMicroBatchSourceSuite: minOffsetsPerTrigger: 15, or 5 seconds"""
+    admission = Admission(min_offsets=15, max_delay_ms=5_000)
+    start = {A: 0, B: 0, C: 0}
+    there = {A: 10, B: 5, C: 1}
+    assert admission.admit(start, there, now_ms=0) == there, "the first batch is always processed"
+    assert admission.admit(there, {A: 10, B: 11, C: 1}, now_ms=100) == there
+    more = {A: 21, B: 11, C: 2}
+    assert admission.admit(there, more, now_ms=200) == more
+    last = {A: 26, B: 16, C: 2}
+    assert admission.admit(more, last, now_ms=300) == more
+    assert admission.admit(more, last, now_ms=5_300) == last
+
+
+def test_composite_read_limit_as_in_the_suite():
+    """KafkaMicroBatchSourceSuite: compositeReadLimit: at least 15 or 5 seconds, at most 20"""
+    admission = Admission(min_offsets=15, max_offsets=20, max_delay_ms=5_000)
+    start, there = {A: 0, B: 0, C: 0}, {A: 21, B: 11, C: 1}
+    first = admission.admit(start, there, now_ms=0)
+    assert taken(start, first) == (12, 6, 1)
+    assert admission.admit(first, there, now_ms=100) == first
+    there = {A: 29, B: 21, C: 2}
+    second = admission.admit(first, there, now_ms=200)
+    assert taken(first, second) == (10, 9, 1)
+    assert admission.admit(second, there, now_ms=300) == second
+    assert admission.admit(second, there, now_ms=5_300) == there
+
+
 def test_a_new_partition_counts_towards_the_least_number():
     admission = Admission(min_offsets=10, max_delay_ms=1_000)
     admission.admit({A: 0}, {A: 0}, now_ms=0)

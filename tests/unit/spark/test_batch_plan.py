@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -86,6 +87,23 @@ async def test_special_offsets_are_resolved_before_ranges_are_split():
     assert found == [task(A, 10, 15), task(A, 15, 20), task(B, 0, 3), task(B, 3, 7)]
 
 
+async def test_specific_offsets_are_split():
+    """SPARK-30656: getOffsetRangesFromUnresolvedOffsets - using specific offsets"""
+    one = {A: (0, 10)}
+    given = {"startingOffsets": '{"orders": {"0": 1}}', "endingOffsets": '{"orders": {"0": 4}}', "minPartitions": "3"}
+    assert await planned(given, one) == [task(A, 1, 2), task(A, 2, 3), task(A, 3, 4)]
+    special = {"offsetsBinding": "late", "minPartitions": "3"}
+    assert await planned(special, {A: (0, 4)}) == [task(A, EARLIEST, 1), task(A, 1, 2), task(A, 2, LATEST)]
+
+
+@pytest.mark.parametrize(("binding", "first", "last"), [("late", EARLIEST, LATEST), ("snapshot", 0, 100)])
+async def test_multiple_topic_partitions_are_split(binding: str, first: int, last: int):
+    """SPARK-30656: getOffsetRangesFromUnresolvedOffsets - multiple topic partitions; and FromResolvedOffsets"""
+    given = {"startingOffsets": by_partition(-2, -2), "endingOffsets": by_partition(-1, 3), "minPartitions": "4"}
+    found = await planned({**given, "offsetsBinding": binding}, {A: (0, 100), B: (0, 4)})
+    assert found == [task(A, first, 33), task(A, 33, 66), task(A, 66, last), task(B, first, 3)]
+
+
 async def test_late_binding_keeps_the_beginning_and_the_end_open():
     """SPARK-30656: the first and the last piece stay unresolved; an empty partition gets a task too."""
     found = await planned({"offsetsBinding": "late", "minPartitions": "4"})
@@ -112,9 +130,17 @@ async def test_offsets_must_name_exactly_the_partitions_that_there_are(option: s
     assert "[KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED]" in str(refused.value)
 
 
-async def test_times_must_name_exactly_the_partitions_that_there_are():
-    with pytest.raises(ConfigurationError, match="KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"):
-        await planned({"startingOffsetsByTimestamp": '{"orders": {"0": 1}}'})
+@pytest.mark.parametrize("specified", [2, 4])
+async def test_times_must_name_exactly_the_partitions_that_there_are(specified: int):
+    """KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED error class - partitions assigned: 3, specified: 2, 4"""
+    three = {TopicPartition("orders", number): (0, 9) for number in range(3)}
+    times = json.dumps({"orders": {str(number): 1 for number in range(specified)}})
+    with pytest.raises(ConfigurationError) as refused:
+        await planned({"startingOffsetsByTimestamp": times, "endingOffsetsByTimestamp": times}, three)
+    assert "[KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED]" in str(refused.value)
+    assert "Partitions specified for Kafka timestamp based start offsets don't match" in str(refused.value)
+    listed = ", ".join(f"orders-{number}" for number in range(specified))
+    assert f"Specified: {listed} Assigned: orders-0, orders-1, orders-2" in str(refused.value)
 
 
 async def test_partitions_left_out_may_stand_at_the_earliest_or_the_latest():
@@ -195,3 +221,10 @@ async def test_a_start_after_the_end_is_refused_once_both_are_known(options: dic
     """KafkaRelationSuite: start > end, resolved"""
     with pytest.raises(ConfigurationError, match="RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"):
         await planned(options)
+
+
+async def test_a_pattern_that_matches_nothing_is_a_warning(caplog: pytest.LogCaptureFixture):
+    """The frame is empty, as the connector's. ``flights-*`` is a pattern too, and means something else."""
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribePattern": "flights-*"}
+    assert await plan_batch(Tables({}), ReadOptions.parse(given)) == []  # type: ignore[arg-type]
+    assert "no topic at localhost:9092 matches SubscribePattern[flights-*]" in caplog.text

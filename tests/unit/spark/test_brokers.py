@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 import trio
 
 import triokafka
-from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from triokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from triokafka.spark import brokers
 from triokafka.spark.brokers import Brokers, NoSuchTopicError, ask_brokers
 from triokafka.spark.options import ReadOptions
@@ -42,8 +51,9 @@ class Failing:
 
 
 def test_what_changed_in_the_middle_is_asked_for_again():
-    """A topic that is deleted between two questions, for instance."""
-    gone = UnknownTopicOrPartitionError("gone")
+    """A topic that is deleted between two questions, for instance, or one that was made so shortly before that the
+    broker asked does not know of it."""
+    gone = NoSuchTopicError("gone")
     assert ask_brokers(options(), Failing(gone, gone)) == 3
     work = Failing(gone, gone)
     with pytest.raises(UnknownTopicOrPartitionError, match="gone"):
@@ -51,9 +61,40 @@ def test_what_changed_in_the_middle_is_asked_for_again():
     assert work.tries == 2
 
 
-@pytest.mark.parametrize(
-    "error", [NoSuchTopicError("no"), KafkaTimeoutError("late"), KafkaConnectionError("down"), KafkaError("defect")]
-)
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_brokers_that_are_silent_are_told_of_before_the_time_is_over(monkeypatch: pytest.MonkeyPatch, is_silent: bool):
+    told: list[str] = []
+    heard = trio.Event()
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+            heard.set()
+
+    async def work(asked: Brokers) -> None:
+        if is_silent:
+            await heard.wait()
+
+    monkeypatch.setattr(brokers, "_SILENCE", 0.0 if is_silent else 30.0)
+    handler = Listening()
+    brokers._log.addHandler(handler)
+    try:
+        ask_brokers(options(), work)
+    finally:
+        brokers._log.removeHandler(handler)
+    assert [text.partition(" for ")[0] for text in told] == ["no answer from the brokers at 127.0.0.1:1"] * is_silent
+
+
+def test_what_to_do_is_said_with_the_error():
+    """Spark shows the text of a traceback, in which notes stand behind the sentence."""
+    work = Failing(*[TopicAuthorizationFailedError("topic 'orders'")] * 3)
+    with pytest.raises(TopicAuthorizationFailedError) as raised:
+        ask_brokers(options(), work)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert shown.endswith("TopicAuthorizationFailedError: topic 'orders'\nGrant the operation on the topic.\n")
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError("late"), KafkaConnectionError("down"), KafkaError("defect")])
 def test_what_another_try_would_not_change_is_raised_at_once(error: KafkaError):
     """The client itself has retried until its time was over."""
     work = Failing(error)
@@ -95,7 +136,7 @@ class Topics:
                 errors[name] = count
             else:
                 parts = tuple(PartitionDescription(number, None, -1, (), (), ()) for number in range(count))
-                found[name] = TopicDescription(name, cast("Any", None), False, parts)
+                found[name] = TopicDescription(name, UUID(int=0), False, parts)
         return Results(found, errors)
 
 
@@ -113,6 +154,12 @@ async def test_named_topics_and_partitions_must_be_there_unless_they_may_be_miss
     with pytest.raises(NoSuchTopicError, match="names orders-7, and orders has 2 partitions"):
         await assigned.partitions()
     assert await assigned.partitions(missing_ok=True) == orders[1:]
+
+
+async def test_a_topic_with_nearly_the_same_name_is_proposed():
+    for name, said in (("oders", r"option 'subscribe'; did you mean 'orders'\?$"), ("payments", "option 'subscribe'$")):
+        with pytest.raises(NoSuchTopicError, match=said):
+            await asked(options(subscribe=name), orders=2).partitions()
 
 
 async def test_a_matching_topic_that_was_just_deleted_is_left_out():

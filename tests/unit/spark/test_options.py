@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from triokafka.client.config import ConsumerOptions
 from triokafka.errors import ConfigurationError
 from triokafka.spark.decoding import DecodingOptions
 from triokafka.spark.offsets import (
@@ -61,8 +62,8 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
         ("max_partitions", None),
         ("max_bytes_per_trigger", None),
         ("max_bytes_per_partition", None),
-        ("batch_rows", 10_000),
-        ("batch_bytes", 1 << 20),
+        ("batch_rows", 20_000),
+        ("batch_bytes", 2 << 20),
         ("fetch_ahead", 2),
         ("columns", ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")),
         ("commit_group_id", None),
@@ -221,7 +222,7 @@ IN_BOTH = [
         {"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"},
         "The value of minOffsetPerTrigger(20) is higher than the maxOffsetsPerTrigger(15).",
     ),
-    ({"startingTimestamp": "soon"}, "Expected a single long value, got soon"),
+    ({"startingTimestamp": "soon"}, "Expected a single long value, got soon in option 'startingTimestamp'"),
     ({"startingOffsetsByTimestamp": "{"}, 'Expected e.g. {"topicA": {"0": 123456789'),
     ({"startingOffsetsByTimestampStrategy": "newest"}, "must be 'error' or 'latest', not 'newest'"),
     ({"startingOffsets": "{"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {'),
@@ -252,6 +253,7 @@ IN_BOTH = [
     ({"kafka.fetch.max.wait.ms": "long"}, "fetch_max_wait_ms='long' cannot be used"),
     ({"kafka.sasl.mechanism": "PLAIN"}, "Kafka option 'sasl.mechanism' is not"),
     ({"kafka.ssl.truststore.location": "/x"}, "ssl.truststore.location"),
+    ({"kafka.security.protocol": "SASL_SSL"}, "is SASL_SSL, which is not supported: TLS and SASL are not there yet"),
 ]
 
 
@@ -259,6 +261,46 @@ IN_BOTH = [
 @pytest.mark.parametrize(("options", "sentence"), IN_BOTH)
 def test_bad_options_are_refused_with_a_sentence(options: dict[str, str], sentence: str, streaming: bool):
     assert sentence in refusal(options, streaming=streaming)
+
+
+INT, LONG = 2**31 - 1, 2**63 - 1
+BOUNDS = [
+    ("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", 1, LONG),
+    ("fetchOffset.numRetries", "fetch_offset_retries", 1, INT),
+    ("fetchOffset.retryIntervalMs", "fetch_offset_retry_interval_ms", 0, LONG),
+    ("maxOffsetsPerTrigger", "max_offsets_per_trigger", 1, LONG),
+    ("minOffsetsPerTrigger", "min_offsets_per_trigger", 1, LONG),
+    ("minPartitions", "min_partitions", 1, INT),
+    ("maxRecordsPerPartition", "max_records_per_partition", 1, LONG),
+    ("maxPartitions", "max_partitions", 1, INT),
+    ("maxBytesPerTrigger", "max_bytes_per_trigger", 1, LONG),
+    ("maxBytesPerPartition", "max_bytes_per_partition", 1, LONG),
+    ("batchRows", "batch_rows", 1, 1_000_000),
+    ("batchBytes", "batch_bytes", 1_024, 1 << 30),
+    ("fetchAhead", "fetch_ahead", 1, 1_000),
+]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(("name", "attribute", "least", "most"), BOUNDS, ids=lambda value: str(value))
+def test_numbers_have_bounds(name: str, attribute: str, least: int, most: int, streaming: bool):
+    """Both are taken, and what is beyond them is refused by name."""
+    for bound in (least, most):
+        assert getattr(parse({name: str(bound)}, streaming=streaming), attribute) == bound
+    for text in (str(least - 1), str(most + 1), "a", "1.0", "", "1e3", "-5"):
+        assert name in refusal({name: text}, streaming=streaming), text
+
+
+@pytest.mark.parametrize("text", ["15m ago", "-1s", "1 week", "", "s"])
+@pytest.mark.parametrize("name", ["maxTriggerDelay", "latestOffsetRegressionTimeout"])
+def test_times_have_units(name: str, text: str):
+    assert f"'{name}' must be a time such as 15m" in refusal({name: text}, streaming=True)
+
+
+@pytest.mark.parametrize("text", ["yes", "1", "", "truee"])
+@pytest.mark.parametrize("name", ["failOnDataLoss", "includeHeaders"])
+def test_flags_are_true_or_false(name: str, text: str):
+    assert f"'{name}' must be 'true' or 'false'" in refusal({name: text})
 
 
 @pytest.mark.parametrize(
@@ -348,12 +390,21 @@ def test_client_settings_take_kafkas_names_and_become_numbers_and_flags():
     assert parse(given).client.values == {"max_partition_fetch_bytes": 4096, "check_crcs": False, "client_id": "7"}
 
 
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_isolation_levels(level: str):
+    """KafkaOffsetReaderSuite: isolationLevel must give back what is set, and the default when not set"""
+    assert parse({"kafka.isolation.level": level}).client.values == {"isolation_level": level}
+    assert ConsumerOptions.parse({"bootstrap_servers": "a:1"}).isolation_level == "read_uncommitted"
+
+
 def test_unknown_client_settings_are_one_warning_and_those_of_group_members_none():
-    options = parse({"kafka.foo.bar": "1", "kafka.baz": "2", "kafka.max.poll.records": "5", "verbose": "yes"})
+    given = {"kafka.foo.bar": "1", "kafka.isolation.levl": "2", "kafka.max.poll.records": "5", "verbose": "yes"}
+    options = parse(given)
     assert options.client.values == {}
     assert options.warnings == (
         "options that the source does not know are left out: 'verbose'",
-        "options that no Kafka client here knows are left out: 'kafka.baz', 'kafka.foo.bar'",
+        "options that no Kafka client here knows are left out: 'kafka.foo.bar', 'kafka.isolation.levl' (did you mean"
+        " 'kafka.isolation.level'?)",
     )
 
 
@@ -387,6 +438,8 @@ def test_client_settings_may_hold_passwords_and_are_not_shown():
         {"kafka.client.id": "hush", "kafka.fetch.max.bytes": "many"},
         {"kafka.client.id": "hush", "subscribePattern": "a"},
         {"kafka.client.id": "hush", "kafka.key.deserializer": "x"},
+        {"schemaRegistry": "nowhere", "schemaRegistry.password": "hush", "valueFormat": "avro"},
+        {"schemaRegistry": "http://me:hush@nowhere", "valueFormat": "avro"},
     ],
 )
 def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.logged import lines
-from triokafka.errors import KafkaError
+from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.spark import listener
 from triokafka.spark.listener import OffsetCommitListener
 from triokafka.spark.query_lag import LogExporter, PrometheusExporter, SourceLag, lag, progress_lag
@@ -138,8 +138,13 @@ def test_a_group_that_cannot_be_committed_to_is_a_warning_with_the_offsets(caplo
     assert 'offsets {"orders":{"0":5}} were not committed to group \'watchers\'' in record.getMessage()
 
 
+def test_a_wrong_option_is_refused_before_there_is_a_batch():
+    with pytest.raises(ConfigurationError, match="did you mean 'bootstrap_servers'"):
+        OffsetCommitListener("watchers", bootstrap_server="a:1")
+
+
 def test_passwords_are_not_shown():
-    made = OffsetCommitListener("watchers", bootstrap_servers="a:1", sasl_plain_password="hush")
+    made = OffsetCommitListener("watchers", bootstrap_servers="a:1", client_id="hush")
     assert "hush" not in repr(made) and "hush" not in repr(vars(made))
 
 

@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +27,7 @@ class GivenBrokers:
     def __init__(self) -> None:
         self.ends: list[dict[TopicPartition, int]] = [{A: 0}]
         self.first: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, UUID] = {}
         self.asked = 0
 
     async def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
@@ -163,6 +165,43 @@ def ranges(tasks: list[Any]) -> list[tuple[int, int, int]]:
 def test_new_partitions_are_read_from_their_beginning(brokers: GivenBrokers):
     brokers.ends = [{A: 5, B: 3}]
     assert ranges(reader().partitions(at(a=4), at(a=5, b=3))) == [(0, 4, 5), (1, 0, 3)]
+
+
+@pytest.mark.parametrize(("given", "tasks"), [(None, 1), ("1", 1), ("4", 4)])
+def test_min_partitions_is_supported(brokers: GivenBrokers, given: str | None, tasks: int):
+    """KafkaMicroBatchSourceSuite: minPartitions is supported"""
+    options = {} if given is None else {"minPartitions": given}
+    assert len(reader(**options).partitions(at(a=0), at(a=100))) == tasks
+
+
+def test_all_partitions_that_are_gone_are_an_error_or_stay_where_they_were(brokers: GivenBrokers):
+    """SPARK-41375: an empty offset in the log would forget what was reached."""
+    brokers.ends = [{}]
+    assert reader(failOnDataLoss="false").latestOffset(at(a=5), None) == at(a=5)
+    with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*orders-0"):
+        reader().latestOffset(at(a=5), None)
+    assert reader().latestOffset({}, None) == {}
+
+
+def test_a_topic_that_was_made_anew_is_told_though_its_offsets_do_not_show_it(
+    brokers: GivenBrokers, caplog: pytest.LogCaptureFixture
+):
+    brokers.ends = [{A: 5}]
+    for fails in ("true", "false"):
+        asked = reader(failOnDataLoss=fails)
+        brokers.topic_ids = {"orders": UUID(int=1)}
+        assert asked.latestOffset(at(a=5), None) == at(a=5)
+        brokers.topic_ids = {"orders": UUID(int=2)}
+        assert asked.latestOffset(at(a=0), None) == at(a=5), "nothing of it was read yet"
+        brokers.topic_ids = {"orders": UUID(int=3)}
+        if fails == "true":
+            with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*orders-0 have been deleted and made ag"):
+                asked.latestOffset(at(a=5), None)
+            continue
+        caplog.clear()
+        for _ in range(2):
+            assert asked.latestOffset(at(a=5), None) == at(a=5)
+        assert len(caplog.records) == 1, "told once"
 
 
 @pytest.mark.parametrize(

@@ -77,14 +77,27 @@ def test_a_run_of_available_now_ends_at_what_there_was():
     [
         ({A: 5}, {A: 5, B: 3}, "should provide the same topic partitions"),
         ({A: 5, B: 3, C: 0}, {A: 5, B: 3, C: 0}, "should provide the same topic partitions"),
-        ({A: 6, B: 3}, {A: 6, B: 3}, "is greater than the pre-fetched offset in orders-0"),
-        ({A: 5, B: 3}, {A: 5}, "are lost: orders-1"),
-        ({A: 5, B: 3}, {A: 4, B: 3}, 'the latest offset in orders-0: {"orders":{"0":5}} against {"orders":{"0":4}}'),
+        ({A: 5}, {A: 5, B: 3}, "topic-partitions for pre-fetched offset: orders-0, orders-1, topic-partitions for end"),
+        ({A: 6, B: 3}, {A: 6, B: 3}, "end offset should have lower or equal offset per each topic partition than pre"),
+        (
+            {A: 6, B: 3},
+            {A: 6, B: 3},
+            'pre-fetched offset: {"orders":{"0":5}}, end offset: {"orders":{"0":6}}.',
+        ),
+        ({A: 5, B: 3}, {A: 5}, "Some of partitions in Kafka topic(s) have been lost during running query with Trigger"),
+        (
+            {A: 5, B: 3},
+            {A: 5},
+            "topic-partitions for latest offset: orders-0, topic-partitions for end offset: orders-",
+        ),
+        ({A: 5, B: 3}, {A: 4, B: 3}, "Some of partitions in Kafka topic(s) report available offset which is less than"),
+        ({A: 5, B: 3}, {A: 4, B: 3}, 'latest offset: {"orders":{"0":4}}, end offset: {"orders":{"0":5}}'),
     ],
 )
 def test_the_four_checks_of_available_now(
     end: dict[TopicPartition, int], latest: dict[TopicPartition, int], sentence: str
 ):
+    """In the connector's words (`spark/3.4`)."""
     with pytest.raises(ChangedTargetError) as refused:
         AvailableNowTarget({A: 5, B: 3}).check(end, latest)
     assert sentence in str(refused.value)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import traceback
+from pathlib import Path
 
 import pytest
 
+from pyspark_triokafka import DefaultSource
 from tests.spark.frames import HEADERS, frame
 from triokafka.errors import ConfigurationError
+from triokafka.spark.sink import Written, WrittenRange
 from triokafka.spark.write_options import WriteOptions, check_columns
-from triokafka.spark.writer import ArrowStreamWriter, RowStreamWriter, TopicWriter, stream_writer
+from triokafka.spark.writer import ArrowStreamWriter, RowStreamWriter, TaskWritten, TopicWriter, stream_writer
+from triokafka.structs import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -60,7 +66,10 @@ def test_settings_are_in_no_repr():
         ({"kafka.interceptor.classes": "foo"}, "Kafka option 'interceptor.classes' is not supported"),
         ({"kafka.transactional.id": "foo"}, "Kafka option 'transactional.id' is not supported"),
         ({"kafka.partitioner.class": "com.example.Mine"}, "name a Python one as 'module:Name'"),
-        ({"kafka.compression.typ": "lz4"}, "did you mean 'compression_type'?"),
+        ({"kafka.compression.typ": "lz4"}, "did you mean 'kafka.compression.type'?"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "TLS and SASL are not there yet"),
+        ({"kafka.sasl.jaas.config": "user"}, "Kafka option 'sasl.jaas.config' is not supported"),
+        ({"kafka.compression.gzip.level": "9"}, "here it is 'compression_level'"),
         ({"kafka.linger.ms": "soon"}, "linger_ms"),
         ({"topics": "orders"}, "Unknown option 'topics' of a write; did you mean 'topic'?"),
         ({"transactional": "batch"}, "can only be 'off' yet"),
@@ -72,7 +81,42 @@ def test_what_cannot_be_used_is_refused_by_name(options: dict[str, str], sentenc
 
 
 def test_options_of_spark_and_of_the_reader_are_left_alone():
-    WriteOptions.parse({**SERVERS, "checkpointLocation": "/tmp/x", "path": "/tmp/y", "includeHeaders": "true"})
+    """One set of options often serves both sides, as the connector takes it."""
+    reads = {"includeHeaders": "true", "subscribe": "a", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    consumers = {"kafka.group.id": "g", "kafka.isolation.level": "read_committed", "kafka.max.poll.records": "5"}
+    found = WriteOptions.parse({**SERVERS, "checkpointLocation": "/tmp/x", "path": "/tmp/y", **reads, **consumers})
+    assert (found.client, found.warnings) == ({}, ())
+
+
+def test_what_nobody_knows_is_a_warning(caplog: pytest.LogCaptureFixture):
+    source = DefaultSource({**SERVERS, "topic": "t", "mergeSchema": "true", "kafka.foo": "1"})
+    assert source.writer(frame(value="string"), False).options.client == {}
+    assert [record.message for record in caplog.records] == [
+        "format 'triokafka': options that no Kafka client here knows are left out: 'kafka.foo'",
+        "format 'triokafka': options that the sink does not know are left out: 'mergeschema'",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kafka.sasl.jaas.config": "user hush"},
+        {"kafka.ssl.key.password": "hush"},
+        {"kafka.client.id": "hush", "kafka.linger.ms": "soon"},
+        {"kafka.client.id": "hush", "topicc": "a"},
+        {"kafka.client.id": "hush", "kafka.key.serializer": "x"},
+        {"kafka.client.id": "hush", "transactional": "on"},
+    ],
+)
+def test_no_local_variable_of_a_refusal_shows_a_password(wrong: dict[str, str]):
+    """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all (`spark/2.4`)."""
+    source = DefaultSource({**SERVERS, "topic": "orders", **wrong})
+    with pytest.raises(ConfigurationError) as refusal:
+        source.writer(frame(value="string"), False)
+    without_test = refusal.value.with_traceback(refusal.tb.tb_next)
+    shown = "".join(traceback.TracebackException.from_exception(without_test, capture_locals=True).format())
+    assert "options = <" in shown, "local variables are shown"
+    assert "hush" not in shown
 
 
 def test_kafkas_own_partitioners_are_what_there_is_already():
@@ -113,6 +157,20 @@ def test_replacing_a_topic_is_refused():
     """KafkaSinkSuite: batch - unsupported save modes"""
     with pytest.raises(ConfigurationError, match="Save mode Overwrite not allowed for Kafka"):
         TopicWriter(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"), True)
+
+
+def test_the_exactly_once_sink_comes_with_transactions():
+    """`spark/5.10`: exactly-once sink. Until there are transactions it is refused by name. Its seam is there: what a
+    task returns says where all its records are, and the driver gets that with the batch's number, to commit or abort.
+    """
+    assert "records are written at least once" in refused(transactional="batch")
+    writer = stream_writer(WriteOptions.parse({**SERVERS, "topic": "t"}), frame(value="string"))
+    for end in (writer.commit, writer.abort):
+        assert list(inspect.signature(end).parameters) == ["messages", "batchId"]
+    told = TaskWritten(Written({TopicPartition("t", 0): WrittenRange(5, 10, 14)}))
+    assert pickle.loads(pickle.dumps(told)) == told
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
+    assert "| exactly-once writes | not yet: at least once" in page
 
 
 def test_streams_are_written_by_column_where_spark_can():

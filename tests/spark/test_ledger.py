@@ -1,0 +1,84 @@
+"""The topic that says what was done in which batch, on a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.spark.topics import Record, make_topic
+from triokafka.errors import ConfigurationError, TopicAuthorizationFailedError
+from triokafka.spark.ledger import Ledger
+
+
+def ledger(bootstrap: str, topic: str) -> Ledger:
+    return Ledger(topic, {"bootstrap_servers": bootstrap})
+
+
+def test_what_was_done_is_known_to_whoever_comes_later(bootstrap: str):
+    """`spark/5.8`: a driver that starts again"""
+    one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
+    assert one.last_done(b"q/mail") is None
+    one.note(b"q/mail", 0)
+    one.note(b"q/mail", 1)
+    one.note(b"q/copy", 0)
+    assert (one.last_done(b"q/mail"), one.last_done(b"q/copy"), one.last_done(b"r/mail")) == (1, 0, None)
+    assert ledger(bootstrap, one.topic).last_done(b"q/mail") == 1
+
+
+def test_only_what_came_since_is_read_again(bootstrap: str, monkeypatch: pytest.MonkeyPatch):
+    one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
+    for batch in range(3):
+        one.note(b"q", batch)
+    read: list[list[tuple[int, int]]] = []
+
+    class Watched(triokafka.RangeReader):
+        def __init__(self, ranges: Any, **options: Any) -> None:
+            read.append(list(ranges.values()))
+            super().__init__(ranges, **options)
+
+    monkeypatch.setattr(triokafka, "RangeReader", Watched)
+    assert one.last_done(b"q") == 2
+    ledger(bootstrap, one.topic).note(b"q", 3)
+    assert one.last_done(b"q") == 3
+    assert read == [[(0, 3)], [(3, 4)]]
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(bootstrap: str):
+    one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
+    one.note(b"q", 7)
+    assert one.last_done(b"q") == 7
+
+    async def make_anew() -> None:
+        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+            await admin.delete_topics([one.topic])
+            await admin.create_topics([triokafka.NewTopic(one.topic, 1)])
+
+    trio.run(make_anew)
+    assert one.last_done(b"q") is None
+
+
+def test_a_topic_that_is_there_is_not_made(bootstrap: str, monkeypatch: pytest.MonkeyPatch):
+    """Who may write to it need not be allowed to make it."""
+
+    one = ledger(bootstrap, make_topic(bootstrap))
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise TopicAuthorizationFailedError("no")
+
+    monkeypatch.setattr(triokafka.AdminClient, "create_topics", refuse)
+    one.note(b"q", 1)
+    assert one.last_done(b"q") == 1
+
+
+@pytest.mark.parametrize("value", [b"flight", b"{}", b"[1]", b'{"batch": "x"}'])
+def test_a_topic_of_something_else_is_refused(bootstrap: str, value: bytes):
+    topic = make_topic(bootstrap, [Record(value, b"key")])
+    with pytest.raises(ConfigurationError, match=rf"'{topic}' has something else .* offset 0 of partition 0"):
+        ledger(bootstrap, topic).last_done(b"q")
+
+
+def test_options_are_in_no_repr():
+    assert repr(Ledger("done", {"bootstrap_servers": "h:1", "client_id": "hush"})) == "Ledger('done')"
