@@ -9,6 +9,8 @@ from tests.mutations import Mutation
 
 _LOG = "triokafka/broker_stub/log/"
 _T_RECOVERY = "tests/unit/broker_stub/log/test_recovery.py::"
+_T_LOG = "tests/unit/broker_stub/log/test_log.py::"
+_T_MOVES = "tests/unit/broker_stub/log/test_log_moves.py::"
 _T_CRASHES = "tests/property/test_log_crashes.py::test_logs_are_what_was_appended_through_crashes_and_failures"
 
 LOG_MUTATIONS: tuple[Mutation, ...] = (
@@ -53,7 +55,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "checkpoints come before the cut",
-                _LOG + "log.py",
+                _LOG + "cuttable_log.py",
                 "        if self._before_cut is not None:\n            self._before_cut()\n",
                 "",
             ),
@@ -65,13 +67,13 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "a truncation forgets later producers",
-                _LOG + "log.py",
+                _LOG + "cuttable_log.py",
                 "        self._snapshots.remove_after(self.log_end_offset)\n",
                 "",
             ),
             (
                 "who starts afresh knows no producers",
-                _LOG + "log.py",
+                _LOG + "cuttable_log.py",
                 "        self._snapshots.remove_after(-1)\n",
                 "",
             ),
@@ -119,7 +121,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "retention keeps the offset where the log ends",
-                _LOG + "log.py",
+                _LOG + "cuttable_log.py",
                 "                self._durability.sync_names()\n            remove_at_ms",
                 "                pass\n            remove_at_ms",
             ),
@@ -155,7 +157,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the new start is known before several segments go",
-        _LOG + "log.py",
+        _LOG + "cuttable_log.py",
         "                    self._checkpoint_start()\n",
         "                    pass\n",
         _T_RECOVERY + "test_several_segments_are_dropped_once_the_new_start_is_known",
@@ -174,5 +176,55 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         "",
         "tests/simulation/test_producer_broker_faults.py::"
         "test_batches_whose_answers_were_lost_when_the_broker_ended_are_not_repeated",
+    ),
+    Mutation(
+        "below the recovery point a gap ends no log",
+        _LOG + "recovery.py",
+        " or segment.base_offset <= recovery_point\n",
+        "\n",
+        _T_RECOVERY + "test_below_the_recovery_point_a_gap_ends_no_log",
+    ),
+    Mutation(
+        "gaps that compaction has left are known by what comes before",
+        _LOG + "recovery.py",
+        "            self._has_gaps = True\n",
+        "            pass\n",
+        _T_RECOVERY + "test_gaps_that_compaction_has_left_are_known_by_what_comes_before",
+    ),
+    Mutation(
+        "half a write is taken back before its segment is sealed",
+        _LOG + "segment.py",
+        "        self._take_back_torn()  # else",
+        "        # else",
+        _T_LOG + "test_a_segment_is_not_left_with_half_a_write_at_its_end",
+    ),
+    Mutation(
+        "the stable offset is not before the start",
+        _LOG + "readable_log.py",
+        "min(max(first, self.log_start_offset), high_watermark)",
+        "min(first, high_watermark)",
+        "tests/unit/broker_stub/log/test_transactions.py::test_the_stable_offset_is_not_before_the_start_of_the_log",
+    ),
+    Mutation(
+        "a moved log starts where it did",
+        _LOG + "log_moves.py",
+        "min(start_offset, first.base_offset))",
+        "first.base_offset)",
+        _T_MOVES + "test_offsets_without_records_at_the_start_stay_in_range",
+    ),
+    Mutation(
+        "a log that moves takes its high watermark along",
+        _LOG + "hosted_logs.py",
+        "            self._written(target, partial(target.note_high_watermark, topic_partition, committed))\n",
+        "            pass\n",
+        _T_MOVES + "test_what_is_committed_of_a_log_is_known_where_it_has_moved_to",
+    ),
+    Mutation(
+        "of two logs the one of a former topic goes",
+        _LOG + "log_loading.py",
+        "if known not in (None, topic_id)]\n",
+        "if known is None]\n",
+        "tests/unit/broker_stub/log/test_log_manager.py::"
+        "test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log",
     ),
 )

@@ -50,6 +50,7 @@ class DiskWorld(RealWorld):
         self.storage: MemoryStorage = disk
         self.random = choices
         self.wall = NOW
+        self.between: Callable[[], None] = lambda: None  # what others do before a thread comes to its work
 
     def now(self) -> float:
         return self.wall / 1000
@@ -61,6 +62,7 @@ class DiskWorld(RealWorld):
         return self.random.randbytes(size)
 
     async def run_in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        self.between()
         return function(*args)
 
 
@@ -132,7 +134,9 @@ class Machine(BrokerSteps):
             high_watermark_of=lambda tp: self.partitions[tp].high_watermark if tp in self.partitions else None,
         )
         self.logs.watcher = self.cleaner = LogCleaner(self.world, self.logs)
-        self.logs.start()
+        self.logs.on_moved = self.moved
+        self.logs.on_flushed = self.flushed
+        self.logs.start(topic_id_of=self.topic_ids.get)
         high_watermarks = self.logs.read_high_watermarks()
         for tp, model in self.models.items():
             known = self.logs.get(tp)
@@ -268,6 +272,8 @@ _FRAGILE = (
     "checkpoint",
     "checkpoint_high_watermarks",
     "clean",
+    "move",
+    "move",
     "truncate",
     "start_afresh",
     "retain",

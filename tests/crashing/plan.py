@@ -36,6 +36,8 @@ _WEIGHTS = {
     "delete_records": 3,
     "retain": 4,
     "clean": 4,
+    "move": 2,
+    "interleave": 3,
     "recreate": 1,
     "fail": 7,
     "close": 2,

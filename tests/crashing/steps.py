@@ -25,18 +25,39 @@ from triokafka.broker_stub.replica.partition import Partition
 from triokafka.errors import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceNumberError
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
+from triokafka.world_files import FileSlice
 
 if TYPE_CHECKING:
     from tests.crashing.machine import DiskWorld
     from triokafka.broker_stub.log.durability import FlushJob
 
 NODE, FOLLOWER = 1, 2
+QUICK = (
+    "append",
+    "append",
+    "append",
+    "append_control",
+    "append_duplicate",
+    "follow",
+    "replicate",
+    "roll",
+    "flush",
+    "begin_flush",
+    "finish_flush",
+    "checkpoint",
+    "delete_records",
+    "recreate",
+)
+"""What others do in the middle of long work. Nothing that looks at records while some of them are being cleaned away;
+and no truncation, which never reaches a record that may be cleaned."""
 
 
 class BrokerSteps:
     """The logs of a broker, with a partition on each, and their models."""
 
     world: DiskWorld
+    power_cut: Callable[[random.Random], None]
+    directories: list[str]
     config: LogConfig
     compacted: bool
     replicated: bool
@@ -50,6 +71,8 @@ class BrokerSteps:
     leader_epoch: int
     struck: bool
     """A fault has struck since the start: what failed may go on failing."""
+    interleaved = False
+    """Several things are done at once."""
 
     def lead(self, tp: TopicPartition, high_watermark: int) -> None:
         """A partition on the log, led by this node."""
@@ -85,7 +108,7 @@ class BrokerSteps:
         assert (info.first_offset, info.last_offset) == (batch.base_offset, batch.end - 1)
         partition.advance_high_watermark()
         if not self.replicated:
-            assert partition.high_watermark == model.end
+            assert partition.high_watermark == (log.settled_offset if self.interleaved else model.end)
 
     def do_append_control(self, tp: TopicPartition, choices: random.Random) -> None:
         log = self.log(tp)
@@ -118,7 +141,7 @@ class BrokerSteps:
             self.expected.pop(tp)
             raise
         model.batches.append(batch)
-        assert model.end - log.recovery_point < log.config.flush_messages
+        assert self.interleaved or model.end - log.recovery_point < log.config.flush_messages
         self.expected.pop(tp)
 
     def do_append_duplicate(self, tp: TopicPartition, choices: random.Random) -> None:
@@ -212,7 +235,7 @@ class BrokerSteps:
         for other, partition in self.partitions.items():
             self.expected[other] = Expected(latest_start=partition.high_watermark)
         trio.run(self.run_until_it_rests, self.logs.run, clock=trio.testing.MockClock())
-        if not self.struck:
+        if not self.struck and not self.interleaved:
             for log in map(self.log, self.models):
                 assert log.recovery_point == log.log_end_offset or not log.flush_due(self.world.wall)
 
@@ -226,6 +249,40 @@ class BrokerSteps:
             model.start = self.log(other).log_start_offset
             if self.compacted:
                 adopt_cleaned(self.log(other), model)
+
+    def do_move(self, tp: TopicPartition, choices: random.Random) -> None:
+        """A log goes to another data directory, with all that was begun before."""
+        target = choices.choice(self.directories)
+        self.logs.mover.move(tp, target)
+        trio.run(self.run_until_it_rests, self.logs.mover.run, clock=trio.testing.MockClock())
+        assert self.struck or self.interleaved or self.logs.directory_of(tp) == target
+
+    def do_interleave(self, tp: TopicPartition, choices: random.Random) -> None:
+        """Long work, with others who have their turn whenever a thread is waited for."""
+        self.interleaved = True
+        self.world.between = partial(self.take_a_turn, choices)
+        try:
+            getattr(self, f"do_{choices.choice(('clean', 'clean', 'move', 'background'))}")(tp, choices)
+        finally:
+            self.interleaved = False
+            self.world.between = lambda: None
+
+    def take_a_turn(self, choices: random.Random) -> None:
+        if choices.random() < 0.4:
+            self.check_bounds()  # the models take note of what was done so far
+            expected = dict(self.expected)
+            getattr(self, f"do_{choices.choice(QUICK)}")(choices.choice(list(self.models)), choices)
+            self.check_bounds()
+            self.expected = expected
+
+    def flushed(self, tp: TopicPartition) -> None:
+        """More of a log is on the disk."""
+        self.partitions[tp].advance_high_watermark()
+
+    def moved(self, tp: TopicPartition, log: PartitionLog) -> None:
+        """What was begun on the log where it was is nobody's any more."""
+        self.partitions[tp].log = log
+        self.jobs = [job for job in self.jobs if job[0] != tp]
 
     async def run_until_it_rests(self, work: Callable[[], Awaitable[object]]) -> None:
         async with trio.open_nursery() as nursery:
@@ -323,6 +380,7 @@ class BrokerSteps:
         offset = round(model.start + (model.end - model.start) * choices.random())
         max_bytes, first = choices.choice((0, 70, 300, 2_000)), choices.random() < 0.5
         records = partition.read(offset, max_bytes, min_one_batch=first).records
+        assert not isinstance(records, FileSlice)
         got = [Kept(r.offset, r.timestamp, r.key, r.value) for r in decode_records(records, from_offset=offset)]
         wanted = [r for r in model.records(offset, high_watermark) if model.batch_end(r.offset) <= high_watermark]
         assert got == wanted[: len(got)]

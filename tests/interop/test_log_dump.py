@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import random
 import re
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
 from tests.interop import jvm
+from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
+from triokafka.broker_stub.log.cleaner import LogCleaner
+from triokafka.records import encode_batch
+from triokafka.structs import TopicPartition as Partition
+from triokafka.world import RealWorld
 
 pytestmark = pytest.mark.interop
 
 TIMEOUT = 30
+NOW = 1_700_000_000_000
 CODECS = ("none", "gzip", "lz4", "snappy", "zstd")
 BATCH = re.compile(r"baseOffset: .*")
 FIELD = re.compile(r"(\w+): (\S+)")
@@ -112,6 +122,105 @@ def compare_indexes(directory: Path) -> int:
     assert "Mismatches" not in theirs, theirs
     assert "out of order" not in theirs, theirs
     return len(entries(ours))
+
+
+def printed(text: str) -> list[str]:
+    """The facts of files of any kind, without what the tools are of two minds about."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith(("baseOffset", "| ", "offset:", "timestamp:", "producerId", "version", "Dumping")):
+            fact = re.sub(r"OptionalLong\[(\d+)\]", r"\1", line).replace("OptionalLong.empty", "none")
+            found.append(fact.replace(" deleteHorizonMs: none", "").replace(" payload: null", "").rstrip().lower())
+    return found
+
+
+def all_features(root: Path) -> list[Path]:
+    """The folders of closed logs with transactions, committed and aborted, leader epochs, all codecs, and times of the
+    producer or the broker; compacted and not."""
+    base = LogConfig(segment_bytes=3_000, index_interval_bytes=150, retention_ms=-1)
+    compacted = base._replace(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0, delete_retention_ms=0)
+    configs = {
+        "plain": base,
+        "stamped": base._replace(message_timestamp_type="LogAppendTime"),
+        "packed": base._replace(compression_type="zstd"),
+        "compacted": compacted,
+        "both": compacted._replace(message_timestamp_type="LogAppendTime"),
+    }
+
+    async def make() -> None:
+        logs = LogManager(RealWorld(), [str(root)], base)
+        logs.start()
+        cleaner = LogCleaner(RealWorld(), logs)
+        for number, (topic, config) in enumerate(configs.items()):
+            fill(logs.create(Partition(topic, 0), UUID(int=number + 1), config))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cleaner.run)
+            with trio.fail_after(TIMEOUT):
+                while not all(cleaner.cleaned_up_to(Partition(topic, 0)) for topic in ("compacted", "both")):
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        await logs.close()
+
+    trio.run(make)
+    return [root / f"{topic}-0" for topic in configs]
+
+
+def fill(log: PartitionLog) -> None:
+    """Records of transactions of two producers, of an idempotent one, and of nobody."""
+    choices = random.Random(3)
+    sequences = {5: 0, 6: 0, 7: 0}
+
+    def end(producer_id: int, *, commit: bool, number: int) -> None:
+        key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 3)
+        marker = encode_batch(
+            [(NOW + number, key, value, ())],
+            producer_id=producer_id,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+        )
+        log.append_as_leader(bytearray(marker), leader_epoch=number // 50, now_ms=NOW + number, from_client=False)
+
+    for number in range(180):
+        count = choices.choice((1, 2, 4))
+        headers = (("h", b"1"), ("none", None)) if number % 4 == 0 else ()
+        records = [
+            (NOW + number + i, b"k%d" % choices.randrange(12), choices.choice((None, b"v", b"x" * 60)), headers)
+            for i in range(count)
+        ]
+        producer_id = {1: 5, 2: 6, 3: 7}.get(number % 7, -1)
+        data = encode_batch(
+            records,
+            compression=CODECS[number % 5],
+            producer_id=producer_id,
+            producer_epoch=min(producer_id, 0),
+            base_sequence=sequences.get(producer_id, -1),
+            transactional=producer_id in (5, 6),
+        )
+        if producer_id in sequences:
+            sequences[producer_id] += count
+        log.append_as_leader(bytearray(data), leader_epoch=number // 50, now_ms=NOW + number)
+        if number % 13 == 12:
+            end(5, commit=number % 2 == 0, number=number)
+        if number % 17 == 16:
+            end(6, commit=False, number=number)
+    log.advance_log_start_offset(7)
+
+
+def test_files_with_all_features_are_what_both_tools_say(tmp_path: Path) -> None:
+    """Batches and records, indexes by offset and time, aborted transactions, producers."""
+    jvm.require("mvn", "java")
+    folders = all_features(tmp_path)
+    seen: set[str] = set()
+    for kind in ("log", "index", "timeindex", "txnindex", "snapshot"):
+        files = [file for folder in folders for file in segments(folder, kind)]
+        arguments = ["--files", ",".join(files), *(["--print-data-log", "--deep-iteration"] if kind == "log" else ())]
+        theirs = kafkas_dump(*arguments)
+        assert len(printed(theirs)) > len(files) > len(folders)
+        assert printed(our_dump(*arguments)) == printed(theirs)
+        assert "isvalid: false" not in theirs
+        seen |= {word for word in ("ABORT", "COMMIT", "LogAppendTime", "OptionalLong[") if word in theirs}
+    assert len(seen) == 4, seen
 
 
 def produce(bootstrap: str, topic: str, codec: str, count: int, *, key: str = "key-{}") -> None:

@@ -6,6 +6,7 @@ sentence and exit status 2, a failed run with one sentence and 1, never with a t
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -16,6 +17,7 @@ def main() -> None:
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for as long as the process
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    gc.disable()  # nothing of what is imported is garbage
     try:
         from triokafka.cli.app import run
     except ModuleNotFoundError as error:
@@ -25,4 +27,5 @@ def main() -> None:
     except KeyboardInterrupt:  # so early that nobody else could say it
         print("stopped", file=sys.stderr)
         sys.exit(130)
+    gc.enable()
     sys.exit(run())

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import importlib
 import os
-import platform
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from triokafka.errors import KafkaError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _COMMANDS: Final = {
     "broker": "run one broker",
@@ -64,6 +65,8 @@ class _Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Completing must not import every command either.
+        from click.shell_completion import CompletionItem
+
         found = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
         return found or super().shell_complete(ctx, incomplete)
 
@@ -76,6 +79,7 @@ class _Commands(click.Group):
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
+    import platform
     from importlib.metadata import PackageNotFoundError, version  # takes as long as half the other imports
 
     from triokafka.kernels import implementation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -33,4 +32,6 @@ def output_options(function: F) -> F:
 
 def print_json(document: Any) -> None:
     """Print a document for programs."""
+    import json  # most commands print text
+
     click.echo(json.dumps(document, indent=2))

@@ -190,8 +190,33 @@ def test_index_of_a_wrong_size_or_without_its_log_is_told(directory: Path, dump:
     assert "to compare with" in dump.err
 
 
+def test_trouble_with_one_file_is_not_that_of_the_next_index(directory: Path, dump: Dump) -> None:
+    good = directory / f"{BASE}.index"
+    assert dump("--index-sanity-check", directory / "missing.index", good, directory / f"{BASE}.timeindex") == 1
+    assert sum(line.endswith("passed sanity check.") for line in dump.out) == 2
+    assert str(good) not in dump.err
+
+
+@pytest.mark.parametrize("suffix", [".deleted", ".cleaned", ".swap"])
+def test_files_that_come_and_go_belong_together(directory: Path, dump: Dump, suffix: str) -> None:
+    """The index of a segment that was deleted is compared with the data that were."""
+    for file in directory.glob(f"{BASE}.*"):
+        file.rename(f"{file}{suffix}")
+    assert dump(directory / f"{BASE}.index{suffix}", directory / f"{BASE}.timeindex{suffix}") == 0
+    assert any(line.startswith("offset: ") for line in dump.out)
+    assert dump(directory / f"{BASE}.log{suffix}") == 0
+    assert "Log starting offset: 0" in dump.out
+
+
+@pytest.mark.parametrize("name", ["1-2-3.checkpoint", "-5.checkpoint", "5.checkpoint", "\u00b2" * 20 + ".log"])
+def test_name_that_only_looks_like_that_of_a_log_is_left_alone(directory: Path, dump: Dump, name: str) -> None:
+    (directory / f"{BASE}.log").rename(directory / name)
+    assert dump(directory / name) == 0
+    assert "its name is that of no file of a log" in dump.err
+
+
 def test_bytes_behind_the_last_whole_batch_are_counted(directory: Path, dump: Dump) -> None:
-    """A running broker may be in the middle of a write (`security-metrics-tools/DL-04`)."""
+    """A running broker may be in the middle of a write (`security-metrics-tools/DL-04`, `broker-log/C36`)."""
     path = directory / f"{BASE}.log"
     path.write_bytes(path.read_bytes()[:-10])
     assert dump(path) == 0
@@ -231,8 +256,18 @@ def test_gaps_between_offsets_are_told_and_are_no_failure(tmp_path: Path, dump: 
         assert "5 is followed by 9" in dump.err
 
 
+@pytest.mark.parametrize("options", [(), ("--deep-iteration",)])
+def test_offsets_that_go_back_are_wrong(tmp_path: Path, dump: Dump, options: tuple[str, ...]) -> None:
+    """No checksum covers them, and nobody writes that."""
+    path = tmp_path / f"{BASE}.log"
+    batches = [encode_batch([(NOW, b"k", b"v", ())], base_offset=offset) for offset in (0, 999, 2)]
+    path.write_bytes(b"".join(batches))
+    assert dump(path, *options) == 1
+    assert "999 is followed by 2" in dump.err
+
+
 def test_batch_larger_than_the_limit_is_not_read(directory: Path, dump: Dump) -> None:
-    """(`security-metrics-tools/DL-02`)"""
+    """(`security-metrics-tools/DL-02`, `broker-log/C36`)"""
     assert dump(directory / f"{BASE}.log", "--max-message-size", 70) == 0
     assert "is above --max-message-size" in dump.err
 

@@ -25,6 +25,9 @@ CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 
+_MAX_LONG: Final = 2**63 - 1
+_LONGEST_NUMBER: Final = 20
+
 
 class CorruptCheckpointError(KafkaError):
     """A checkpoint file is not in its format; the message says which file and line."""
@@ -147,6 +150,7 @@ def _format_entries(lines: Sequence[str]) -> bytes:
 
 
 def _number(path: str, text: str) -> int:
-    if not text.isascii() or not text.lstrip("-").isdigit():
-        raise CorruptCheckpointError(f"{path}: {text!r} is not a number")
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _LONGEST_NUMBER or int(digits) > _MAX_LONG:
+        raise CorruptCheckpointError(f"{path}: {text[:40]!r} is not a number")
     return int(text)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from triokafka.broker_stub.log.config_definition import ConfigDefinition, ConfigType
 from triokafka.broker_stub.log.definitions import DEFINITIONS, definition_of, parse_topic_config
@@ -15,8 +14,7 @@ _MAX_LONG: Final = 2**63 - 1
 _DAY_MS: Final = 86_400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(NamedTuple):
     """The values that one log works with. Fields are `DEFINITIONS` in Python's spelling, units as Kafka has them.
 
     The constructor does not check ranges, so that a test may take a segment of 100 bytes; `from_properties` does.
@@ -85,7 +83,4 @@ class LogConfig:
         override = changes.pop("internal_segment_bytes", None)
         if override is not None:
             changes["segment_bytes"] = override
-        return replace(self, **{name: value for name, value in changes.items() if name in _FIELD_NAMES})
-
-
-_FIELD_NAMES: Final = frozenset(f.name for f in fields(LogConfig))
+        return self._replace(**{name: value for name, value in changes.items() if name in self._fields})

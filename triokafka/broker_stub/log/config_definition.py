@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from triokafka.errors import InvalidConfigurationError
 
@@ -27,8 +26,7 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDefinition:
+class ConfigDefinition(NamedTuple):
     """One key: what it is called, what it may hold, what it holds when nobody says.
 
     Args:
@@ -45,7 +43,7 @@ class ConfigDefinition:
     type: ConfigType
     default: Any
     doc: str
-    check: Callable[[Any], str] = field(default=lambda value: "")
+    check: Callable[[Any], str] = lambda _value: ""
     broker_keys: tuple[tuple[str, int], ...] = ()
     internal: bool = False
 

@@ -7,7 +7,6 @@ dotted ones (``retention.ms``); most have a broker-wide key that gives the defau
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from triokafka.broker_stub.log.config_definition import ConfigDefinition, ConfigType, between, one_of
@@ -319,6 +318,8 @@ def definition_of(name: str) -> ConfigDefinition:
     """The definition of a topic configuration key. Raises `InvalidConfigurationError` with the nearest known name."""
     definition = DEFINITIONS.get(name)
     if definition is None:
+        from difflib import get_close_matches  # only for mistakes
+
         near = get_close_matches(name.replace("_", "."), DEFINITIONS, 1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InvalidConfigurationError(f"Unknown topic config name: {name}{hint}")

@@ -69,7 +69,8 @@ class Durability:
 
     def due(self, now_ms: int, flush_ms: int) -> bool:
         """Whether the oldest record that is not on disk has waited for ``flush_ms``."""
-        return self._unflushed_since_ms is not None and now_ms - self._unflushed_since_ms >= flush_ms
+        since = self._unflushed_since_ms
+        return since is not None and not 0 <= now_ms - since < flush_ms  # the clock may have been put back
 
     def cut_at(self, offset: int) -> None:
         """The log gives up what is at and after ``offset``."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 import trio
@@ -42,8 +42,7 @@ logger = logging.getLogger(__name__)
 _FLUSH_TICK_MS: Final = 5_000  # how often flush.ms is looked at when the broker does not say
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogManagerConfig:
+class LogManagerConfig(NamedTuple):
     """Intervals of the background work, in milliseconds, with Kafka's defaults; how many files of logs are open, how
     many logs of a data directory are opened at once at the start, and how many are moved to another one at a time (as
     many as there are directories when None)."""
@@ -235,6 +234,8 @@ class HostedLogs:
         """
         for directory in self._directories:
             if directory.offline.pop(topic_partition, None) is not None:
+                if self.watcher is not None:
+                    self.watcher.log_deleted(topic_partition, directory.path)
                 source = f"{directory.path}/{folder_name(topic_partition)}"
                 path = self._rename_away(topic_partition, directory, source, DELETE_SUFFIX, sync=sync)
                 self._doomed.append((self._world.wall_ms() + self.defaults.file_delete_delay_ms, path))
@@ -309,6 +310,9 @@ class HostedLogs:
             self._written(target, target.checkpoint)
         finally:
             del target.offline[topic_partition]
+        committed = self.high_watermark_of(topic_partition) if self.high_watermark_of is not None else None
+        if committed is not None:  # else it would be forgotten until it is checkpointed again
+            self._written(target, partial(target.note_high_watermark, topic_partition, committed))
         gone = f"{old.path}/{renamed_folder(topic_partition, self._world.uuid().hex, DELETE_SUFFIX)}"
         outcome, problems = exchange(
             self._world.storage, topic_partition, log=source.directory, gone=gone, copy=copy.directory, path=path
@@ -362,11 +366,13 @@ class HostedLogs:
             self.watcher.log_truncated(topic_partition, directory.path, log.recovery_point)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermarks that were checkpointed last."""
-        merged: dict[TopicPartition, int] = {}
+        """The high watermarks of the logs that were checkpointed last."""
+        found: dict[TopicPartition, int] = {}
         for directory in self._online():
-            merged.update(directory.read_offsets(HIGH_WATERMARK_CHECKPOINT))
-        return merged
+            # It may name logs that have moved away since.
+            offsets = directory.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+            found.update((tp, offsets[tp]) for tp in (*directory.logs, *directory.offline) if tp in offsets)
+        return found
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of hosted partitions, each to its directory.

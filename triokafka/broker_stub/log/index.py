@@ -194,6 +194,10 @@ class OffsetIndex(IndexFile):
         self._offsets.append(relative)
         self._positions.append(position)
 
+    def reaches(self, position: int) -> bool:
+        """Whether an entry can point that far."""
+        return position <= _MAX_POSITION
+
     def lookup(self, offset: int) -> tuple[int, int]:
         """The entry with the greatest offset at or below ``offset``; base offset and 0 when there is none (D07)."""
         self._load()

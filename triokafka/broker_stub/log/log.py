@@ -13,19 +13,18 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Final
 
-from triokafka.broker_stub.log.appendable_log import AppendableLog
-from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.log.cuttable_log import CuttableLog
 from triokafka.broker_stub.log.disk_guard import DiskGuard
 from triokafka.broker_stub.log.durability import Durability, FlushJob
+from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.recovery import load_log, load_producers
-from triokafka.broker_stub.log.retention import count_expired
+from triokafka.broker_stub.log.recovery import load_log
 from triokafka.broker_stub.log.segment import LogSegment
-from triokafka.errors import CorruptRecordError, KafkaStorageError, OffsetOutOfRangeError
+from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
 
-class PartitionLog(AppendableLog):
+class PartitionLog(CuttableLog):
     """The log of one partition. Make it with `open`.
 
     ``topic_partition``, ``config`` and ``directory`` say whose log it is; ``leader_epochs`` and ``producers`` are what
@@ -96,11 +95,11 @@ class PartitionLog(AppendableLog):
             )
             try:
                 return make(recovery_point=recovery_point, clean=clean)
-            except CorruptRecordError:
+            except (CorruptRecordError, CorruptIndexError):
                 if not clean:
                     raise
-                return make(recovery_point=0, clean=False)  # somebody has changed the files since
-        except (OSError, CorruptRecordError) as error:
+                return make(recovery_point=recovery_point, clean=False)  # somebody has changed the files since
+        except (OSError, CorruptRecordError, CorruptIndexError) as error:
             raise KafkaStorageError(f"the log of {topic_partition} in {directory} cannot be opened: {error}") from error
 
     def __init__(
@@ -126,7 +125,7 @@ class PartitionLog(AppendableLog):
         self.config = config
         self._storage = storage
         self._producer_expiration_ms = producer_expiration_ms
-        self._before_cut: Callable[[], None] | None = None
+        self._before_cut = None
         self._checkpoint_start = checkpoint_start
         self._request_flush = None
         self._last_time_ms = now_ms
@@ -170,137 +169,6 @@ class PartitionLog(AppendableLog):
     def named_start_offset(self) -> int:
         """Where the names of the segments say that the log starts, also after a power cut."""
         return 0 if self._durability.names_unsynced else self._segments[0].base_offset
-
-    # -- cutting
-
-    def truncate_to(self, offset: int, *, now_ms: int | None = None) -> None:
-        """Give up all records at or after ``offset`` (F21). A batch that reaches over it goes as a whole.
-
-        Raises:
-            KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
-        """
-        self._guard.check()
-        if offset >= self.log_end_offset:
-            return
-        if offset < self.log_start_offset:
-            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
-            return
-        with self._guard.during("truncation", or_offline=True):
-            self._prepare_cut(self._segments.batch_start(offset))
-            self._segments.truncate_to(offset)
-            self._after_cut(self._time(now_ms))
-
-    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int | None = None) -> None:
-        """Give up all records; the next one gets ``offset`` (F22).
-
-        Raises:
-            KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
-        """
-        self._guard.check()
-        with self._guard.during("truncation", or_offline=True):
-            self._start_afresh(offset, self._time(now_ms))
-
-    def _start_afresh(self, offset: int, now_ms: int) -> None:
-        self._prepare_cut(min(offset, self.log_start_offset))
-        self._segments.start_afresh(offset, now_ms)
-        # Also what was before the new start: the records that told of it are gone.
-        self._snapshots.remove_after(-1)
-        self.leader_epochs.clear()
-        self.log_start_offset = offset
-        self._after_cut(now_ms)
-        self._durability.recovery_point = offset
-
-    def _prepare_cut(self, offset: int) -> None:
-        self._durability.cut_at(offset)
-        self.log_start_offset = min(self.log_start_offset, offset)
-        # On disk before the cut: else a crash would trust what is written there next.
-        if self._before_cut is not None:
-            self._before_cut()
-
-    def _after_cut(self, now_ms: int) -> None:
-        """Make the rest agree with the shorter log, durably."""
-        end = self.log_end_offset
-        if max(self.log_start_offset, self._durability.recovery_point) > end:  # a cut within a gap comes out before it
-            self._prepare_cut(end)
-        self._snapshots.remove_after(self.log_end_offset)
-        self.leader_epochs.truncate_to(self.log_end_offset)
-        self.leader_epochs.write()
-        if self.leader_epochs.unsynced:
-            sync_path(self._storage, self.leader_epochs.path)
-            self.leader_epochs.unsynced = False
-        self._durability.sync_names()
-        self.producers = load_producers(self._snapshots, self.segments, self.log_end_offset)
-        self.producers.expire(now_ms, self._producer_expiration_ms)
-        self._settle()
-
-    def advance_log_start_offset(self, offset: int) -> None:
-        """Records before ``offset`` are gone for readers (Z08); their segments go with the next `apply_retention`.
-
-        Raises:
-            OffsetOutOfRangeError: ``offset`` is after the log's end.
-        """
-        if offset > self.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"{self.topic_partition} ends at {self.log_end_offset}: it cannot start at {offset}"
-            )
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.leader_epochs.drop_before(offset)
-
-    def apply_retention(self, now_ms: int, *, up_to_offset: int | None = None, remove_files: bool = True) -> int:
-        """Drop old segments by time, size and log start offset (G05, G06, Z07); returns how many.
-
-        Their files are renamed now and removed ``file.delete.delay.ms`` later, by a later call.
-
-        Args:
-            up_to_offset: the high watermark; nothing at or after it is dropped. The log's end when None.
-            remove_files: False to leave the files whose time has come to `take_doomed_files`.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        self._guard.check()
-        with self._guard.during("retention"):
-            if remove_files:
-                self._segments.remove_doomed(now_ms)
-            end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
-            count = count_expired(
-                self._segments,
-                self.config,
-                log_start_offset=self.log_start_offset,
-                up_to_offset=end,
-                now_ms=now_ms,
-            )
-            if not count:
-                return 0
-            if count == len(self._segments):
-                self._roll(self.log_end_offset, now_ms)
-            if self._durability.names_unsynced:
-                # Else a power cut could take the segment that stays, and with it the offset where the log ends.
-                self._durability.sync_names()
-            remove_at_ms = now_ms + self.config.file_delete_delay_ms
-            self._durability.names_unsynced = True
-            if count > 1:
-                # A crash may keep one that is dropped and take the next. Then it must be known that what is missing in
-                # between was before the start, else the log would seem to end there.
-                self.advance_log_start_offset(self._segments[count].base_offset)
-                if self._checkpoint_start is not None:
-                    self._checkpoint_start()
-            try:
-                for base_offset in self._segments.drop_oldest(
-                    count, remove_at_ms=remove_at_ms, one_by_one=self._checkpoint_start is None
-                ):
-                    self._snapshots.remove(base_offset)
-            finally:  # it may have come only a part of the way
-                self.advance_log_start_offset(self._segments[0].base_offset)
-            if remove_files:
-                self._segments.remove_doomed(now_ms)
-        return count
-
-    def take_doomed_files(self, now_ms: int) -> list[str]:
-        """Paths of files that belong to the log no more, and are to be removed now; to remove a large one takes long,
-        and needs nothing of the log."""
-        return self._segments.take_doomed(now_ms)
 
     # -- compacting
 
@@ -401,6 +269,7 @@ class PartitionLog(AppendableLog):
     def abandon(self) -> None:
         """Close the files without writing anything."""
         self._guard.closed = True
+        self._request_flush = None  # who knows this log: without it nobody need look for the two as garbage
         self._segments.close()
 
     def delete(self) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from triokafka.broker_stub.log.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -35,8 +34,7 @@ _METADATA_LOG: Final = "__cluster_metadata-0"  # the controller's, which opens i
 _MAX_NAME: Final = 255
 
 
-@dataclass(frozen=True, slots=True)
-class OfflineLog:
+class OfflineLog(NamedTuple):
     """A log that cannot be used, why, and what the checkpoints say of it."""
 
     reason: str
@@ -184,6 +182,13 @@ class LogDirectory:
         here.update((tp, known[tp]) for tp in self.offline if tp in known)
         self.write_offsets(HIGH_WATERMARK_CHECKPOINT, here)
 
+    def note_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Add that of a log which is about to come here. Raises `KafkaStorageError`."""
+        known = self._checkpointed.get(HIGH_WATERMARK_CHECKPOINT)
+        if known is None:
+            known = self.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+        self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
+
     def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
         """A checkpoint of this directory; nothing, with a warning, when it cannot be read (I03)."""
         try:
@@ -239,8 +244,8 @@ def renamed_folder(topic_partition: TopicPartition, unique: str, suffix: str) ->
 def parse_folder(name: str) -> TopicPartition | None:
     """The partition whose folder has that name: topic and number at the *last* hyphen (C02)."""
     topic, hyphen, number = name.rpartition("-")
-    if not hyphen or not topic or not (number.isascii() and number.isdigit()):
-        return None
+    if not hyphen or not topic or not (number.isascii() and number.isdigit()) or number != str(int(number)):
+        return None  # with zeros in front it would pass for another folder's
     return TopicPartition(topic, int(number))
 
 

@@ -6,8 +6,8 @@ Nothing here belongs to a `LogManager`, so that the threads share no more than t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from triokafka.broker_stub.log.checkpoints import (
@@ -21,15 +21,16 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.errors import KafkaStorageError
+from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
 
+TopicIds = Callable[[TopicPartition], UUID | None]
 
-@dataclass(frozen=True, slots=True)
-class FoundLog:
+
+class FoundLog(NamedTuple):
     """A folder with a log, and what is known before it is opened."""
 
     directory: LogDirectory
@@ -40,8 +41,7 @@ class FoundLog:
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedLog:
+class LoadedLog(NamedTuple):
     """A log that was opened, or why it could not be."""
 
     found: FoundLog
@@ -64,6 +64,55 @@ def find_logs(directory: LogDirectory, config_of: Callable[[str], LogConfig]) ->
     if found and not directory.clean:
         logger.info("%s was not closed cleanly: its %d logs are checked", directory.path, len(found))
     return found
+
+
+def settle_twins(
+    found: list[list[FoundLog]],
+    topic_id_of: TopicIds | None,
+    storage: Storage,
+    put_aside: Callable[[FoundLog], None],
+) -> list[list[FoundLog]]:
+    """``found``, the logs of each directory, with one log of each partition.
+
+    There are two when a topic was deleted and made anew while one directory was missing, or before its deletion was on
+    the disk. The one of another topic goes.
+
+    Args:
+        topic_id_of: the id of the topic that a partition is of, None when there is no such partition; or nobody knows.
+        put_aside: called with what goes. When it fails, the whole directory is offline.
+
+    Raises:
+        ConfigurationError: it is not known which of two logs is the right one.
+    """
+    places: dict[TopicPartition, list[FoundLog]] = {}
+    for here in found:
+        for log in here:
+            places.setdefault(log.topic_partition, []).append(log)
+    for topic_partition, twins in places.items():
+        if len(twins) > 1 and topic_id_of is not None:
+            for log in _foreign(storage, twins, topic_id_of(topic_partition)):
+                put_aside(log)
+                twins.remove(log)
+        if len(twins) > 1:
+            first, second, *_ = (log.directory.path for log in twins)
+            raise ConfigurationError(
+                f"{topic_partition} is in two data directories, {first} and {second}; remove one of them"
+            )
+    left = {id(log) for twins in places.values() for log in twins if not log.directory.failure}
+    return [[log for log in here if id(log) in left] for here in found]
+
+
+def _foreign(storage: Storage, twins: Sequence[FoundLog], topic_id: UUID | None) -> list[FoundLog]:
+    """Those known to be of another topic than ``topic_id``; with None, of a topic that is gone, all but one."""
+    ids = []
+    for log in twins:
+        try:
+            ids.append(_topic_id(storage, log.path))
+        except KafkaStorageError:
+            ids.append(None)
+    if topic_id is None:
+        return list(twins[1:]) if None not in ids else []
+    return [log for log, known in zip(twins, ids, strict=True) if known not in (None, topic_id)]
 
 
 def open_logs(

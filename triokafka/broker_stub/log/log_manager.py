@@ -15,11 +15,11 @@ import trio
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.hosted_logs import Hosted, LogManagerConfig, LogWatcher, cause_of
 from triokafka.broker_stub.log.log import PartitionLog
-from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
-from triokafka.broker_stub.log.log_loading import FoundLog, LoadedLog, find_logs, open_logs
+from triokafka.broker_stub.log.log_directory import STRAY_SUFFIX, LogDirectory, OfflineLog
+from triokafka.broker_stub.log.log_loading import FoundLog, LoadedLog, TopicIds, find_logs, open_logs, settle_twins
 from triokafka.broker_stub.log.new_logs import NewLogs
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.unfinished_moves import settle_moves
+from triokafka.broker_stub.log.unfinished_moves import UnsettledError, settle_moves
 from triokafka.errors import ConfigurationError, KafkaError, KafkaStorageError
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
@@ -50,11 +50,11 @@ class LogManager(NewLogs):
 
     # -- start and stop
 
-    def start(self, topic_configs: TopicConfigs | None = None) -> None:
+    def start(self, topic_configs: TopicConfigs | None = None, topic_id_of: TopicIds | None = None) -> None:
         """`lock` and `load` in one, all in this thread."""
         self.lock()
         try:
-            left, loaded = self._find(topic_configs), list[LoadedLog]()
+            left, loaded = self._find(topic_configs, topic_id_of), list[LoadedLog]()
             for logs in left:
                 self._open_found(logs, loaded, sum(map(len, left)))
             self._take_over(loaded)
@@ -81,21 +81,24 @@ class LogManager(NewLogs):
             self._release()
             raise
 
-    async def load(self, topic_configs: TopicConfigs | None = None) -> None:
+    async def load(self, topic_configs: TopicConfigs | None = None, topic_id_of: TopicIds | None = None) -> None:
         """Open every log, recovering those that a crash left behind (I01–I09): several at once, each in a thread.
 
         Cancelled, it ends with the logs that are being opened.
 
         Args:
             topic_configs: the configuration of a topic, as far as it has one of its own.
+            topic_id_of: the id of the topic that a partition is of; None when there is no such partition. Of two logs
+                of a partition, the one of another topic is put aside.
 
         Raises:
-            ConfigurationError: a partition is in two directories, or no directory can be used. Nothing stays locked.
+            ConfigurationError: a partition is in two directories, and nothing says which of the logs is the right one;
+                or no directory can be used. Nothing stays locked.
             KafkaStorageError: as above. A single log that cannot be opened is offline: `create` says why.
         """
         run = self._world.run_in_thread
         try:
-            found, loaded = await run(self._find, topic_configs), list[LoadedLog]()
+            found, loaded = await run(self._find, topic_configs, topic_id_of), list[LoadedLog]()
             count = sum(map(len, found))
             async with trio.open_nursery() as watched:
                 watched.start_soon(_empty_when_cancelled, found)
@@ -109,13 +112,12 @@ class LogManager(NewLogs):
             self._give_up()
             raise
 
-    def _find(self, topic_configs: TopicConfigs | None) -> list[list[FoundLog]]:
+    def _find(self, topic_configs: TopicConfigs | None, topic_id_of: TopicIds | None) -> list[list[FoundLog]]:
         """The logs of each directory."""
 
         def config_of(topic: str) -> LogConfig:
             return self.config_for(topic_configs(topic) if topic_configs is not None else {})
 
-        where: dict[TopicPartition, str] = {}
         found: list[list[FoundLog]] = []
         self._settle_moves()
         for directory in self._online():
@@ -125,30 +127,29 @@ class LogManager(NewLogs):
             except OSError as error:
                 self._fail(directory, error)
                 continue
-            for log in here:
-                other = where.setdefault(log.topic_partition, directory.path)
-                if other != directory.path:
-                    raise ConfigurationError(
-                        f"{log.topic_partition} is in two data directories, {other} and {directory.path}; "
-                        f"remove one of them"
-                    )
             found.append(here)
-        return found
+        return settle_twins(found, topic_id_of, self._world.storage, self._put_found_aside)
+
+    def _put_found_aside(self, log: FoundLog) -> None:
+        logger.warning("%s is put aside: it is not of the topic that has this name now", log.path)
+        try:
+            self._rename_away(log.topic_partition, log.directory, log.path, STRAY_SUFFIX)
+        except KafkaStorageError as error:
+            self._fail(log.directory, cause_of(error))
 
     def _settle_moves(self) -> None:
         """Bring moves between data directories to their end that a crash, or a stop, has cut short."""
-        everywhere = not self.offline_directories()
-        for directory in self._online():
+        while True:
             try:
-                directory.future_folders()
-            except OSError as error:
-                self._fail(directory, error)
-        try:
-            self._moves_again = settle_moves(
-                self._world.storage, self._online(), all_there=everywhere, new_name=lambda: self._world.uuid().hex
-            )
-        except OSError as error:
-            raise ConfigurationError(f"logs that were being moved between data directories: {error}") from error
+                self._moves_again = settle_moves(
+                    self._world.storage,
+                    self._online(),
+                    all_there=not self.offline_directories(),
+                    new_name=lambda: self._world.uuid().hex,
+                )
+                return
+            except UnsettledError as unsettled:
+                self._fail(unsettled.directory, unsettled.error)
 
     def _open_found(self, left: list[FoundLog], loaded: list[LoadedLog], count: int) -> None:
         now_ms = self._world.wall_ms()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -240,7 +240,7 @@ class LogMover:
     def _make(self, move: _Move, place: Place) -> PartitionLog:
         """An empty copy. Nobody syncs it but who fills it."""
         storage = self._world.storage
-        config = replace(place.log.config, flush_messages=_NEVER, flush_ms=_NEVER)
+        config = place.log.config._replace(flush_messages=_NEVER, flush_ms=_NEVER)
         copy = PartitionLog.open(storage, move.folder, move.topic_partition, config, now_ms=self._world.wall_ms())
         if place.topic_id is not None:
             write_topic_id(storage, f"{move.folder}/{PARTITION_METADATA}", place.topic_id)
@@ -294,6 +294,7 @@ def _append(copy: PartitionLog, data: Buffer, start_offset: int | None) -> None:
     """Append batches to a copy; with ``start_offset`` as the first ones of a log that starts there."""
     if start_offset is not None:
         first = next(iter_batches(data), None)
-        copy.truncate_fully_and_start_at(start_offset if first is None else first.base_offset)
+        # In the middle of a batch, or before the first one: compaction leaves offsets without records there, too.
+        copy.truncate_fully_and_start_at(start_offset if first is None else min(start_offset, first.base_offset))
     if len(data):
         copy.append_as_follower(data)

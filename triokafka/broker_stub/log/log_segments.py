@@ -24,7 +24,7 @@ from triokafka.broker_stub.log.segment_names import (
     is_segment_file,
     offset_file_name,
 )
-from triokafka.errors import IllegalStateError
+from triokafka.errors import CorruptRecordError, IllegalStateError
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer
 
@@ -182,8 +182,10 @@ class LogSegments:
             self._remove_strays()
             self.active.truncate_to(offset)
             self.active.sync()
-        finally:
-            self.end_offset = self.active.next_offset()
+        except OSError:
+            self._find_end_anyway()
+            raise
+        self.end_offset = self.active.next_offset()
 
     def start_afresh(self, offset: int, now_ms: int) -> None:
         """Drop everything, and go on at ``offset`` (F22)."""
@@ -199,9 +201,16 @@ class LogSegments:
         except OSError:
             if doomed:
                 self._segments, self._bases = doomed, [segment.base_offset for segment in doomed]
+                self._find_end_anyway()
             raise
-        finally:
-            self.end_offset = self.active.next_offset() if self._segments else offset
+        self.end_offset = offset
+
+    def _find_end_anyway(self) -> None:
+        """After an error. What a sync has lost may be missing already: nothing of it is to hide that error."""
+        try:
+            self.end_offset = self.active.next_offset()
+        except (OSError, CorruptRecordError):
+            pass  # nobody uses it before it was opened again
 
     def _remove_strays(self) -> None:
         """Remove what a failed roll has left: beyond the new end it would pass for the end of the log."""

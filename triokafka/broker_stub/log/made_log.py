@@ -56,7 +56,7 @@ class MadeLog:
         log.adopt(files)
         if config is not None and config is not log.config:
             log.update_config(config)
-        self._in_use = True
+        self._in_use, self._log = True, None  # the log knows this
         return log
 
     def give_up(self) -> None:

@@ -172,7 +172,8 @@ class ReadableLog:
             return high_watermark
         producers.committed(high_watermark)
         first = producers.first_unstable_offset
-        return high_watermark if first is None else min(first, high_watermark)
+        # What is deleted of a transaction is before the start, where nobody can go on reading.
+        return high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [start, end), where ``end`` is at most the last stable offset.

@@ -213,7 +213,7 @@ class ReadableSegment:
             if place.position + place.size > end:
                 return place.position, place.base_offset
             position, next_offset = place.position + place.size, place.last_offset + 1
-        return position, next_offset
+        return position, next_offset if position == self.size else None  # what is cut there is no batch to go on with
 
     def batches(self, position: int = 0, *, check_crc: bool = False) -> Iterator[tuple[BatchInfo, memoryview]]:
         """Header and bytes of every batch from ``position`` on; ``BatchInfo.position`` is the one in the file.
@@ -306,9 +306,12 @@ class ReadableSegment:
             largest = self._with_indexes(lambda: self.time_index.last)
             # With every entry of the offset index the time index was brought up to date, so only the rest is looked at.
             _, position = self._with_indexes(lambda: self.offset_index.last)
-            for batch in self.headers(position):
-                if batch.max_timestamp > largest[0]:
-                    largest = (batch.max_timestamp, batch.last_offset)
+            try:
+                for batch in self.headers(position):
+                    if batch.max_timestamp > largest[0]:
+                        largest = (batch.max_timestamp, batch.last_offset)
+            except CorruptRecordError:
+                pass  # what cannot be read has no time: it must not keep retention from going on
             self._max_timestamp = largest
         return self._max_timestamp
 
@@ -387,6 +390,8 @@ class ReadableSegment:
         return valid
 
     def _add_index_entry(self, last_offset: int, position: int) -> None:
+        if not self.offset_index.reaches(position):
+            return  # what compaction has made so long is searched from the last entry on
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(*self._largest())
         self._bytes_since_index_entry = 0

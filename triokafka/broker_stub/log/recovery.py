@@ -67,14 +67,15 @@ def load_log(
     segments = _open_segments(files, directory, config, now_ms)
     if not clean:
         _remove_before(storage, segments, log_start_offset)
+    read_from = recovery_point
     if epochs.lost:
-        recovery_point, clean = (segments[0].base_offset if segments else 0), False
+        read_from, clean = (segments[0].base_offset if segments else 0), False
     if not segments:
         segments.append(LogSegment(files, directory, log_start_offset, config, new=True, now_ms=now_ms))
     producers, dropped = None, 0
     if not clean:
         producers, dropped = _Recovery(storage, directory, topic_partition, segments, epochs, snapshots).run(
-            recovery_point, gaps=config.compacts
+            read_from, recovery_point, compacts=config.compacts
         )
     end_offset = segments[-1].next_offset()
     if snapshots.remove_after(end_offset):
@@ -199,26 +200,29 @@ class _Recovery:
         self._producers = ProducerStates()
         self._expected = 0
         self._segment = segments[0]
+        self._has_gaps = False  # it was compacted once
 
-    def run(self, recovery_point: int, *, gaps: bool) -> tuple[ProducerStates, int]:
-        """Read from the recovery point on, and remove everything from the first bad batch on.
+    def run(self, read_from: int, recovery_point: int, *, compacts: bool) -> tuple[ProducerStates, int]:
+        """Read from an offset on, and remove everything from the first bad batch on.
 
         Returns the producers, and the bytes removed.
         """
         segments = self._segments
-        position = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+        self._has_gaps = compacts
+        position = max((i for i, segment in enumerate(segments) if segment.base_offset <= read_from), default=0)
         if position and not segments[position].size:
             position -= 1  # whether the log has really come to the empty one, the one before says
         first, dropped = position, 0
         while position < len(segments) and not dropped:
             segment = self._segment = segments[position]
-            # Only compaction leaves gaps; otherwise the end of the segment before was lost, and what follows is no
-            # continuation of the log any more.
+            # Only compaction leaves gaps, maybe before the topic's policy was changed; otherwise the end of the segment
+            # before was lost, and what follows is no continuation of the log any more.
+            gaps = self._has_gaps or segment.base_offset <= recovery_point
             if position > first and (
                 segment.base_offset < self._expected or (segment.base_offset > self._expected and not gaps)
             ):
                 break
-            trusted = segment.trusted_part(recovery_point) if position == first else None
+            trusted = segment.trusted_part(read_from) if position == first else None
             self._expected = segment.base_offset if trusted is None else trusted.end_offset
             if position == first:
                 self._producers = load_producers(self._snapshots, segments, self._expected)
@@ -243,6 +247,8 @@ class _Recovery:
 
     def _visit(self, batch: BatchInfo, data: memoryview) -> None:
         self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        if batch.base_offset > self._expected:
+            self._has_gaps = True
         self._expected = batch.next_offset
         try:
             note_batch(self._producers, self._segment, batch, data)

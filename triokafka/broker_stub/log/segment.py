@@ -99,9 +99,7 @@ class LogSegment(ReadableSegment):
             self._bytes_since_index_entry += size
 
     def _write(self, data: Buffer) -> None:
-        if self._torn:
-            self.file.truncate(self.size)
-            self._torn = False
+        self._take_back_torn()
         try:
             self.file.write_at(self.size, data)
         except OSError:
@@ -112,6 +110,11 @@ class LogSegment(ReadableSegment):
             except OSError:
                 pass  # tried again before the next write; until then nobody reads past `size`
             raise
+
+    def _take_back_torn(self) -> None:
+        if self._torn:
+            self.file.truncate(self.size)
+            self._torn = False
 
     def should_roll(self, *, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether a set of batches must go to a new segment (F12, Z05)."""
@@ -137,6 +140,7 @@ class LogSegment(ReadableSegment):
 
     def seal(self) -> None:
         """Nothing more will be appended: write the indexes, with the largest timestamp as the last entry."""
+        self._take_back_torn()  # else it would count at the next start, and what comes in the next segment would not
         if self.size:
             self._with_indexes(lambda: self.time_index.maybe_append(*self._largest()))
         self.write_indexes()

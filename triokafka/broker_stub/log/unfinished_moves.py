@@ -11,7 +11,8 @@ from __future__ import annotations
 import enum
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -53,6 +54,15 @@ class Problem(NamedTuple):
 
     path: str
     error: OSError
+
+
+class UnsettledError(Exception):
+    """The disk of ``directory`` has failed with ``error``."""
+
+    def __init__(self, directory: LogDirectory, error: OSError) -> None:
+        super().__init__(f"{directory.path}: {error}")
+        self.directory = directory
+        self.error = error
 
 
 def exchange(
@@ -121,32 +131,48 @@ def settle_moves(
         new_name: something unique for the name of a folder that goes.
 
     Raises:
-        OSError: a directory cannot be read or written.
+        UnsettledError: a directory cannot be read or written. Without it, what is left to do can be done.
     """
-    logs = {directory: directory.log_folders() for directory in directories}
+    logs = {}
+    for directory in directories:
+        with _on_disk_of(directory):
+            logs[directory] = directory.log_folders()
     _drop_originals(storage, logs, new_name)
     again = []
     for directory in directories:
-        for folder in directory.future_folders():
-            topic_partition, whole = _copy_of(storage, folder)
+        with _on_disk_of(directory):
+            copies = [(folder, *_copy_of(storage, folder)) for folder in directory.future_folders()]
+        for folder, topic_partition, whole in copies:
             if topic_partition is None:
                 logger.warning("%s is not the copy of a partition; it is left alone", folder)
                 continue
-            there = [path for known in logs.values() if (path := known.get(topic_partition)) is not None]
-            if there:
-                if _topic_id(storage, folder) in (None, _topic_id(storage, there[0])):
-                    again.append(Again(topic_partition, directory))
-                logger.info("%s is removed: %s, of which it is a copy, is still there", folder, there[0])
-                storage.remove_tree(folder)
-            elif whole and all_there:
+            there = [(place, known[topic_partition]) for place, known in logs.items() if topic_partition in known]
+            own = [(place, log) for place, log in there if _same_topic(storage, [(place, log), (directory, folder)])]
+            if own or (there and not whole):
+                with _on_disk_of(directory):
+                    if own:
+                        again.append(Again(topic_partition, directory))
+                    log = (own or there)[0][1]
+                    logger.info("%s is removed: %s, of which it is a copy, is still there", folder, log)
+                    storage.remove_tree(folder)
+            elif whole and all_there and topic_partition not in logs[directory]:
                 target = f"{directory.path}/{folder_name(topic_partition)}"
                 logger.info("%s is whole, and becomes %s", folder, target)
-                storage.rename(folder, target)
-                storage.sync_dir(directory.path)
-                take_mark(storage, target)
+                with _on_disk_of(directory):
+                    storage.rename(folder, target)
+                    storage.sync_dir(directory.path)
+                    take_mark(storage, target)
             else:
                 logger.warning("%s is a copy of a log that is not here; it is left alone", folder)
     return again
+
+
+@contextmanager
+def _on_disk_of(directory: LogDirectory) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnsettledError(directory, error) from error
 
 
 def _drop_originals(
@@ -163,12 +189,25 @@ def _drop_originals(
         original = [d for d in found if not storage.exists(f"{logs[d][topic_partition]}/{MOVED_HERE}")]
         copies = [d for d in found if d not in original]
         if len(original) == 1 and len(copies) == 1:
+            if not _same_topic(storage, [(d, logs[d][topic_partition]) for d in found]):
+                continue  # one of a former topic, whose directory was missing when it was deleted
             path = logs[original[0]].pop(topic_partition)
             logger.info("%s goes: the log was moved to %s", path, copies[0].path)
             target = renamed_folder(topic_partition, new_name(), DELETE_SUFFIX)
-            storage.rename(path, f"{original[0].path}/{target}")
-            storage.sync_dir(original[0].path)
-            take_mark(storage, logs[copies[0]][topic_partition])
+            with _on_disk_of(original[0]):
+                storage.rename(path, f"{original[0].path}/{target}")
+                storage.sync_dir(original[0].path)
+            with _on_disk_of(copies[0]):
+                take_mark(storage, logs[copies[0]][topic_partition])
+
+
+def _same_topic(storage: Storage, folders: Sequence[tuple[LogDirectory, str]]) -> bool:
+    """Whether logs may be of one topic, as far as they say."""
+    known = set()
+    for directory, folder in folders:
+        with _on_disk_of(directory):
+            known.add(_topic_id(storage, folder))
+    return len(known - {None}) < 2
 
 
 def _copy_of(storage: Storage, folder: str) -> tuple[TopicPartition | None, bool]:

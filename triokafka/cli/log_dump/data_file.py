@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.cli.log_dump.decoders import Shown, control_record
 from triokafka.cli.log_dump.report import Report
 from triokafka.errors import CorruptRecordError, UnsupportedCodecError
@@ -15,7 +15,11 @@ from triokafka.records.kernel import ConsumerRecord
 from triokafka.records.partial import OpenedBatch
 from triokafka.world import File, Storage
 
+METADATA_SNAPSHOT: Final = re.compile(r"([0-9]+)-([0-9]+)\.checkpoint")
+"""What a snapshot of the metadata is called: where it ends, and the epoch."""
+
 _GAPS: Final = "Offsets that do not follow each other"
+_BACK: Final = "Offsets that go back"
 _DAMAGE: Final = "Damage"
 _TAIL: Final = "Bytes behind the last whole batch"
 
@@ -39,12 +43,11 @@ def dump_data_file(storage: Storage, path: str, options: DataOptions, report: Re
         OSError: the file cannot be read.
     """
     name = path.rpartition("/")[2]
-    first = name[:20]
-    if name.endswith(LOG_SUFFIX) and first.isdigit():
-        report.line(f"Log starting offset: {int(first)}")
-    elif "-" in name:
-        end_offset, _, epoch = name.split(".")[0].partition("-")
-        report.line(f"Snapshot end offset: {int(end_offset)}, epoch: {int(epoch)}")
+    snapshot = METADATA_SNAPSHOT.match(name)
+    if snapshot:
+        report.line(f"Snapshot end offset: {int(snapshot[1])}, epoch: {int(snapshot[2])}")
+    else:
+        report.line(f"Log starting offset: {int(name[:20])}")
     file = storage.open(path, read_only=True)
     try:
         size = min(file.size(), options.max_bytes)
@@ -122,7 +125,9 @@ def _dump_batch(
 
 
 def _follow(path: str, previous: int, first: int, last: int, report: Report) -> int:
-    if previous >= 0 and first != previous + 1:
+    if first <= previous:
+        report.problem(path, _BACK, f"{previous} is followed by {first}")
+    elif previous >= 0 and first != previous + 1:
         report.remark(path, _GAPS, f"{previous} is followed by {first}")
     return last
 

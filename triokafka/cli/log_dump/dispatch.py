@@ -16,8 +16,13 @@ from triokafka.broker_stub.log.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
-from triokafka.cli.log_dump.data_file import DataOptions, dump_data_file
-from triokafka.cli.log_dump.index_files import dump_offset_index, dump_time_index, dump_transaction_index
+from triokafka.cli.log_dump.data_file import METADATA_SNAPSHOT, DataOptions, dump_data_file
+from triokafka.cli.log_dump.index_files import (
+    ON_THE_WAY,
+    dump_offset_index,
+    dump_time_index,
+    dump_transaction_index,
+)
 from triokafka.cli.log_dump.report import Report
 from triokafka.cli.log_dump.state_files import (
     dump_leader_epochs,
@@ -33,7 +38,6 @@ _OFFSET_CHECKPOINTS: Final = (
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-_ON_THE_WAY: Final = (".cleaned", ".swap", ".deleted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> 
 
 def _printer_of(path: str, options: DumpOptions) -> Callable[..., None] | None:
     name = path.rpartition("/")[2]
-    for suffix in _ON_THE_WAY:
+    for suffix in ON_THE_WAY:
         name = name.removesuffix(suffix)
     if name == LEADER_EPOCH_CHECKPOINT:
         return dump_leader_epochs
@@ -107,10 +111,10 @@ def _printer_of(path: str, options: DumpOptions) -> Callable[..., None] | None:
         return dump_partition_metadata
     if name in _OFFSET_CHECKPOINTS:
         return dump_offset_checkpoint
-    stem, _, kind = name.partition(".")
-    if kind == "checkpoint" and stem.replace("-", "").isdigit():
+    if METADATA_SNAPSHOT.fullmatch(name):
         return partial(dump_data_file, options=options.data)
-    if not (len(stem) == 20 and stem.isdigit()):
+    stem, _, kind = name.partition(".")
+    if not (len(stem) == 20 and stem.isascii() and stem.isdigit()):
         return None
     sanity, verify = options.sanity_only, options.verify_only
     printers: dict[str, Callable[..., None]] = {

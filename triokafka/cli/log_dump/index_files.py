@@ -6,11 +6,14 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
+from triokafka.broker_stub.log.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from triokafka.cli.log_dump.report import Report
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import LOG_OVERHEAD, BatchInfo, parse_batch
 from triokafka.world import File, Storage
+
+ON_THE_WAY: Final = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
+"""What the names of a segment's files end with while it comes or goes."""
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
@@ -26,11 +29,7 @@ def dump_offset_index(storage: Storage, path: str, report: Report, *, sanity_onl
     data = _whole_entries(storage.read_file(path), _OFFSET_ENTRY.size, path, report)
     entries = list(_until_zeros(data, _OFFSET_ENTRY))
     if sanity_only:
-        sane = not report.failed and not (entries and base + entries[-1][0] < base)
-        if sane:
-            report.line(f"{path} passed sanity check.")
-        else:
-            report.problem(path, _ORDER, "the last entry is below the first offset of the segment")
+        _check_sanity(path, entries[-1][0] if entries else 0, report)
         return
     log = _open_log(storage, path, report)
     previous = -1
@@ -62,11 +61,7 @@ def dump_time_index(storage: Storage, path: str, report: Report, *, sanity_only:
     data = _whole_entries(storage.read_file(path), _TIME_ENTRY.size, path, report)
     entries = list(_until_zeros(data, _TIME_ENTRY))
     if sanity_only:
-        sane = not report.failed and not (entries and entries[-1][1] < 0)
-        if sane:
-            report.line(f"{path} passed sanity check.")
-        else:
-            report.problem(path, _ORDER, "the last entry is below the first offset of the segment")
+        _check_sanity(path, entries[-1][1] if entries else 0, report)
         return
     log = _open_log(storage, path, report)
     batches = iter(()) if log is None else _walk(log)
@@ -111,6 +106,13 @@ def dump_transaction_index(storage: Storage, path: str, report: Report) -> None:
         previous = last
 
 
+def _check_sanity(path: str, last_relative_offset: int, report: Report) -> None:
+    if last_relative_offset < 0:
+        report.problem(path, _ORDER, "the last entry is below the first offset of the segment")
+    elif not report.has_problem(path):
+        report.line(f"{path} passed sanity check.")
+
+
 def _base_offset(path: str) -> int:
     return int(path.rpartition("/")[2][:20])
 
@@ -133,7 +135,8 @@ def _until_zeros(data: bytes, entry: struct.Struct) -> Iterator[tuple[int, int]]
 
 
 def _open_log(storage: Storage, path: str, report: Report) -> File | None:
-    log_path = path.rpartition(".")[0] + LOG_SUFFIX
+    suffix = next((suffix for suffix in ON_THE_WAY if path.endswith(suffix)), "")
+    log_path = path.removesuffix(suffix).rpartition(".")[0] + LOG_SUFFIX + suffix
     try:
         return storage.open(log_path, read_only=True)
     except FileNotFoundError:

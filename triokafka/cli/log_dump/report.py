@@ -23,6 +23,7 @@ class Report:
         self.output_failed = False
         self.advance = advance
         self._findings: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._wrong: set[str] = set()
         self._counts: dict[tuple[str, str], int] = defaultdict(int)
 
     def line(self, text: str) -> None:
@@ -42,7 +43,12 @@ class Report:
     def problem(self, path: str, kind: str, text: str) -> None:
         """Something that is wrong, for the end."""
         self.failed = True
+        self._wrong.add(path)
         self.remark(path, kind, text)
+
+    def has_problem(self, path: str) -> bool:
+        """Whether something is wrong with that file."""
+        return path in self._wrong
 
     def finish(self) -> None:
         """Print what was collected."""

@@ -35,7 +35,8 @@ def dump_snapshot(storage: Storage, path: str, report: Report) -> None:
         if last is not None:
             line += (
                 f" firstSequence: {last.first_sequence} lastSequence: {last.last_sequence} "
-                f"lastOffset: {last.last_offset} offsetDelta: {last.last_offset - last.first_offset}"
+                f"lastOffset: {last.last_offset} offsetDelta: {last.last_offset - last.first_offset} "
+                f"timestamp: {last.timestamp}"
             )
         report.line(line)
 

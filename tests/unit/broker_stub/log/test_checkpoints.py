@@ -32,7 +32,19 @@ def test_an_offset_checkpoint_is_version_count_and_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\nx\n", "0\n", "0\n1\na 0 1"]
+    "text",
+    [
+        "1\n0\n",
+        "0\n2\na 0 1\n",
+        "0\n1\na 0\n",
+        "0\n1\na x 1\n",
+        "0\n1\na 0 --1\n",
+        "0\n1\na 0 %s\n" % ("9" * 20),
+        "0\n1\na 0 %s\n" % ("9" * 5000),
+        "0\nx\n",
+        "0\n",
+        "0\n1\na 0 1",
+    ],
 )
 def test_a_malformed_checkpoint_says_so(text: str) -> None:
     """(`broker-log/G09`)"""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from triokafka.broker_stub.log.config import DEFINITIONS, ConfigType, LogConfig, parse_topic_config
@@ -12,8 +10,8 @@ from triokafka.errors import InvalidConfigurationError
 
 def test_the_defaults_of_the_table_are_the_defaults_of_the_log() -> None:
     defaults = LogConfig()
-    for field in fields(LogConfig):
-        assert getattr(defaults, field.name) == DEFINITIONS[field.name.replace("_", ".")].default
+    for field in LogConfig._fields:
+        assert getattr(defaults, field) == DEFINITIONS[field.replace("_", ".")].default
 
 
 def test_defaults_are_those_of_kafka_4() -> None:

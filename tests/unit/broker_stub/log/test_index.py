@@ -48,6 +48,23 @@ def test_a_look_up_finds_the_greatest_entry_at_or_below() -> None:
     assert [index.lookup_position(p)[1] for p in (0, 1099, 1100, 5000)] == [0, 0, 1100, 1300]
 
 
+@pytest.mark.parametrize("loaded", [True, False])
+def test_an_index_knows_how_many_entries_it_has_and_the_last_one(loaded: bool) -> None:
+    """Of an empty one it is the segment's beginning; the file has no room for more (`broker-log/D03`, `D05`)."""
+    storage = MemoryStorage()
+    assert (len(offset_index(storage)), offset_index(storage).last) == (0, (100, 0))
+    assert time_index(storage).last == (-1, 100)
+    index = offset_index(storage)
+    index.append(103, 10)
+    index.append(109, 20)
+    index.write()
+    assert len(storage.read_file("i")) == 16
+    again = offset_index(storage, new=False)
+    if loaded:
+        assert len(again) == 2
+    assert again.last == (109, 20)
+
+
 def test_entries_go_up() -> None:
     """(`broker-log/D06`)"""
     index = offset_index(MemoryStorage())
@@ -66,7 +83,7 @@ def test_a_time_that_says_nothing_new_is_left_out() -> None:
 
 
 def test_truncation_drops_entries_at_and_above_the_offset() -> None:
-    """The file follows (`broker-log/D09`)."""
+    """The file follows (`broker-log/D09`, `D11`)."""
     storage = MemoryStorage()
     index = offset_index(storage)
     for offset in (110, 120, 130):
@@ -97,7 +114,7 @@ def test_an_index_is_full_at_its_size_and_keeps_a_slot_for_the_last_time() -> No
 
 @pytest.mark.parametrize("content", [b"\0" * 7, b"\0" * 16, bytes.fromhex("0000000200000002 0000000100000003")])
 def test_a_file_that_no_writer_wrote_is_corrupt(content: bytes) -> None:
-    """(`broker-log/D10`)"""
+    """(`broker-log/D10`, `D04`)"""
     storage = MemoryStorage()
     storage.replace_file("i", content)
     storage.replace_file("t", content + b"\0" * 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,10 @@ from triokafka.errors import (
     OutOfOrderSequenceNumberError,
 )
 from triokafka.records import decode_records, encode_batch, iter_batches
+from triokafka.world import RealWorld
+from triokafka.world_files import FileSlice
 from triokafka.world_memory import DiskFault, MemoryStorage
+from triokafka.world_remains import SyncFailure
 
 
 def synced_storage() -> MemoryStorage:
@@ -43,7 +47,7 @@ def synced_storage() -> MemoryStorage:
 
 
 def test_offsets_follow_each_other_and_are_patched_into_the_same_bytes() -> None:
-    """(`broker-log/F09`, `C23`)"""
+    """(`broker-log/F09`, `C23`, `C22`, `Y02`, `Y04`)"""
     log = open_log(MemoryStorage())
     first = append(log, batch(b"a", b"b"), epoch=5)
     data = batch(b"c")
@@ -115,6 +119,28 @@ def test_a_full_index_rolls_the_segment() -> None:
     fill(log, 20)
     assert len(log.segments) > 1
     assert offsets(log) == list(range(20))
+
+
+def test_an_index_names_the_last_offset_of_a_batch_every_so_many_bytes() -> None:
+    """With where the batch begins, and the same after recovery (`broker-log/D02`, `E01`, `E02`, `E03`, `Z06`)."""
+    storage = MemoryStorage()
+    wide = config(segment_bytes=10**6, index_interval_bytes=200)
+    log = open_log(storage, wide)
+    starts: list[tuple[int, int]] = []
+    for size in range(1, 40):
+        starts.append((log.log_end_offset + 1, log.size))
+        append(log, batch(b"a", bytes(size)))
+    expected: list[tuple[int, int]] = []
+    since = 0
+    for (last_offset, start), (_, end) in zip(starts, [*starts[1:], (0, log.size)], strict=True):
+        if since > 200:
+            expected.append((last_offset, start))
+            since = 0
+        since += end - start
+    assert log.active_segment.offset_index.entries() == expected
+    assert 10 < len(expected) < 20
+    storage.kill()
+    assert open_log(storage, wide).active_segment.offset_index.entries() == expected
 
 
 # Producers
@@ -252,7 +278,7 @@ def test_a_silent_producer_is_forgotten_after_its_expiration() -> None:
 
 
 def test_a_read_returns_whole_batches_from_the_one_with_the_offset() -> None:
-    """(`broker-log/F16`, `E04`)"""
+    """(`broker-log/F16`, `E04`, `C34`, `E06`)"""
     log = open_log(MemoryStorage(), config(segment_bytes=10**6))
     sizes = []
     for _ in range(10):
@@ -282,7 +308,78 @@ def test_a_read_stops_before_the_bound() -> None:
     assert not len(log.read(10, 10**6).records)
 
 
+def test_a_record_is_found_without_reading_those_before_it() -> None:
+    """Through the index, of which an interval's worth of headers remains to be looked at (`broker-log/O22`, `D07`)."""
+    storage = MemoryStorage()
+    log = open_log(storage, config(segment_bytes=10**7, index_interval_bytes=4096))
+    fill(log, 3_000, size=500)
+    read: list[int] = []
+    storage.before_operation = lambda operation, path, size: read.append(size) if operation == "read" else None
+    for offset in (0, 7, 1_500, 2_990):
+        read.clear()
+        (info,) = iter_batches(log.read(offset, 1).records)
+        assert info.base_offset == offset
+        assert sum(read) < 20_000
+
+
+def test_nothing_is_read_that_is_not_appended_yet() -> None:
+    """At any moment of an append, also of one that rolls (`broker-log/F03`, `F04`, `F18`, `F19`, `F20`, `Y11`)."""
+    storage = MemoryStorage()
+    log = open_log(storage, config(segment_bytes=400))
+    looked, rolling = 0, 0
+
+    def look(operation: str, path: str, size: int) -> None:
+        nonlocal looked, rolling
+        storage.before_operation = None
+        end = log.log_end_offset
+        assert offsets(log) == list(range(end))
+        assert not len(log.read(end, 10**6).records)
+        looked += 1
+        rolling += operation == "open"
+        storage.before_operation = look
+
+    storage.before_operation = look
+    for number in range(12):
+        append(log, batch(b"%020d" % number))
+        assert log.log_end_offset == number + 1
+    assert looked > 12
+    assert rolling > 3
+
+
+def test_what_was_read_to_be_sent_stays_as_it_was(tmp_path: Path) -> None:
+    """A piece of one segment's file, whatever is appended meanwhile (`broker-log/C32`, `E07`, `N01`)."""
+    storage, folder = RealWorld().storage, str(tmp_path / "orders-3")
+    log = PartitionLog.open(storage, folder, TP, config(segment_bytes=10**6), now_ms=NOW)
+    large = [batch(bytes([65 + number]) * 40_000) for number in range(2)]
+    for data in large:
+        append(log, data)
+    found = log.read_to_send(0, 10**6, up_to_offset=2).records
+    assert isinstance(found, FileSlice)
+    assert len(found) == sum(map(len, large))
+    append(log, batch(b"later"))
+    assert [info.base_offset for info in iter_batches(found.read())] == [0, 1]
+    log.roll(now_ms=NOW)
+    append(log, batch(b"even later"))
+    assert len(log.read_to_send(0, 10**6, up_to_offset=4).records) == log.segments[0].size
+    log.close()
+
+
+def test_a_read_goes_on_in_the_next_segment_where_its_own_has_nothing_left() -> None:
+    """Offsets may be missing anywhere (`broker-log/F01`, `F17`, `C01`)."""
+    log = open_log(MemoryStorage(), config(cleanup_policy=("compact",)))
+    for offset in (0, 7, 20):
+        log.append_as_follower(bytes(batch(b"v", base_offset=offset)))
+        if offset != 20:
+            log.roll(now_ms=NOW)
+    for asked, found in ((0, 0), (1, 7), (7, 7), (8, 20), (20, 20)):
+        (info,) = iter_batches(log.read(asked, 10**6).records)
+        assert info.base_offset == found
+    assert not len(log.read(8, 10**6, up_to_offset=20).records)
+    assert not len(log.read(21, 10**6).records)
+
+
 def test_offsets_that_are_not_there_are_out_of_range() -> None:
+    """(`broker-log/Y10`)"""
     log = open_log(MemoryStorage())
     fill(log, 3)
     log.advance_log_start_offset(1)
@@ -498,6 +595,31 @@ def test_a_disk_that_fails_to_take_back_half_a_write_is_asked_again() -> None:
     assert offsets(open_log(storage)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_segment_is_not_left_with_half_a_write_at_its_end(clean: bool) -> None:
+    """Nobody writes there again, and a start after a clean stop does not look: readers would get it."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 2)
+    lost = batch(b"never", b"there") + batch(b"x" * 300)
+    storage.inject(DiskFault("write", "*.log", errno.ENOSPC, times=1, partial=200))
+    heal = storage.inject(DiskFault("truncate", "*.log", errno.EIO))
+    with pytest.raises(KafkaStorageError):
+        append(log, lost, from_client=False)
+    with pytest.raises(KafkaStorageError):
+        log.roll(now_ms=NOW)
+    heal()
+    log.roll(now_ms=NOW)
+    fill(log, 2)
+    if clean:
+        log.close()
+    else:
+        storage.kill()
+    again = open_log(storage, clean=clean, recovery_point=4 if clean else 0)
+    assert offsets(again) == [0, 1, 2, 3]
+    assert [r.value for r in decode_records(again.read(0, 10_000).records)] == [b"%020d" % i for i in range(2)]
+
+
 def test_a_failed_roll_leaves_the_log_in_its_old_segment() -> None:
     storage = MemoryStorage()
     log = open_log(storage)
@@ -558,6 +680,22 @@ def test_a_failed_sync_is_not_tried_again() -> None:
     assert offsets(open_log(storage)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("offset", [2, 7])
+def test_a_cut_whose_sync_has_lost_records_takes_the_log_offline(offset: int) -> None:
+    """What is read then may be anything: it must not hide the error of the disk."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    fill(log, 5)
+    storage.inject(DiskFault("sync", "*.log", errno.EIO, times=1, pages=SyncFailure.DROPPED))
+    with pytest.raises(KafkaStorageError, match="truncation"):
+        if offset < 5:
+            log.truncate_to(offset)
+        else:
+            log.truncate_fully_and_start_at(offset)
+    with pytest.raises(KafkaStorageError, match="offline"):
+        append(log, batch(b"x"))
+
+
 def test_a_flush_that_was_given_up_is_done_by_the_next_one() -> None:
     """A task that is cancelled never comes to run what it prepared."""
     storage = synced_storage()
@@ -597,6 +735,20 @@ def test_every_flush_makes_the_names_of_new_segments_durable() -> None:
     assert offsets(open_log(storage, recovery_point=6)) == list(range(6))
 
 
+def test_a_flush_syncs_the_log_and_its_indexes_and_nothing_twice() -> None:
+    """(`broker-log/E10`, `F15`)"""
+    storage = synced_storage()
+    log = open_log(storage, config(segment_bytes=10**6))
+    fill(log, 20)
+    synced: list[str] = []
+    storage.before_operation = lambda operation, path, size: synced.append(path) if operation == "sync" else None
+    log.flush()
+    assert {path.rpartition(".")[2] for path in synced if f"{0:020d}" in path} == {"log", "index", "timeindex"}
+    synced.clear()
+    log.flush()
+    assert synced == []
+
+
 def test_flush_messages_syncs_by_count() -> None:
     """(`broker-log/F14`)"""
     log = open_log(MemoryStorage(), config(flush_messages=3))
@@ -616,6 +768,12 @@ def test_flush_ms_is_due_from_the_oldest_unsynced_record_on() -> None:
     assert log.flush_due(NOW + 500)
     log.flush()
     assert not log.flush_due(NOW + 10**6)
+
+
+def test_a_clock_that_is_put_back_puts_off_no_flush() -> None:
+    log = open_log(MemoryStorage(), config(flush_ms=500))
+    append(log, batch(b"a"), now_ms=NOW)
+    assert log.flush_due(NOW - 3_600_000)
 
 
 def test_a_flush_that_is_overtaken_by_a_truncation_promises_nothing() -> None:
@@ -643,7 +801,7 @@ def test_sealed_segments_can_be_flushed_alone() -> None:
 
 
 def test_a_clean_stop_needs_no_reading_at_the_next_start() -> None:
-    """Also the state of producers is there (`broker-log/I02`, `I09`)."""
+    """Also the state of producers is there (`broker-log/I02`, `I09`, `E11`, `I11`)."""
     storage = synced_storage()
     log = open_log(storage)
     fill(log, 60)

@@ -146,6 +146,59 @@ def test_a_partition_in_two_directories_is_refused() -> None:
         started(world, "/one", "/two")
 
 
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log(gone: bool) -> None:
+    """The one of the former topic is put aside when its directory is back: nobody needs to lend a hand."""
+    world = DiskWorld()
+    logs = started(world, "/one", "/two")
+    fill(logs.create(A0, TOPIC_ID), 5)
+    await logs.close()
+    heal = world.storage.inject(DiskFault("*", "/one*"))
+    logs = started(world, "/one", "/two")
+    with pytest.raises(KafkaStorageError):
+        logs.create(A0, TOPIC_ID, is_new=False)
+    newer = uuid.UUID(int=78)
+    fill(logs.create(A0, newer), 3)
+    await logs.close()
+    heal()
+    again = manager(world, "/one", "/two")
+    again.start(topic_id_of=lambda topic_partition: None if gone else newer)
+    log = again.get(A0)
+    assert log is not None
+    if not gone:
+        assert log.directory == "/two/a-b-0"
+        assert offsets(log) == [0, 1, 2]
+        assert again.directory_of(again.create(A0, newer).topic_partition) == "/two"
+    asides = [name for path in ("/one", "/two") for name in world.storage.list_dir(path) if name.endswith("-stray")]
+    assert len(asides) == 1
+
+
+def test_two_logs_of_one_topic_are_refused_whatever_its_id_is() -> None:
+    """Which of them has what counts is not for the broker to guess (`broker-log/I01`)."""
+    world = DiskWorld()
+    for path in ("/one", "/two"):
+        started(world, path).create(A0, TOPIC_ID)
+        world.storage.kill()
+    with pytest.raises(ConfigurationError, match="in two data directories, /one and /two; remove one of them"):
+        manager(world, "/one", "/two").start(topic_id_of=lambda topic_partition: TOPIC_ID)
+
+
+async def test_a_former_log_that_cannot_be_put_aside_takes_its_directory_offline() -> None:
+    world = DiskWorld()
+    for path, topic_id in (("/one", uuid.UUID(int=5)), ("/two", TOPIC_ID)):
+        logs = started(world, path)
+        fill(logs.create(A0, topic_id), 5)
+        if path == "/one":
+            logs.create(A1, TOPIC_ID)
+        await logs.close()
+    world.storage.faults.append(DiskFault("rename", "/one/a-b-0*"))
+    logs = manager(world, "/one", "/two")
+    logs.start(topic_id_of=lambda topic_partition: TOPIC_ID)
+    assert set(logs.all()) == {A0}
+    assert logs.directory_of(A0) == "/two"
+    assert list(logs.offline_directories()) == ["/one"]
+
+
 def test_what_is_not_a_log_is_left_alone() -> None:
     """Also the controller's log, and plain files (`broker-log/I01`, `C02`)."""
     world = DiskWorld()
@@ -199,9 +252,11 @@ def test_a_new_log_goes_to_the_directory_with_the_fewest() -> None:
 
 
 def test_creating_twice_gives_the_same_log_with_the_newer_configuration() -> None:
-    """(`broker-log/G14`)"""
+    """(`broker-log/G14`, `G15`)"""
     logs = started(DiskWorld())
+    assert logs.get(A0) is None
     log = logs.create(A0, TOPIC_ID)
+    assert logs.get(A0) is log
     assert logs.create(A0, TOPIC_ID, config(retention_ms=3)) is log
     assert log.config.retention_ms == 3
     assert logs.get(B0) is None
@@ -265,6 +320,7 @@ def test_the_folder_of_a_partition_is_parsed_at_the_last_hyphen() -> None:
     assert parse_folder("a-b-12") == TopicPartition("a-b", 12)
     assert parse_folder("a-") is None
     assert parse_folder("-1") is None
+    assert parse_folder("a-01") is None
     assert len(renamed_folder(TopicPartition("t" * 249, 10), "0" * 32, "-delete")) == 255
 
 

@@ -175,6 +175,37 @@ async def test_offsets_without_records_at_the_end_are_not_given_again() -> None:
     assert append(moved, batch(b"x")).first_offset == 75
 
 
+async def test_what_is_committed_of_a_log_is_known_where_it_has_moved_to() -> None:
+    """Also when the process dies before high watermarks are checkpointed again, and not what was known before."""
+    world = DiskWorld()
+    logs = filled(world)
+    logs.checkpoint_high_watermarks({TP: 20})
+    logs.high_watermark_of = lambda topic_partition: 40
+    logs.mover.move(TP, "/two")
+    await carried_out(logs)
+    logs.mover.move(TP, "/one")
+    logs.high_watermark_of = lambda topic_partition: 45
+    await carried_out(logs)
+    world.storage.kill()
+    again = started(world, "/one", "/two")
+    assert again.directory_of(TP) == "/one"
+    assert again.read_high_watermarks() == {TP: 45}
+
+
+async def test_offsets_without_records_at_the_start_stay_in_range() -> None:
+    """A reader whose next offset was compacted away would be told to begin anew, and maybe at the end."""
+    world = DiskWorld()
+    logs = started(world, "/one", "/two")
+    log = logs.create(TP, TOPIC_ID)
+    log.append_as_follower(batch(b"first", base_offset=10))
+    logs.mover.move(TP, "/two")
+    await carried_out(logs)
+    moved = logs.get(TP)
+    assert moved is not None and logs.directory_of(TP) == "/two"
+    assert (moved.log_start_offset, moved.log_end_offset) == (0, 11)
+    assert offsets(moved, 4) == [10]
+
+
 async def test_a_log_that_was_cut_meanwhile_is_copied_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other records have the offsets of those that were copied (`broker-log/F21`)."""
     world = DiskWorld()
@@ -328,6 +359,62 @@ async def test_a_copy_of_another_topic_s_log_is_removed() -> None:
     assert again.directory_of(TP) == "/one"
     assert list(again.mover.future_logs()) == []
     assert folders(world, "/two") == []
+
+
+async def test_a_whole_copy_is_kept_whatever_is_back_of_a_former_topic() -> None:
+    """What it was a copy of is gone already: it is the log."""
+    world = DiskWorld()
+    former = started(world, "/three")
+    fill(former.create(TP, uuid.UUID(int=5)), 7)
+    await former.close()
+    await filled(world).close()
+    world.storage.rename("/one/orders-0", "/two/orders-0.x-future")
+    world.storage.replace_file("/two/orders-0.x-future/moved-here", b"orders-0")
+    again = manager(world, "/one", "/two", "/three")
+    again.start(topic_id_of=lambda topic_partition: TOPIC_ID)
+    log = again.get(TP)
+    assert log is not None and log.directory == "/two/orders-0" and offsets(log) == list(range(60))
+    assert folders(world, "/three") == ["orders-0-stray"]
+
+
+async def test_a_log_that_has_moved_does_not_drive_out_that_of_a_later_topic() -> None:
+    """Its directory was missing while the topic was made anew; the mark of the move is as old as that log."""
+    world = DiskWorld()
+    logs = filled(world)
+    await logs.close()
+    later = uuid.UUID(int=5)
+    new = started(world, "/two")
+    fill(new.create(TP, later), 7)
+    await new.close()
+    world.storage.replace_file("/one/orders-0/moved-here", b"orders-0")
+    again = manager(world, "/one", "/two")
+    again.start(topic_id_of=lambda topic_partition: later)
+    log = again.get(TP)
+    assert log is not None and log.directory == "/two/orders-0" and offsets(log) == list(range(7))
+    assert folders(world, "/one") == ["orders-0-stray"]
+
+
+@pytest.mark.parametrize("failing", ["/one", "/two"])
+async def test_a_disk_on_which_a_move_cannot_be_settled_is_offline_and_no_other(failing: str) -> None:
+    """The broker starts with the other one (`broker-log/Z16`)."""
+    world = DiskWorld()
+    logs = filled(world)
+    fill(logs.create(OTHER), 5)
+    await logs.close()
+    storage = world.storage
+    copy = "/two/orders-0.x-future"
+    storage.make_dirs(copy)
+    storage.open(f"{copy}/00000000000000000000.log", create=True).close()
+    if failing == "/one":  # it was about to be renamed when the power failed
+        storage.rename(copy, "/two/orders-0")
+        storage.replace_file("/two/orders-0/moved-here", b"orders-0")
+        storage.faults.append(DiskFault("rename", "/one/*"))
+    else:
+        storage.faults.append(DiskFault("remove", f"{copy}*"))
+    again = started(world, "/one", "/two")
+    assert set(again.offline_directories()) == {failing}
+    assert again.directory_of(TP) != failing
+    assert (again.get(OTHER) is None) == (failing == "/two")
 
 
 def cut_power_at(world: DiskWorld, step: int) -> None:

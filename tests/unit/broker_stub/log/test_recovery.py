@@ -19,7 +19,7 @@ from tests.unit.broker_stub.log.builders import (
 )
 from tests.unit.records.test_legacy import message, wrapper
 from triokafka.errors import KafkaStorageError
-from triokafka.records import encode_batch
+from triokafka.records import encode_batch, iter_batches
 from triokafka.world_memory import DiskFault, MemoryStorage
 
 COUNT = 80  # records: four segments
@@ -67,7 +67,7 @@ def test_below_the_recovery_point_nothing_is_read() -> None:
 
 
 def test_a_tail_of_zeros_is_cut() -> None:
-    """What a preallocated or half-written file leaves (`broker-log/C31`)."""
+    """What a preallocated or half-written file leaves (`broker-log/C31`, `I08`)."""
     storage, bases = stored()
     file = storage.open(path(bases[-1], ".log"))
     size = file.size()
@@ -117,7 +117,7 @@ def test_an_index_without_its_log_is_removed() -> None:
 
 @pytest.mark.parametrize("suffix", [".log.deleted", ".index.deleted", ".log.cleaned", ".index.swap", ".snapshot.tmp"])
 def test_leftovers_are_removed(suffix: str) -> None:
-    """(`broker-log/I04`)"""
+    """(`broker-log/I04`, `Y06`)"""
     storage, _ = stored()
     storage.open(path(0, suffix), create=True).write_at(0, b"leftover")
     assert offsets(open_log(storage)) == list(range(COUNT))
@@ -190,8 +190,90 @@ def test_segments_of_the_old_formats_are_served(clean: bool) -> None:
     assert offsets(log) == [0, 1]
 
 
+def once_compacted(*, left: int) -> tuple[MemoryStorage, list[int]]:
+    """A log of a topic that was compacted once, and is not any more: all but a record of its second segment is gone."""
+    storage, bases = stored()
+    for suffix in (".index", ".timeindex"):
+        storage.remove(path(bases[1], suffix))
+    kept = encode_batch([(NOW, b"k", b"kept", ())], base_offset=bases[1] + left)
+    file = storage.open(path(bases[1], ".log"))
+    file.truncate(0)
+    file.write_at(0, kept)
+    file.close()
+    return storage, bases
+
+
+@pytest.mark.parametrize("damaged", ["epochs", "tail"])
+def test_below_the_recovery_point_a_gap_ends_no_log(damaged: str) -> None:
+    """All that is there was on the disk. (`broker-log/I12`, `Z13`)"""
+    storage, bases = once_compacted(left=0)
+    if damaged == "epochs":  # all batches are read, to know their epochs again
+        storage.open(f"{DIRECTORY}/leader-epoch-checkpoint").truncate(0)
+    else:
+        damage(storage, path(bases[-1], ".log"), storage.open(path(bases[-1], ".log")).size(), b"\0" * 30)
+    log = open_log(storage, recovery_point=COUNT, clean=damaged == "tail")
+    assert offsets(log) == [*range(bases[1]), bases[1], *range(bases[2], COUNT)]
+
+
+def test_gaps_that_compaction_has_left_are_known_by_what_comes_before() -> None:
+    """Also where no checkpoint says what was on the disk: in a log that was never compacted, one offset follows the
+    other."""
+    storage, bases = once_compacted(left=1)
+    log = open_log(storage)
+    assert offsets(log) == [*range(bases[1]), bases[1] + 1, *range(bases[2], COUNT)]
+
+
+def test_damage_in_the_middle_of_a_log_that_was_closed_takes_nothing_behind_it() -> None:
+    """Something is wrong at its end, so that it is looked at; what was on the disk before is not read for that."""
+    storage, bases = stored()
+    damage(storage, path(bases[1], ".log"), 70, b"\xff\xff")
+    damage(storage, path(bases[-1], ".log"), storage.open(path(bases[-1], ".log")).size(), b"\0" * 30)
+    assert open_log(storage, recovery_point=COUNT, clean=True).log_end_offset == COUNT
+
+
+@pytest.mark.parametrize("left", [5, 40])
+def test_reading_goes_on_behind_a_segment_whose_end_is_cut(left: int) -> None:
+    """Also from where a reader has come to, which is remembered."""
+    storage, bases = stored()
+    log = open_log(storage, clean=True, recovery_point=COUNT)
+    last = [batch.position for batch in log.segments[0].headers()][-1]
+    storage.open(path(0, ".log")).truncate(last + left)
+    log = open_log(storage, clean=True, recovery_point=COUNT)
+    log.read(bases[1] - 2, 1)
+    records = log.read(bases[1] - 1, 1_000).records
+    assert next(iter_batches(records)).base_offset == bases[1]
+
+
+def test_damage_at_the_end_of_an_old_segment_does_not_keep_it_from_getting_too_old() -> None:
+    """Nor what comes after it: the disk would fill up."""
+    storage, bases = stored()
+    file = storage.open(path(0, ".log"))
+    log = open_log(storage, clean=True, recovery_point=COUNT)
+    last = [batch.position for batch in log.segments[0].headers()][-1]
+    file.write_at(last + 8, b"\0\0\0\1")
+    file.close()
+    log = open_log(storage, config(retention_ms=1000), clean=True, recovery_point=COUNT)
+    log.apply_retention(NOW + bases[2] * 1000 + 500)
+    assert log.log_start_offset == bases[2]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_lies_beyond_the_reach_of_an_index_is_found_without(monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
+    """Compaction may make a segment longer, where a topic wants another codec than its batches have."""
+    monkeypatch.setattr("triokafka.broker_stub.log.index._MAX_POSITION", 700)
+    storage, _ = stored()
+    for suffix in (".index", ".timeindex"):
+        storage.remove(path(0, suffix))
+    log = open_log(storage, clean=clean, recovery_point=COUNT if clean else 0)
+    assert offsets(log) == list(range(COUNT))
+    assert 0 < log.segments[0].offset_index.last[1] <= 700
+    assert [log.offset_for_timestamp(NOW + i * 1000) for i in range(COUNT)] == [
+        (i, NOW + i * 1000, 0) for i in range(COUNT)
+    ]
+
+
 def test_offsets_that_go_back_end_the_log() -> None:
-    """Good batches behind the end, of an earlier life of the file."""
+    """Good batches behind the end, of an earlier life of the file (`broker-log/I10`)."""
     storage, bases = stored()
     file = storage.open(path(bases[-1], ".log"))
     file.write_at(file.size(), storage.read_file(path(bases[-1], ".log")))
@@ -237,6 +319,16 @@ def test_leader_epochs_that_were_not_written_are_found_in_the_batches() -> None:
     append(log, batch(b"b"), epoch=4)
     storage.kill()
     assert open_log(storage).leader_epochs.entries() == [(1, 0), (4, 1)]
+
+
+def test_a_directory_without_segments_is_an_empty_log() -> None:
+    """(`broker-log/I07`)"""
+    storage = MemoryStorage()
+    storage.make_dirs(DIRECTORY)
+    storage.open(path(9, ".log.deleted"), create=True).write_at(0, b"leftover")
+    log = open_log(storage)
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (0, 0, 0)
+    assert append(log, batch(b"a")).first_offset == 0
 
 
 def test_a_start_offset_beyond_the_end_starts_the_log_there() -> None:

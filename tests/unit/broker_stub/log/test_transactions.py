@@ -79,6 +79,18 @@ def test_a_transaction_whose_marker_is_not_committed_is_undecided() -> None:
     assert log.last_stable_offset(last + 1) == last + 1
 
 
+def test_the_stable_offset_is_not_before_the_start_of_the_log() -> None:
+    """Who asks for it, to read on from there, would be out of range, again and again (`broker-log/Z08`, `Z12`)."""
+    log = open_log(MemoryStorage())
+    write(log, ALICE, 0)
+    fill(log, 3)
+    log.advance_log_start_offset(4)
+    assert stable(log) == 4
+    assert log.last_stable_offset(4) == 4
+    end(log, ALICE, commit=True)
+    assert stable(log) == log.log_end_offset
+
+
 def test_an_aborted_transaction_is_written_to_the_index_in_kafkas_format() -> None:
     """Version, producer, first offset, marker, last stable offset (`broker-log/Z12`)."""
     storage = MemoryStorage()

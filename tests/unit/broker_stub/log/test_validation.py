@@ -159,7 +159,7 @@ def test_a_record_may_have_both_faults_and_is_named_once() -> None:
 
 
 def test_the_wrong_things_are_found_in_kafkas_order() -> None:
-    """A batch that is too large is not even summed up; a wrong sum hides what else is wrong."""
+    """A batch that is too large is not even summed up; a wrong sum hides what else is wrong (`broker-log/F06`)."""
     data = batch(b"x" * 200, base_offset=1)
     data[-1] ^= 1
     limits = {"max_message_bytes": 100}
@@ -216,7 +216,7 @@ def test_a_producer_cannot_claim_append_time() -> None:
 
 @pytest.mark.parametrize(("wanted", "came"), [("gzip", "none"), ("uncompressed", "gzip"), ("snappy", "gzip")])
 def test_a_topic_with_a_codec_of_its_own_converts(wanted: str, came: str) -> None:
-    """(`broker-log/C29`, `C24`)"""
+    """(`broker-log/C29`, `C24`, `C21`)"""
     log = new_log(compression_type=wanted)
     data = batch(b"a", b"b", compression=came, producer_id=4, producer_epoch=1, base_sequence=0)
     append(log, data, epoch=6)

@@ -8,8 +8,7 @@ cleaned all the same (H23, Z13).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -37,8 +36,7 @@ _SHORTEST_REST_SECONDS: Final = 0.01
 _SALT_BYTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerConfig:
+class CleanerConfig(NamedTuple):
     """The broker's options ``log.cleaner.…``, with Kafka's defaults; memory is that of all threads together."""
 
     threads: int = 1
@@ -59,8 +57,7 @@ class CleanerConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     topic_partition: TopicPartition
     log: PartitionLog
     range: CleanableRange

@@ -32,8 +32,7 @@ _TIME_ENTRY: Final = 12
 _STEP_RECORDS: Final = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerLimits:
+class CleanerLimits(NamedTuple):
     """What one pass may take: bytes for keys and how full they may get, and the bytes of records read per step."""
 
     map_bytes: int = 128 * 1024 * 1024

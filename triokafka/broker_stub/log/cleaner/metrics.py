@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from triokafka.broker_stub.log.cleaner.cleaning import CleaningStats
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 
-@dataclass(frozen=True, slots=True)
-class Uncleanable:
+class Uncleanable(NamedTuple):
     """A log that is left alone because it could not be cleaned."""
 
     topic_partition: TopicPartition
@@ -20,8 +19,7 @@ class Uncleanable:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
+class _Pass(NamedTuple):
     seconds: float
     stats: CleaningStats
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -518,3 +519,22 @@ async def test_each_directory_has_a_checkpoint_of_its_own(autojump_clock: trio.t
         await trio.sleep(1)
         found = [set(read_offsets(world.storage, f"{path}/{CLEANER_CHECKPOINT}")) for path in ("/one", "/two")]
         assert found == [{A}, {B}]
+
+
+async def test_log_that_is_deleted_while_it_cannot_be_used_leaves_no_checkpoint(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A log of the same name would count as clean up to there (`broker-log/I14`)."""
+    world = VirtualWorld()
+    logs = logs_of(world)
+    fill(logs.create(A))
+    async with cleaning(world, logs):
+        await trio.sleep(1)
+    world.storage.kill()
+    heal = world.storage.inject(DiskFault("open", "*/a-0/*", errno.EIO))
+    again = logs_of(world)
+    LogCleaner(world, again)
+    assert again.get(A) is None
+    again.delete(A)
+    heal()
+    assert read_offsets(world.storage, f"/data/{CLEANER_CHECKPOINT}") == {}

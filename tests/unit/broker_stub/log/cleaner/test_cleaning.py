@@ -56,6 +56,19 @@ def test_batch_of_which_everything_stays_is_not_touched() -> None:
     assert bytes(log.read(0, 1).records) == before
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_batch_larger_than_what_is_read_at_once_is_cleaned_like_any_other(codec: str) -> None:
+    """(`broker-log/H14`)"""
+    storage = MemoryStorage()
+    log = compacted_log(storage, segment_bytes=4_000_000, max_message_bytes=4_000_000)
+    noise = random.Random(1).randbytes(700_000)
+    put(log, (b"a", noise), (b"b", noise), compression=codec)
+    put(log, (b"a", b"new"))
+    clean(log, storage, step_bytes=1)
+    assert kept(log) == [(1, b"b"), (2, b"a")]
+    assert records(log)[0][2] == noise
+
+
 def test_record_in_the_middle_of_a_compressed_batch_goes_alone() -> None:
     """(`broker-log/H20`)"""
     storage = MemoryStorage()
