@@ -67,7 +67,9 @@ class Instance:
         self._port = _free_port()
         self._running: Running | None = None
         directory.mkdir(parents=True, exist_ok=True)
+        began = time.perf_counter()
         kind.prepare(directory, self._port, settings)
+        self.prepare_seconds: Final = time.perf_counter() - began
 
     def start(self) -> Running:
         """Start it, and wait for its first answer. Raises `MeasurementError` when there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -34,9 +35,11 @@ class LatencyRow(NamedTuple):
 
 
 class StartRow(NamedTuple):
-    """Seconds and MiB of one broker: with nothing, and with records from before a clean stop."""
+    """Seconds and MiB of one broker. A new directory is made, too; an empty one and one with records were left by a
+    clean stop."""
 
     broker: str
+    new_seconds: float
     empty_seconds: float
     empty_mib: float
     records: int
@@ -100,8 +103,11 @@ def verdicts(
     starts = {row.broker: row for row in starting}
     kafka, ours_started = starts.get("Apache Kafka"), starts.get("triokafka")
     if kafka is not None and ours_started is not None:
+        label = f"with {ours_started.records:,} records, Apache Kafka's / ours"
         found.append(_at_least("start-up, Apache Kafka's / ours", 10, kafka, ours_started, lambda r: r.empty_seconds))
+        found.append(_at_least(f"start-up {label}", 10, kafka, ours_started, lambda r: r.full_seconds))
         found.append(_at_least("memory, Apache Kafka's / ours", 5, kafka, ours_started, lambda r: r.empty_mib))
+        found.append(_at_least(f"memory {label}", 5, kafka, ours_started, lambda r: r.full_mib))
     for row in in_process:
         found.append(Verdict("running_broker ready, ms", 20, row.median_ms, row.median_ms < 20))
     return found
@@ -133,13 +139,10 @@ def show(found: Findings) -> None:
             figures = " ".join(f"{value:8.2f}" for value in late[1:4])
             print(f"  {late.broker:22} {figures} {late.cpu_ms_per_thousand:17.1f}")
     if found.starting:
-        print("\nStart-up and memory")
-        print(f"  {'broker':22} {'empty s':>8} {'MiB':>6} {'records':>10} {'s':>8} {'MiB':>6}")
+        print("\nStart-up and memory, and how many times as much Apache Kafka takes")
+        print(f"  {'broker':22} {'new s':>15} {'empty s':>15} {'MiB':>13} {'records':>10} {'s':>15} {'MiB':>13}")
         for start in found.starting:
-            print(
-                f"  {start.broker:22} {start.empty_seconds:8.2f} {start.empty_mib:6.0f} {start.records:10,}"
-                f" {start.full_seconds:8.2f} {start.full_mib:6.0f}"
-            )
+            print(f"  {start.broker:22} {_start_figures(start, found.starting)}")
     if found.partitions:
         print("\nCost of partitions")
         print(f"  {'broker':22} {'partitions':>10} {'create s':>9} {'KiB each':>9} {'idle CPU %':>10} {'restart s':>9}")
@@ -159,6 +162,20 @@ def show(found: Findings) -> None:
         print(f"  {word} {verdict.aim}: {verdict.found:.2f}, aimed at {verdict.target:g}")
     for failure in found.failures:
         print(f"  FAILED  {failure}")
+
+
+def _start_figures(row: StartRow, rows: Sequence[StartRow]) -> str:
+    kafka = next((row for row in rows if row.broker == "Apache Kafka"), None)
+
+    def beside(figure: Callable[[StartRow], float]) -> str:
+        if kafka is None or row is kafka or math.isnan(figure(row)):
+            return " " * 7
+        return f"{figure(kafka) / figure(row):6.1f}x"
+
+    new = f"{row.new_seconds:8.2f}{beside(lambda r: r.new_seconds)}"
+    empty = f"{row.empty_seconds:8.2f}{beside(lambda r: r.empty_seconds)} {row.empty_mib:6.0f}"
+    full = f"{row.full_seconds:8.2f}{beside(lambda r: r.full_seconds)} {row.full_mib:6.0f}"
+    return f"{new}{empty}{beside(lambda r: r.empty_mib)} {row.records:10,} {full}{beside(lambda r: r.full_mib)}"
 
 
 def draw(found: Findings) -> Any:

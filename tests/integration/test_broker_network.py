@@ -139,7 +139,7 @@ def test_address_with_too_many_connections_is_refused_another_and_keeps_those_it
 
 
 def test_full_broker_accepts_again_once_a_connection_ends() -> None:
-    """The rest wait, and lose nothing (`broker-log/Z19`)."""
+    """The rest wait, and lose nothing (`broker-log/Z19`, `A15`)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, max_connections=1):
@@ -191,7 +191,7 @@ def test_one_byte_a_second_and_a_client_that_never_reads_hold_nobody_up() -> Non
 
 
 def test_broken_frame_closes_only_its_connection() -> None:
-    """(`broker-log/A22`)."""
+    """(`broker-log/A04`, `A20`, `A22`)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world):
@@ -301,7 +301,7 @@ def test_address_with_a_quota_of_connections_is_refused_when_it_is_too_fast() ->
 
 
 def test_limits_change_while_the_broker_runs() -> None:
-    """Connections that are too many then are closed, and more slots let requests in (`broker-log/Z19`)."""
+    """Connections that are too many are closed; slots are those of all listeners (`broker-log/Z19`, `B03`, `Y12`)."""
 
     async def scenario(world: Simulation) -> None:
         async with broker_in(world, **TWO_LISTENERS) as broker:

@@ -127,8 +127,20 @@ class TestTopics:
             ["Topic: tp-assigned", f"Partition: {number}", "Leader: 1", "Replicas: 1", "Isr: 1"] for number in (0, 1)
         ]
 
+    def test_exactly_one_action_is_asked_for(self, tool: Tool) -> None:
+        """(TP-01)"""
+        assert tool("topics").status == 2
+        assert "No such command 'crate'" in tool("topics", "crate", "x").err
+
+    def test_large_records_are_warned_of_and_the_topic_is_made(self, tool: Tool) -> None:
+        """(TP-09)"""
+        done = tool("topics", "create", "tp-large", "--config", "max.message.bytes=1048589")
+        assert done.status == 0 and "check what producers and consumers are set to" in done.err
+        assert "check what" not in tool("topics", "create", "tp-usual", "--config", "max.message.bytes=1048588").err
+        assert "max.message.bytes=1048589" in tool.ok("topics", "describe", "tp-large")
+
     def test_wrong_creation_says_why_and_creates_nothing(self, tool: Tool) -> None:
-        """(TP-03, TP-04, TP-05, TP-06, TP-07, TP-08, CL-02, CL-03, CL-04)"""
+        """(TP-03, TP-04, TP-05, TP-06, TP-07, TP-08, TP-10, CL-02, CL-03, CL-04)"""
         tool.ok("topics", "create", "tp-twice")
         assert "already exists" in tool.fails("topics", "create", "tp-twice")
         assert tool.ok("topics", "create", "tp-twice", "--if-not-exists") == "Topic tp-twice exists already.\n"
@@ -291,7 +303,8 @@ class TestConfigs:
         shown = tool.ok("configs", "describe", "--entity-type", "brokers")
         assert (
             "synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=600000000,"
-            " DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=700000000}" in shown
+            " DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=700000000, DEFAULT_CONFIG:log.retention.hours=168}"
+            in shown
         )
         assert "Cannot update these configs dynamically: [node.id]" in tool.fails(
             "configs", "alter", "--broker", "1", "--add-config", "node.id=2"
@@ -420,6 +433,16 @@ class TestProduceAndConsume:
             "consume", "__consumer_offsets", "--from-beginning", "--timeout-ms", "500", "--formatter", "group-metadata"
         )
         assert "places-g::GroupMetadata(protocolType=consumer, generation=1, " in groups
+
+    def test_options_of_the_consumer_come_from_its_file(self, tool: Tool, tmp_path: Path) -> None:
+        """The group is that of the file; where to begin is for the command to say (CO-06)."""
+        tool("produce", "filed", stdin="0\n1\n")
+        config = tmp_path / "consumer.properties"
+        config.write_text("group.id=filed-g\nauto.offset.reset=latest\nmax.poll.records=1\n")
+        consume = ("consume", "filed", "--consumer.config", str(config), "--from-beginning", "--timeout-ms", "500")
+        assert tool.ok(*consume) == "0\n1\n"
+        assert "filed-g" in tool.ok("groups", "list").split()
+        assert tool.ok(*consume, "--property", "print.key=true", "--value-deserializer", "builtins:str") == ""
 
     def test_wrong_use_of_consume_is_one_sentence(self, tool: Tool) -> None:
         """(CO-01, CL-02)"""

@@ -93,6 +93,7 @@ def test_our_broker_does_what_the_scenarios_claim(our_broker: str, client: tuple
     assert_no_failures(run_catalogue("triokafka", our_broker, client, PATIENCE))
 
 
+@pytest.mark.may_hang  # somebody else's client that waits for somebody else's broker, which is an outcome, too
 def test_what_noida_db_does_is_recorded(noida: str, client: tuple[str, Connect]) -> None:
     outcomes = run_catalogue("noida-db", noida, client, NOIDA_PATIENCE)
     assert len(outcomes) == len(scenarios())

@@ -8,7 +8,7 @@ who asks is answered once; and when everybody behaves, each partition of the top
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -250,13 +250,13 @@ class ConsumerGroupLife(CoordinatorLife):
         client, written = draw.of(self.clients), len(self.rig.log.records[PARTITION])
         beat, which = client.beat(), draw.below(6)
         if which == 0:
-            told = self.rig.beat(replace(beat, member_id="nobody", member_epoch=3, instance_id=None))
+            told = self.rig.beat(beat._replace(member_id="nobody", member_epoch=3, instance_id=None))
         elif which == 1:
-            told = self.rig.beat(replace(beat, member_epoch=group.epoch + 5))
+            told = self.rig.beat(beat._replace(member_epoch=group.epoch + 5))
         elif which == 2:
-            told = self.rig.beat(replace(beat, member_id="nobody", member_epoch=3, instance_id="i-nobody"))
+            told = self.rig.beat(beat._replace(member_id="nobody", member_epoch=3, instance_id="i-nobody"))
         elif which == 3:
-            told = self.rig.beat(replace(beat, member_id="new", member_epoch=JOINING, instance_id=None, pattern="("))
+            told = self.rig.beat(beat._replace(member_id="new", member_epoch=JOINING, instance_id=None, pattern="("))
         elif which == 4:
             told = self.rig.leave("nobody", ("", "i-nobody"), group_id=GROUP)
         else:

@@ -112,16 +112,19 @@ async def test_bytes_that_come_while_nobody_looks_are_found() -> None:
 
 
 async def test_buffers_of_the_kernel_have_the_size_that_was_asked_for() -> None:
-    """(`client/NET-2`)"""
+    """At both ends (`client/NET-2`, `broker-log/A13`)."""
     world = RealWorld()
-    listener = await world.listen("127.0.0.1", 0)
-    client = await world.connect(*listener.address, send_buffer_bytes=50_000, receive_buffer_bytes=40_000)
-    raw = client._sock  # type: ignore[attr-defined]
-    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (50_000, 100_000)  # Linux doubles what it is told
-    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (40_000, 80_000)
-    assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-    client.close()
+    sizes = {"send_buffer_bytes": 50_000, "receive_buffer_bytes": 40_000}
+    listener = await world.listen("127.0.0.1", 0, **sizes)
+    client = await world.connect(*listener.address, **sizes)
+    server = await listener.accept()
+    for stream in (client, server):
+        raw = stream._sock  # type: ignore[attr-defined]
+        assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (50_000, 100_000)  # Linux doubles it
+        assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (40_000, 80_000)
+        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        stream.close()
     listener.close()
 
 
@@ -176,6 +179,16 @@ def test_a_view_of_a_file_that_was_shortened_from_outside_is_an_error(tmp_path: 
     with pytest.raises(OSError, match="ends at byte 4"):
         file.view(2, 4)
     file.close()
+    file.close()
+
+
+def test_a_write_goes_on_where_the_system_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(`broker-log/C33`)"""
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:3], offset))
+    file = OsStorage().open(str(tmp_path / "log"), create=True)
+    assert file.write_at(0, b"0123456789", b"abcd") == 14
+    assert file.read_at(0, 100) == b"0123456789abcd"
     file.close()
 
 

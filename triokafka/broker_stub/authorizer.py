@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from triokafka import errors
 
@@ -75,8 +74,7 @@ def denial(resource_type: ResourceType) -> type[errors.BrokerResponseError]:
     return _DENIED[resource_type]
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """One kind of resource that a request touches.
 
     ``names`` lists the resources of a request. ``per_item`` says that the API answers per resource, so that a denied

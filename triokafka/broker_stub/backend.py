@@ -73,8 +73,12 @@ class Backend:
         # configuration of a topic says how its logs are recovered.
         await self._world.run_in_thread(self.logs.lock)
         await self.controller.start(without=self.logs.offline_directories())
-        await self.logs.load(self.controller.image.topic_configs)
+        await self.logs.load(self.controller.image.topic_configs, self._topic_id_of)
         self._hosting = True
+
+    def _topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
+        topic = self.controller.image.topics.get(topic_partition.topic)
+        return topic.topic_id if topic is not None and topic_partition.partition in topic.partitions else None
 
     def run_tasks(self, nursery: trio.Nursery, guard: Guard) -> None:
         """Start the work in the background, each part within ``guard``."""
@@ -143,21 +147,27 @@ class Backend:
                 self._behind.set()
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Make the logs of new partitions in threads, where they are more than a few."""
+        """Make the logs of new partitions in threads, where they are more than a few, and have them opened in turns."""
         wanted: dict[TopicPartition, tuple[UUID, LogConfig]] = {}
+        hosts: list[tuple[Broker, list[TopicPartition]]] = []
         try:
             for broker in self._brokers:
                 local = delta.local_changes(broker.node_id)
+                theirs: list[TopicPartition] = []
+                hosts.append((broker, theirs))
                 for states in (local.leaders, local.followers):
                     for topic_partition, (topic_id, _) in states.items():
                         if self.logs.get(topic_partition) is None:
                             config = self.logs.config_for(image.topic_configs(topic_partition.topic))
                             wanted[topic_partition] = topic_id, config
+                            theirs.append(topic_partition)
         except KafkaError as error:
             logger.error("logs cannot be made ahead: %s", error)
             return
         if len(wanted) > _MADE_AT_ONCE:
             await self.logs.make_ahead(wanted)
+            for broker, theirs in hosts:
+                await broker.replicas.open_ahead(theirs, image)
 
     async def settle(self) -> None:
         """See `LogManager.settle`."""

@@ -1,4 +1,4 @@
-"""What the group coordinator is given by the broker that it belongs to: its options, and what topics there are."""
+"""The group coordinator of a broker, and what it is given: its log, its options, and what topics there are."""
 
 from __future__ import annotations
 
@@ -7,8 +7,33 @@ from uuid import UUID
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.options import ASSIGNORS
-from triokafka.broker_stub.controller import MetadataImage
+from triokafka.broker_stub.controller import MetadataImage, ResourceType
+from triokafka.broker_stub.controller.image import EMPTY_CONFIGS
+from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
+from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
+from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.coordinator.config import GroupCoordinatorConfig
+from triokafka.coordinator.service import GroupCoordinator
+from triokafka.world import World
+
+
+def group_coordinator(
+    world: World, config: BrokerConfig, replicas: ReplicaManager, image: Callable[[], MetadataImage]
+) -> GroupCoordinator:
+    """A coordinator over the partitions of ``__consumer_offsets`` among these replicas."""
+    log = ReplicatedCoordinatorLog(
+        GROUP_METADATA_TOPIC,
+        replicas,
+        codec=config.offsets_topic_compression_codec,
+        read_bytes=config.offsets_load_buffer_size,
+    )
+    return GroupCoordinator(
+        world,
+        log,
+        ImageTopics(image),
+        group_config(config),
+        lambda group_id: image().configs.get((ResourceType.GROUP, group_id), EMPTY_CONFIGS),
+    )
 
 
 class ImageTopics:

@@ -8,14 +8,16 @@ here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cache, partial
+from importlib import import_module
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
-from triokafka.broker_stub.api import Handlers
+from triokafka.broker_stub.api import MODULES, Handlers
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.backend import Backend, cleaner_config, move_rate
 from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
@@ -28,32 +30,38 @@ from triokafka.broker_stub.controller import (
 )
 from triokafka.broker_stub.controller.cluster import BrokerRegistration
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.image import EMPTY_CONFIGS
 from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.faults import Faults
-from triokafka.broker_stub.group_service import ImageTopics, group_config
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
-from triokafka.broker_stub.metrics import Sample, broker_metrics
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.quotas import ClientQuotas
-from triokafka.broker_stub.replica.coordinator_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
+from triokafka.broker_stub.replica.hosted_partitions import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.topic_creation import TopicCreation
-from triokafka.coordinator.service import GroupCoordinator
 from triokafka.errors import ConfigurationError, IllegalStateError, KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld, World
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.metrics import Sample
+    from triokafka.coordinator.service import GroupCoordinator
 
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_MS: Final = 2_000
 """How long requests in progress get to finish when the broker stops."""
+
+_FIRST_ANSWERS_SECONDS: Final = 0.02
+"""How long clients that waited for the start are served before what nobody has asked for is loaded."""
+
+_PARTS: Final = ("triokafka.broker_stub.group_service", "triokafka.broker_stub.metrics")
+"""What is imported when it is first needed, or else soon after the start, besides the handlers."""
 
 _LOAD_AT_ONCE_BYTES: Final = 65_536
 """Groups and offsets in so few bytes are read at once when this broker becomes their coordinator."""
@@ -129,18 +137,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.topic_creation = TopicCreation(self.controller, config, lambda: self.image)
-        self.group_coordinator = GroupCoordinator(
-            self.world,
-            ReplicatedCoordinatorLog(
-                GROUP_METADATA_TOPIC,
-                self.replicas,
-                codec=config.offsets_topic_compression_codec,
-                read_bytes=config.offsets_load_buffer_size,
-            ),
-            ImageTopics(lambda: self.image),
-            group_config(config),
-            lambda group_id: self.image.configs.get((ResourceType.GROUP, group_id), EMPTY_CONFIGS),
-        )
+        self._group_coordinator: GroupCoordinator | None = None
         handlers = Handlers()
         self.dispatcher = Dispatcher(self, handlers, authorizer=authorizer, quota=quota, advertised=handlers.advertised)
         self.sockets = SocketServer(self.world, socket_config(config), authentication=authentication)
@@ -179,6 +176,21 @@ class Broker:
         return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self._advertised())
 
     @property
+    def group_coordinator(self) -> GroupCoordinator:
+        """Groups and their offsets. Made when there is a log for them, somebody asks, or else soon after the start: to
+        import it is a tenth of what a broker does before it answers.
+        """
+        if self._group_coordinator is None:
+            from triokafka.broker_stub.group_service import group_coordinator
+
+            self._group_coordinator = group_coordinator(self.world, self.config, self.replicas, lambda: self.image)
+            if self._nursery is not None:
+                self._nursery.start_soon(self._guard, self._group_coordinator.run)
+            elif self._nursery_manager is not None:
+                self._group_coordinator.stop()
+        return self._group_coordinator
+
+    @property
     def idle_share(self) -> float:
         """How much of their time handler slots were free since the start, between 0 and 1 (B02)."""
         elapsed = self.world.now() - self._made_at
@@ -188,6 +200,8 @@ class Broker:
         """What the broker has done and holds now, under Kafka's names; `triokafka.broker_stub.metrics` says more."""
         for key in self.dispatcher.handlers:  # also of APIs that nobody has asked for
             self.dispatcher.load(key)
+        from triokafka.broker_stub.metrics import broker_metrics
+
         return list(broker_metrics(self))
 
     async def wait_stopped(self) -> None:
@@ -211,6 +225,8 @@ class Broker:
         world = self.world
         self._nursery_manager = trio.open_nursery()
         nursery = self._nursery = await self._nursery_manager.__aenter__()
+        if self._group_coordinator is not None:  # somebody looked at it before the start
+            nursery.start_soon(self._guard, self._group_coordinator.run)
         try:
             for listener in self.config.broker_listeners:
                 await self.sockets.bind(Endpoint(listener.name, listener.host, listener.port))
@@ -220,7 +236,6 @@ class Broker:
             self.controller.subscribe(self._metadata_changed)
             if not self._backend.shared:
                 self._backend.run_tasks(nursery, self._guard)
-            nursery.start_soon(self._guard, self.group_coordinator.run)
             for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
                 nursery.start_soon(self._guard, Expirer(purgatory, world).run)
             await self.lifecycle.start(
@@ -228,7 +243,7 @@ class Broker:
             )
             nursery.start_soon(self._guard, self.lifecycle.run)
             nursery.start_soon(self._guard, self._serve)
-            nursery.start_soon(self._guard, self._load_handlers)
+            nursery.start_soon(self._guard, self._load_the_rest)
         except BaseException:
             await self._stop()
             raise
@@ -251,7 +266,8 @@ class Broker:
         if cleanly:
             with trio.CancelScope(shield=True):
                 self.replicas.shut_down()
-                self.group_coordinator.stop()
+                if self._group_coordinator is not None:
+                    self._group_coordinator.stop()
                 await self.sockets.stop(_STOP_TIMEOUT_MS)
                 await self._sign_off()
         else:
@@ -275,7 +291,8 @@ class Broker:
 
     def look_at_clock(self) -> None:
         """The broker's own part of `clock_jumped`."""
-        self.group_coordinator.runtime.clock_jumped()
+        if self._group_coordinator is not None:
+            self._group_coordinator.runtime.clock_jumped()
         self.replicas.clock_jumped()
         self.sockets.clock_jumped()
 
@@ -286,13 +303,16 @@ class Broker:
             except KafkaError as error:
                 logger.warning("could not sign off with the controller: %s", error)
 
-    async def _load_handlers(self) -> None:
+    async def _load_the_rest(self) -> None:
         """Import what no request has asked for yet, little by little: later, files may be out of reach or replaced."""
-        for key in self.dispatcher.handlers:
+        await trio.sleep(_FIRST_ANSWERS_SECONDS)
+        parts: list[Callable[[], object]] = [partial(self.dispatcher.load, key) for key in self.dispatcher.handlers]
+        parts += [lambda: self.group_coordinator, *(partial(import_module, name) for name in _PARTS)]
+        for load in parts:
             try:
-                self.dispatcher.load(key)
+                load()
             except OSError as error:  # too many files are open, say; a request will try it again
-                logger.warning("API %d is not loaded yet: %s", key, error)
+                logger.warning("a part of the broker is not loaded yet: %s", error)
             await trio.lowlevel.checkpoint()
 
     async def _serve(self) -> None:
@@ -321,19 +341,26 @@ class Broker:
         if offsets is not None and GROUP_METADATA_TOPIC not in delta.base.topics:
             # The topic wins over the configuration; that it grows later must not move groups (GMD-02).
             self.group_coordinator.partitions = len(offsets.partitions)
-        unread_bytes, has_others_to_load = 0, self.group_coordinator.runtime.is_loading
-        for change in self.replicas.apply(delta, image):
+        changes = self.replicas.apply(delta, image)
+        if self._group_coordinator is not None:
+            self._groups_follow(self._group_coordinator, changes, delta)
+
+    def _groups_follow(
+        self, coordinator: GroupCoordinator, changes: Sequence[LeadershipChange], delta: MetadataDelta
+    ) -> None:
+        unread_bytes, has_others_to_load = 0, coordinator.runtime.is_loading
+        for change in changes:
             if change.topic_partition.topic == GROUP_METADATA_TOPIC:
                 if change.leads:
-                    self.group_coordinator.load(change.topic_partition.partition, change.leader_epoch)
+                    coordinator.load(change.topic_partition.partition, change.leader_epoch)
                     unread_bytes += self.replicas.partition(change.topic_partition).log.size
                 else:
-                    self.group_coordinator.unload(change.topic_partition.partition)
+                    coordinator.unload(change.topic_partition.partition)
         if unread_bytes <= _LOAD_AT_ONCE_BYTES and not has_others_to_load:
             # Before anybody asks: clients need not be told to come back later.
-            self.group_coordinator.runtime.load_all()
+            coordinator.runtime.load_all()
         if delta.deleted_topics:
-            self.group_coordinator.topics_deleted({gone: topic.name for gone, topic in delta.deleted_topics.items()})
+            coordinator.topics_deleted({gone: topic.name for gone, topic in delta.deleted_topics.items()})
 
     def _reconfigure(self, image: MetadataImage) -> None:
         self.config = self.configuration.broker_config(image)
@@ -391,6 +418,13 @@ class Broker:
             protocol = SECURITY_PROTOCOLS[listener.security_protocol]
             endpoints.append(EndpointImage(listener.name, host, port, protocol))
         return endpoints
+
+
+@cache
+def import_everything() -> None:
+    """Import what brokers else import when it is first needed, or soon after the start: not within a test, say."""
+    for name in (*(f"triokafka.broker_stub.api.{name}" for name in MODULES), *_PARTS):
+        import_module(name)
 
 
 def _check_listeners(config: BrokerConfig) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.group import rounds
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from triokafka.coordinator.shard import GroupShard
 
 
-@dataclass(frozen=True, slots=True)
-class KnownMember:
+class KnownMember(NamedTuple):
     """A member as the coordinator knows it; ``instance_id`` is None unless it is a static one."""
 
     member_id: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from triokafka.coordinator.consumer_group.group import ConsumerGroupState
 from triokafka.coordinator.group.state import GroupState
@@ -30,8 +30,7 @@ class GroupCounters:
     """Epochs that consumer groups have entered."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCounts:
+class GroupCounts(NamedTuple):
     """How many groups are in which state, and how many positions are kept, in all shards here."""
 
     classic: Mapping[GroupState, int]

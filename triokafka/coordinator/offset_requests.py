@@ -8,7 +8,7 @@ from triokafka.coordinator.group.append_errors import coordinator_error, offsets
 from triokafka.coordinator.offsets import commit as commits
 from triokafka.coordinator.offsets import delete as deletes
 from triokafka.coordinator.offsets import fetch as fetches
-from triokafka.coordinator.requests import GroupRequests, check_group_id
+from triokafka.coordinator.requests import GroupRequests, check_group_id, in_turns
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import GroupTurn
 from triokafka.coordinator.topics import TopicFilter, any_topic
@@ -30,14 +30,34 @@ class OffsetRequests(GroupRequests):
     async def commit_offsets(
         self, request: OffsetCommitRequest, *, version: int, may_read: TopicFilter = any_topic
     ) -> OffsetCommitResponse:
-        """OffsetCommit. Waits until the positions are committed, at most ``offset_commit_timeout_ms``."""
+        """OffsetCommit. Waits until the positions are committed, at most ``offset_commit_timeout_ms``.
+
+        They are stored together or not at all. Of very many, others have their turn before that.
+        """
         known, response = commits.resolve_topics(request, version, self.topics, may_read)
         if not known:
             return response
+        topics_at = self.topics.version
         try:
+            prepared = await in_turns(
+                commits.prepare(
+                    request,
+                    known,
+                    metadata_max_bytes=self.config.offset_metadata_max_bytes,
+                    now_ms=self.world.wall_ms(),
+                )
+            )
+            if self.topics.version != topics_at:
+                commits.leave_out_deleted(prepared, version, self.topics)
             reply: Reply[OffsetCommitResponse] = Reply()
             operation = partial(
-                commits.commit, request=request, known=known, response=response, reply=reply, version=version
+                commits.commit,
+                request=request,
+                known=known,
+                prepared=prepared,
+                response=response,
+                reply=reply,
+                version=version,
             )
             return await self.ask(request.group_id, operation, reply)
         except KafkaError as error:

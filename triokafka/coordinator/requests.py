@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final, Protocol, TypeVar
+
+import trio
 
 from triokafka.coordinator.config import GroupCoordinatorConfig, GroupSettings
 from triokafka.coordinator.log import CoordinatorLog
@@ -67,6 +70,18 @@ class GroupRequests:
         """As `begin`, and wait for the answer, or raise the error that is it."""
         self.begin(group_id, operation)
         return await reply.wait()
+
+
+async def in_turns(steps: Generator[None, None, T]) -> T:
+    """Do all steps, with others having their turn in between, and return what they lead to. Cancelled, the rest is not
+    done."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await trio.lowlevel.checkpoint()
 
 
 def check_group_id(group_id: str) -> None:

@@ -303,7 +303,8 @@ class CoordinatorRuntime(Generic[S, C]):
         if turn.records:
             context.appending = True
             try:
-                records = [context.shard.encode(change) for change in turn.records]
+                records = turn.encoded
+                records += [context.shard.encode(change) for change in turn.records[len(records) :]]
                 end = self._log.append(context.partition, records, turn.at.wall_ms)
             except (KafkaError, OSError) as error:
                 self._append_failed(context, turn, error)

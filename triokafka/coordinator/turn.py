@@ -7,7 +7,7 @@ the slot that a waiting request listens on; the operation that parked it may be 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -81,12 +81,13 @@ class Turn(Generic[C]):
     in the log and replayed, and must not write any; what it answers is held with the rest. ``on_committed`` runs when
     they are committed; ``on_failed`` runs when the append raised, or when the commit took too long: then ``appended``
     is True, and the records may be committed later. These two get a turn of their own. The answers of a turn that
-    failed are replaced by the error.
+    failed are replaced by the error. ``encoded`` has the records of the first changes, where they were made ahead.
     """
 
     at: Moment
     timers: TimerQueue
     records: list[C] = field(default_factory=list)
+    encoded: list[CoordinatorRecord] = field(default_factory=list)
     answers: list[tuple[Reply[Any], Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     appended: bool = False
@@ -97,6 +98,11 @@ class Turn(Generic[C]):
     def write(self, record: C) -> None:
         """Append a change as a record, together with the others of this turn or not at all."""
         self.records.append(record)
+
+    def write_encoded(self, changes: Sequence[C], encoded: Sequence[CoordinatorRecord]) -> None:
+        """As `write`, of changes that come before all others and whose records were made ahead of the turn."""
+        self.records.extend(changes)
+        self.encoded.extend(encoded)
 
     def answer(self, reply: Reply[T], value: T) -> None:
         """Answer a waiting request once the records of this turn are committed."""

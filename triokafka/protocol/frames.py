@@ -99,11 +99,8 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         raise ProtocolError(f"length {length} of {end - position}", path="RequestHeader.client_id", offset=8)
     client_id = None
     if length >= 0:
-        try:
-            client_id = str(frame[position : position + length], "utf-8")
-        except UnicodeDecodeError as problem:
-            message = f"not UTF-8: {problem.reason}"
-            raise ProtocolError(message, path="RequestHeader.client_id", offset=position) from None
+        # Some clients send what their user has typed, in whatever encoding; it is only a name for logs and quotas.
+        client_id = str(frame[position : position + length], "utf-8", "replace")
         position += length
     try:
         ends_in_tags = _ENDS_IN_TAGS[api_key, version]

@@ -160,8 +160,9 @@ class RunningBroker(FaultCalls):
         await self.start()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        from triokafka.broker_stub.server import Broker
+        from triokafka.broker_stub.server import Broker, import_everything
 
+        import_everything()
         self._leave, self._gone = trio.Event(), trio.Event()
         try:
             broker = Broker(self.config, world=self.world, backend=self._backend)

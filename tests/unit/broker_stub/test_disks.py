@@ -160,6 +160,20 @@ async def test_a_log_of_no_topic_is_put_aside_at_the_start() -> None:
         assert [name.partition(".")[0] for name in folders] == ["gone-1"]
 
 
+async def test_a_data_directory_that_is_missing_in_log_dirs_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Its partitions begin anew in the others: who took it out should know."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 20)
+        missing = number_in(node, "/two")
+    assert "missing in log.dirs?" not in caplog.text
+    async with running_node(world=world, log_dirs=TWO[:1]) as node:
+        assert (await node.produce("t", batch(b"a"), partition=missing)).base_offset == 0
+    (line,) = [record.message for record in caplog.records if "missing in log.dirs?" in record.message]
+    assert line.startswith("no data directory has a log that can be used of t-")
+    assert "and 5 other partitions" in line
+
+
 async def test_the_configuration_of_topics_is_known_when_their_logs_are_recovered() -> None:
     """Gaps between segments are natural where a topic is compacted, and a loss where it is not (`G12`, `I09`)."""
     world = DiskWorld()

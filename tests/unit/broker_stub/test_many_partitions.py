@@ -10,13 +10,21 @@ from typing import Any, TypeVar
 
 import pytest
 import trio
+import trio.testing
 
+from tests.bystander import Bystander
+from tests.odd_requests import request
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.broker_stub.turns import AT_ONCE
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triokafka.protocol.api.produce import (
     PartitionProduceData,
@@ -41,10 +49,10 @@ class HeldThreads(RealWorld):
         self.storage = self.memory
         self.asked = trio.Event()
         self.go = trio.Event()
-        self._held = held
+        self.held = held
 
     async def run_in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        if function.__name__ == self._held:
+        if function.__name__ == self.held:
             self.asked.set()
             await self.go.wait()
         return await super().run_in_thread(function, *args)
@@ -138,22 +146,54 @@ async def test_others_have_their_turn_in_the_middle_of_a_large_request(
     request_for: Callable[[int], Any], version: int
 ) -> None:
     """(`broker-log/A01`, `A16`)"""
-    turns = 0
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            await trio.lowlevel.checkpoint()
-            turns += 1
-
+    bystander = Bystander()
     async with running_node() as node, trio.open_nursery() as nursery:
         await node.create("large", 10 * AT_ONCE)
-        nursery.start_soon(count_turns)
+        nursery.start_soon(bystander.run)
         taken = []
         for count in (1, 10 * AT_ONCE):
-            before = turns
+            before = bystander.turns
             assert codes_of(await node.call(request_for(count), version)) == [0] * count
-            taken.append(turns - before)
+            taken.append(bystander.turns - before)
+        nursery.cancel_scope.cancel()
+    assert taken[1] >= taken[0] + 5, taken
+
+
+def _names(count: int) -> list[str]:
+    return [f"name-{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("metadata", 9, lambda n: {"topics": [{"name": name} for name in _names(n)]}),
+        ("find_coordinator", 4, lambda n: {"coordinator_keys": _names(n)}),
+        (
+            "describe_configs",
+            4,
+            lambda n: {"resources": [{"resource_type": 2, "resource_name": name} for name in _names(n)]},
+        ),
+        (
+            "offset_for_leader_epoch",
+            4,
+            lambda n: {"topics": [{"topic": "t", "partitions": [{"partition": i} for i in range(n)]}]},
+        ),
+        ("describe_producers", 0, lambda n: {"topics": [{"name": "t", "partition_indexes": list(range(n))}]}),
+    ],
+)
+async def test_others_have_their_turn_while_very_many_names_are_looked_up(
+    api: str, version: int, fields: Callable[[int], dict[str, Any]]
+) -> None:
+    """Tools ask for all topics at once, and whoever likes for as many as fit into a request (`broker-log/A01`)."""
+    bystander = Bystander()
+    async with running_node(auto_create_topics_enable=False) as node, trio.open_nursery() as nursery:
+        await node.call(request("find_coordinator", {"coordinator_keys": ["g"]}), 4)
+        nursery.start_soon(bystander.run)
+        taken = []
+        for count in (1, 10 * AT_ONCE):
+            before = bystander.turns
+            await node.call(request(api, fields(count)), version)
+            taken.append(bystander.turns - before)
         nursery.cancel_scope.cancel()
     assert taken[1] >= taken[0] + 5, taken
 
@@ -225,3 +265,56 @@ async def test_a_data_directory_that_fails_while_logs_are_made_keeps_those_that_
     async with running_node(world=world, log_dirs=directories) as node:
         found = Counter([(await node.produce("large", batch(b"v"), partition=i)).base_offset for i in range(MANY)])
         assert found == {1: MANY // 2, 0: MANY // 2}
+
+
+async def test_others_have_their_turn_while_the_partitions_of_a_large_topic_are_opened() -> None:
+    """(`broker-log/A01`)"""
+    seen = set()
+    async with running_node() as node, trio.open_nursery() as nursery:
+        nursery.start_soon(node.create, "large", 10 * AT_ONCE)
+        while "large" not in node.broker.image.topics:
+            seen.add(len(node.broker.logs.all()))
+            await trio.lowlevel.checkpoint()
+        assert len(seen) >= 5, seen
+        assert (await node.produce("large", batch(b"v"), partition=10 * AT_ONCE - 1)).base_offset == 0
+
+
+async def test_a_data_directory_that_fails_while_partitions_are_opened_fails_its_own() -> None:
+    """(`broker-log/Z16`)"""
+    world, directories = HeldThreads(), ("/one", "/two")
+    async with running_node(world=world, log_dirs=directories) as node, trio.open_nursery() as nursery:
+        await node.create("small", 2)
+        nursery.start_soon(node.create, "large", 4 * AT_ONCE)
+        while len(node.broker.logs.all()) < 2 * AT_ONCE:
+            await trio.lowlevel.checkpoint()
+        assert "large" not in node.broker.image.topics
+        broken = world.memory.inject(DiskFault("write", "/two/small-*", errno.EIO))
+        await node.produce("small", batch(b"v"), partition=1)
+        broken()
+        while "large" not in node.broker.image.topics:
+            await trio.lowlevel.checkpoint()
+        found = Counter(
+            [(await node.produce("large", batch(b"v"), partition=i)).error_code for i in range(4 * AT_ONCE)]
+        )
+        assert found == {0: 2 * AT_ONCE, errors.KafkaStorageError.code: 2 * AT_ONCE}
+
+
+async def test_partitions_that_were_opened_before_defaults_changed_have_the_new_ones() -> None:
+    """Both changes are committed together, and both are prepared before either is applied (`broker-log/P12`)."""
+    world = HeldThreads()
+    async with running_node(world=world) as node, trio.open_nursery() as nursery:
+        world.held = "run"  # the sync of the metadata log
+        nursery.start_soon(node.create, "first")
+        await world.asked.wait()
+        alter = AlterConfigsResource(
+            resource_type=4, resource_name="", configs=[AlterableConfig(name="log.retention.ms", value="77")]
+        )
+        nursery.start_soon(node.call, IncrementalAlterConfigsRequest(resources=[alter]), 1)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(node.create, "large", MANY)
+        await trio.testing.wait_all_tasks_blocked()
+        world.go.set()
+        while node.broker.replicas.find("large", MANY - 1) is None:
+            await trio.lowlevel.checkpoint()
+        logs = [node.broker.replicas.partition(("large", number)).log for number in range(MANY)]
+        assert {log.config.retention_ms for log in logs} == {77}

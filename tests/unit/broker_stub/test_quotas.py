@@ -286,7 +286,7 @@ def throttle_of(answer: bytes, response_type: Any, version: int) -> int:
 
 
 async def test_a_producer_over_its_quota_is_answered_at_once_and_then_not_read() -> None:
-    """KIP-219: the records are appended, the answer says for how long, the next request waits (`broker-log/Z20`)."""
+    """KIP-219: the records are appended, the answer says how long, the next request waits (`broker-log/Z20`, `Y14`)."""
     async with running_node() as node:
         await node.create("t")
         await alter(node, entity(client=None), producer_byte_rate=10_000.0)
@@ -302,7 +302,7 @@ async def test_a_producer_over_its_quota_is_answered_at_once_and_then_not_read()
 
 
 async def test_acks_0_is_throttled_though_nothing_is_answered() -> None:
-    """Only the connection tells (`broker-log/A33`)."""
+    """Only the connection tells, which is read again without an answer (`broker-log/A33`, `A18`, `A30`)."""
     async with running_node() as node:
         await node.create("t")
         await alter(node, entity(user="ANONYMOUS"), producer_byte_rate=10_000.0)
@@ -318,7 +318,7 @@ async def test_acks_0_is_throttled_though_nothing_is_answered() -> None:
 
 
 async def test_a_consumer_over_its_quota_gets_an_empty_answer_and_loses_nothing() -> None:
-    """In a session the epoch is used up, and the next fetch has the records (`broker-log/O26`, `P13`)."""
+    """In a session the epoch is used up, and the next fetch has the records (`broker-log/O26`, `P13`, `M14`)."""
     async with running_node() as node:
         await node.create("t")
         await node.produce("t", batch(b"x" * 3000))
@@ -344,6 +344,22 @@ async def test_a_consumer_over_its_quota_gets_an_empty_answer_and_loses_nothing(
         more.session_epoch += 1
         again = await node.call(more, 11)
         assert len(again.responses[0].partitions[0].records or b"") > 3000
+
+
+async def test_other_brokers_are_never_held_back() -> None:
+    """Whatever the quota of clients is (`broker-log/B09`, `O25`)."""
+    async with running_node() as node:
+        await node.create("t")
+        await node.produce("t", batch(b"x" * 3000))
+        partition = node.broker.replicas.partition(("t", 0))
+        partition.make_leader(
+            leader_epoch=partition.leader_epoch, partition_epoch=9, replicas=(1, 2), in_sync_replicas=(1, 2)
+        )
+        await alter(node, entity(client=None), consumer_byte_rate=1.0)
+        for _ in range(5):
+            answer = await node.call(node.fetch_request("t", [0], version=11, replica_id=2), 11)
+            assert answer.throttle_time_ms == 0
+            assert len(answer.responses[0].partitions[0].records or b"") > 3000
 
 
 async def test_a_fetch_is_cut_to_what_its_quota_lets_through() -> None:

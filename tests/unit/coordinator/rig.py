@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from triokafka.coordinator.offsets import fetch as fetches
 from triokafka.coordinator.runtime import CoordinatorRuntime
 from triokafka.coordinator.shard import GroupShard
 from triokafka.coordinator.stored import Change, CommittedOffset, OffsetKey, decode
-from triokafka.coordinator.topics import TopicFilter, any_topic
+from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import BrokerResponseError, KafkaError
 from triokafka.protocol.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -420,9 +420,24 @@ class Rig:
                 for (topic, partition), offset in (offsets if offsets is not None else {("orders", 0): 5}).items()
             ],
         )
-        known, response = commits.resolve_topics(request, version, LargeTopics(self.topics))
+        return self.commit_request(request, version, LargeTopics(self.topics))
+
+    def commit_request(
+        self, request: OffsetCommitRequest, version: int, topics: TopicsView | None = None
+    ) -> Reply[OffsetCommitResponse]:
+        """OffsetCommit, of topics as the rig has them."""
+        known, response = commits.resolve_topics(request, version, topics or self.topics)
+        steps = commits.prepare(
+            request, known, metadata_max_bytes=self.config.offset_metadata_max_bytes, now_ms=self.world.wall_ms()
+        )
         return self.ask(
-            commits.commit, self.new_reply(), request=request, known=known, response=response, version=version
+            commits.commit,
+            self.new_reply(),
+            request=request,
+            known=known,
+            prepared=result_of(steps),
+            response=response,
+            version=version,
         )
 
     def delete_offsets(self, *keys: tuple[str, int], group_id: str = "g") -> Reply[OffsetDeleteResponse]:
@@ -493,6 +508,16 @@ class Rig:
         )
         assert [reply.value.error_code for reply in replies] == [0] * size
         return members, generation
+
+
+def result_of(steps: Generator[None, None, T]) -> T:
+    """Do all steps of something that lets others have their turn."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def code(reply: Reply[Any]) -> int | None:

@@ -40,6 +40,13 @@ def test_partition_is_the_absolute_hash_and_the_smallest_integer_counts_as_zero(
     assert coordinator_partition(group, 50) == partition
 
 
+@pytest.mark.parametrize("length", [1, 256, 257, 32_767])
+def test_partition_does_not_depend_on_how_long_an_id_is_or_how_often_it_was_asked_for(length: int) -> None:
+    group = "g" * length
+    expected = abs(java_string_hash(group)) % 50
+    assert [coordinator_partition(group, 50) for _ in range(2)] == [expected, expected]
+
+
 def test_negative_hashes_are_not_masked() -> None:
     """Masking the sign bit, as the producer's partitioner does, would send clients to another broker."""
     negative = next(name for name in (f"group-{i}" for i in range(1_000)) if java_string_hash(name) < 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.bystander import Bystander
 from tests.unit.coordinator.rig import TOPIC_IDS, Rig, ScriptedLog, StillWorld, Topics, subscription
 from triokafka.coordinator import GroupCoordinator, GroupCoordinatorConfig
 from triokafka.coordinator.group.state import GroupState
@@ -26,6 +28,7 @@ from triokafka.errors import (
     NotLeaderForPartitionError,
     RebalanceInProgressError,
     UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
     UnsupportedAssignorError,
 )
 from triokafka.protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -65,9 +68,9 @@ class Desk:
     def __init__(self, world: StillWorld | None = None, **config: int) -> None:
         self.world = world if world is not None else StillWorld()
         self.log = ScriptedLog()
-        topics = Topics()
-        topics.set("orders", 5_000)
-        self.coordinator = GroupCoordinator(self.world, self.log, topics, GroupCoordinatorConfig(**config))
+        self.topics = Topics()
+        self.topics.set("orders", 5_000)
+        self.coordinator = GroupCoordinator(self.world, self.log, self.topics, GroupCoordinatorConfig(**config))
         for partition in range(50):
             self.coordinator.load(partition, 0)
         self.coordinator.runtime.load_all()
@@ -489,22 +492,81 @@ async def test_groups_with_very_many_positions_are_deleted_with_several_appends(
     assert (await desk.coordinator.list_groups(ListGroupsRequest())).groups == []
 
 
+async def test_very_many_positions_are_stored_together_though_others_are_served_before() -> None:
+    desk = Desk()
+    bystander = Bystander()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bystander.run)
+        answer = await desk.coordinator.commit_offsets(commit_of_many("many", 3_000), version=8)
+        nursery.cancel_scope.cancel()
+    assert bystander.turns >= 10
+    assert [one.error_code for one in answer.topics[0].partitions] == [0] * 3_000
+    assert desk.log.appends == 1
+    fetched = await desk.coordinator.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
+    assert [one.committed_offset for one in fetched.topics[0].partitions] == [7] * 3_000
+
+
+async def commit_meanwhile(desk: Desk, request: OffsetCommitRequest, change: Callable[[], object]) -> list[int]:
+    """Commit very many positions, with something happening while they are prepared; the error codes."""
+    codes: list[int] = []
+
+    async def commit() -> None:
+        answer = await desk.coordinator.commit_offsets(request, version=8)
+        codes.extend(one.error_code for topic in answer.topics for one in topic.partitions)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(commit)
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        assert not desk.log.appends
+        change()
+    return codes
+
+
+async def test_of_very_many_positions_none_is_stored_on_a_topic_that_was_deleted_meanwhile() -> None:
+    """What removes positions on a deleted topic has come and gone when they are stored (`cluster/GMD-18`)."""
+    desk = Desk()
+    request = commit_of_many("many", 3_000)
+    request.topics.append(
+        OffsetCommitRequestTopic(
+            name="bills", partitions=[OffsetCommitRequestPartition(partition_index=1, committed_offset=8)]
+        )
+    )
+    codes = await commit_meanwhile(desk, request, partial(desk.topics.delete, "orders"))
+    assert codes == [UnknownTopicOrPartitionError.code] * 3_000 + [0]
+    fetched = await desk.coordinator.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
+    assert [(topic.name, len(topic.partitions)) for topic in fetched.topics] == [("bills", 1)]
+
+
+async def test_of_very_many_positions_none_is_stored_when_the_group_goes_on_without_the_member_meanwhile() -> None:
+    desk = Desk()
+    joined = await desk.stable("many")
+    desk.log.appends = 0
+    request = commit_of_many("many", 3_000)
+    request.member_id, request.generation_id_or_member_epoch = joined.member_id, joined.generation_id
+    codes = await commit_meanwhile(desk, request, partial(desk.coordinator.expire_member, "many", joined.member_id))
+    assert codes == [UnknownMemberIdError.code] * 3_000
+    fetched = await desk.coordinator.fetch_offsets(OffsetFetchRequest(group_id="many", topics=None), version=7)
+    assert fetched.topics == []
+
+
+async def test_very_many_positions_whose_client_hangs_up_before_they_are_stored_are_not_stored() -> None:
+    desk = Desk()
+    with trio.CancelScope() as gone:
+        await commit_meanwhile(desk, commit_of_many("many", 3_000), gone.cancel)
+    assert gone.cancelled_caught
+    assert not desk.log.appends
+
+
 async def test_others_are_served_while_a_group_with_very_many_positions_is_deleted() -> None:
     desk = Desk()
     await desk.coordinator.commit_offsets(commit_of_many("many", 4_500), version=8)
-    turns = 0
-
-    async def bystander() -> None:
-        nonlocal turns
-        while True:
-            await trio.lowlevel.checkpoint()
-            turns += 1
-
+    bystander = Bystander()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bystander)
+        nursery.start_soon(bystander.run)
         await desk.coordinator.delete_groups(DeleteGroupsRequest(groups_names=["many"]))
         nursery.cancel_scope.cancel()
-    assert turns >= 3, "there are five appends"
+    assert bystander.turns >= 3, "there are five appends"
 
 
 async def test_who_joins_a_group_while_its_very_many_positions_are_deleted_keeps_it() -> None:

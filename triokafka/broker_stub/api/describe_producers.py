@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
+from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -43,23 +45,21 @@ def _failed(
 )
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """Answer for the partitions that this broker leads."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _partition(TopicPartition(topic.name, number), context) for number in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    response, turns = DescribeProducersResponse(), Turns()
+    for topic in request.topics:
+        result = TopicResponse(name=topic.name)
+        response.topics.append(result)
+        for number in topic.partition_indexes:
+            result.partitions.append(_partition(TopicPartition(topic.name, number), context))
+            await turns.did(1 + len(result.partitions[-1].active_producers))
+    return response
 
 
 def _partition(key: TopicPartition, context: RequestContext) -> PartitionResponse:
     try:
         if context.denied(Operation.READ, ResourceType.TOPIC, key.topic):
             raise denial(ResourceType.TOPIC)("Authorization failed.")
+        topic_names.validate(key.topic)
         partition = context.broker.replicas.partition(key)
         partition.require_leader()
     except errors.BrokerResponseError as error:

@@ -46,6 +46,8 @@ async def describe_topic_partitions(
     if request.cursor is not None:
         if request.cursor.partition_index < 0:
             raise errors.InvalidRequestError(f"partition {request.cursor.partition_index} in the cursor")
+        if request.topics and request.cursor.topic_name not in names:
+            raise errors.InvalidRequestError(f"the cursor's topic {request.cursor.topic_name} is not asked for")
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index

@@ -80,6 +80,8 @@ def _failed(request: FetchRequest, context: RequestContext, code: int, message: 
 async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Read what the session asks for; park until there is enough, time is up, or something is wrong."""
     broker = context.broker
+    if request.isolation_level not in (0, _READ_COMMITTED):
+        raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
     by_id = context.version >= _TOPIC_IDS_SINCE
     replica_id = request.replica_state.replica_id if context.version >= 15 else request.replica_id
     max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes, _most_at_once(replica_id, context))

@@ -16,6 +16,7 @@ from triokafka.broker_stub.api.brokers import endpoint_of
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial
 from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
@@ -49,7 +50,11 @@ async def find_coordinator(request: FindCoordinatorRequest, context: RequestCont
             f"this broker does not serve {what}" if what else f"coordinator type {request.key_type} does not exist"
         )
     if context.version >= _BATCHED_SINCE:
-        return FindCoordinatorResponse(coordinators=[await _find(group, context) for group in request.coordinator_keys])
+        response, turns = FindCoordinatorResponse(), Turns()
+        for group in request.coordinator_keys:
+            response.coordinators.append(await _find(group, context))
+            await turns.did()
+        return response
     return _single(await _find(request.key, context))
 
 

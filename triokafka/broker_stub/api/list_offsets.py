@@ -56,6 +56,8 @@ def _failed(request: ListOffsetsRequest, context: RequestContext, code: int, mes
 )
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Look every partition up; those named twice are refused."""
+    if request.isolation_level not in (0, 1):
+        raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     twice = {key for key, count in Counter(asked).items() if count > 1}
     response = ListOffsetsResponse()

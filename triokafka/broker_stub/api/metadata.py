@@ -17,6 +17,7 @@ from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or
 from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.controller.topic_names import is_internal
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -60,16 +61,21 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     broker = context.broker
     every_topic = request.topics is None or (context.version == 0 and not request.topics)
     topics: list[MetadataResponseTopic] = []
+    turns = Turns()
     if every_topic:
         image = broker.image
         for name in sorted(image.topics):
             if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 topics.append(_topic(image.topics[name], image, request, context))
+                await turns.did(1 + len(topics[-1].partitions))
     else:
         refused = await _create_missing(request, context)
         image = broker.image
-        for asked in request.topics or ():
-            topics.append(_one(asked.name, asked.topic_id, refused, image, request, context))
+        # What is asked for twice is answered once: the answer is to be no larger than the cluster makes it.
+        asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
+        for topic in asked:
+            topics.append(_one(*topic, refused, image, request, context))
+            await turns.did(1 + len(topics[-1].partitions))
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.broker_id, host=host, port=port, rack=node.rack)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, denial, or_cluster
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -45,15 +46,14 @@ async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer from each leader's epoch cache."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end_of_epoch(topic.topic, asked, context) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    response, turns = OffsetForLeaderEpochResponse(), Turns()
+    for topic in request.topics:
+        result = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(result)
+        for asked in topic.partitions:
+            result.partitions.append(_end_of_epoch(topic.topic, asked, context))
+            await turns.did()
+    return response
 
 
 def _end_of_epoch(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -36,7 +36,6 @@ _NEEDED: Final = {
 """Options that must not be passed over: what is wrong with that."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupOptions, TransactionOptions):
     """Every option of the broker, with Kafka's names in snake_case; immutable.
 
@@ -50,7 +49,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     unused: Mapping[str, str] | None = None
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         for name, definition in DEFINITIONS.items():
             attribute = name.replace(".", "_")
             value = getattr(self, attribute)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from triokafka.broker_stub.log.config import ConfigType
 from triokafka.errors import ConfigurationError
@@ -48,8 +46,7 @@ class Secret(str):
         return str.__str__(self)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDefinition:
+class ConfigDefinition(NamedTuple):
     """One option.
 
     ``default`` is a Python value (None: unset); ``minimum`` and ``maximum`` bound numbers, ``choices`` texts and list
@@ -168,6 +165,8 @@ def _number(value: float) -> str:
 
 def unknown_option(name: str, known: Iterable[str]) -> ConfigurationError:
     """The error for an option that does not exist, with the nearest one that does."""
+    from difflib import get_close_matches  # only for mistakes
+
     near = get_close_matches(name, list(known), n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
     return ConfigurationError(f"unknown configuration option {name!r}{hint}")

@@ -6,11 +6,11 @@ of a topic's configuration take type, limits and words from the topic's (`trioka
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import Field, FrozenInstanceError, dataclass, field
+from typing import Any, Final, cast, dataclass_transform
 
-from triokafka.broker_stub.config.definition import INT_MAX, LONG_MAX, ConfigDefinition, UpdateMode
+from triokafka.broker_stub.config.definition import INT_MAX, LONG_MAX, ConfigDefinition, UpdateMode, unknown_option
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType
 
@@ -79,8 +79,57 @@ def _for_topics(topic_key: str, default: Any = _UNSET, *, config_type: ConfigTyp
     )
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class NodeOptions:
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Options:
+    """Base of classes whose fields are options: given by name, immutable, and equal where all values are.
+
+    The fields are a dataclass's. What that would write for more than a hundred of them takes 8 ms to compile, and a
+    broker starts in 200.
+
+    Raises:
+        ConfigurationError: there is no such option; names the nearest one.
+    """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True, init=False, repr=False, eq=False)(cls)
+
+    def __init__(self, **values: Any) -> None:
+        defaults = {name: known.default for name, known in self._fields().items()}
+        for name in values:
+            if name not in defaults:
+                raise unknown_option(name, defaults)
+        self.__dict__.update(defaults)
+        self.__dict__.update(values)
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse values that cannot be. Raises `ConfigurationError`."""
+
+    def _fields(self) -> Mapping[str, Field[Any]]:
+        found: Mapping[str, Field[Any]] = cast(Any, self).__dataclass_fields__
+        return found
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self._fields())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to {name!r}: options do not change, dataclasses.replace makes others")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name in self._fields())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class NodeOptions(Options):
     """Who this node is and where it listens."""
 
     node_id: int = _int(1, "The node's number; unique in the cluster. Kafka has no default for it.", 0)
@@ -109,8 +158,7 @@ class NodeOptions:
     initial_broker_registration_timeout_ms: int = _int(60_000, "How long a starting broker tries to register.", 1)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class NetworkOptions:
+class NetworkOptions(Options):
     """Connections and requests."""
 
     num_network_threads: int = _int(3, "Accepted; connections are tasks here, not threads.", 1, update_mode=CLUSTER)
@@ -124,7 +172,9 @@ class NetworkOptions:
     controller_quota_window_size_seconds: int = _int(1, "How long one of these windows is.", 1)
     socket_request_max_bytes: int = _int(104_857_600, "The largest request; a larger one closes its connection.", 1)
     socket_send_buffer_bytes: int = _int(102_400, "Size of the kernel's send buffer; -1: as the system has it.", -1)
-    socket_receive_buffer_bytes: int = _int(102_400, "Size of the kernel's receive buffer; -1: as it is.", -1)
+    socket_receive_buffer_bytes: int = _int(  # a batch of a hundred kilobytes would come in a dozen pieces
+        -1, "Size of the kernel's receive buffer; -1, unlike Kafka's 102400, leaves it to the system to tune.", -1
+    )
     socket_listen_backlog_size: int = _int(50, "Connections that may wait to be accepted.", 1)
     max_connections: int = _int(INT_MAX, "Connections at the same time.", 0, update_mode=CLUSTER)
     max_connections_per_ip: int = _int(INT_MAX, "Connections from one address.", 0, update_mode=CLUSTER)
@@ -143,8 +193,7 @@ class NetworkOptions:
     delete_records_purgatory_purge_interval_requests: int = _int(1, "The same for the deletion of records.")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class TopicOptions:
+class TopicOptions(Options):
     """Topics and their replicas."""
 
     auto_create_topics_enable: bool = _boolean(True, "Whether asking for an unknown topic creates it.")
@@ -169,8 +218,7 @@ class TopicOptions:
     num_replica_fetchers: int = _int(1, "Fetchers for each leader.", 1, update_mode=CLUSTER)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class LogOptions:
+class LogOptions(Options):
     """Where and how records are kept."""
 
     log_dir: tuple[str, ...] = _list(("/tmp/kafka-logs",), "The data directory, where log.dirs is not given.")
@@ -279,13 +327,12 @@ def _check_policy(policy: str) -> None:
         raise ValueError(f"must be one of {', '.join(_POLICIES)}")
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class GroupOptions:
+class GroupOptions(Options):
     """Consumer groups and committed offsets."""
 
-    group_min_session_timeout_ms: int = _int(6000, "The shortest session timeout that a member may ask for.")
+    group_min_session_timeout_ms: int = _int(6000, "The shortest session timeout that a member may ask for.", 0)
     group_max_session_timeout_ms: int = _int(1_800_000, "The longest session timeout that a member may ask for.")
-    group_initial_rebalance_delay_ms: int = _int(3000, "How long the first rebalance of a group waits for members.")
+    group_initial_rebalance_delay_ms: int = _int(3000, "How long the first rebalance of a group waits for members.", 0)
     group_max_size: int = _int(INT_MAX, "Members in a group.", 1)
     group_max_promised_members: int = _int(
         10_000,
@@ -328,7 +375,7 @@ class GroupOptions:
         10_000,
         internal=True,
     )
-    offset_metadata_max_bytes: int = _int(4096, "The longest text beside a committed offset.")
+    offset_metadata_max_bytes: int = _int(4096, "The longest text beside a committed offset.", 0)
     offsets_retention_minutes: int = _int(10_080, "How long the offsets of an empty group are kept.", 1)
     offsets_retention_check_interval_ms: int = _long(600_000, "How often old offsets are looked for.", 1)
     offsets_topic_num_partitions: int = _int(50, "Partitions of __consumer_offsets; never change it.", 1)
@@ -344,8 +391,7 @@ class GroupOptions:
     offsets_commit_timeout_ms: int = _int(5000, "How long a commit waits to be replicated.", 1)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class TransactionOptions:
+class TransactionOptions(Options):
     """Producer ids and transactions."""
 
     producer_id_expiration_ms: int = _int(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,6 +10,7 @@ from triokafka.errors import ConfigurationError
 
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK: Final = " \t\f"
+_LINE_ENDS: Final = re.compile("\r\n|\r|\n")  # and no other character: str.splitlines knows more
 
 
 def parse_properties(text: str, *, source: str = "properties") -> dict[str, str]:
@@ -22,7 +24,7 @@ def parse_properties(text: str, *, source: str = "properties") -> dict[str, str]
     """
     result: dict[str, str] = {}
     number = 0
-    lines = iter(text.splitlines())
+    lines = iter(_LINE_ENDS.split(text))
     for line in lines:
         number += 1
         first = number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from triokafka.broker_stub.controller.image import MetadataImage, QuotaEntity
@@ -140,7 +141,23 @@ def _entity(parts: Sequence[AlteredPart]) -> QuotaEntity:
         raise InvalidRequestError("Invalid empty client quota entity")
     if IP in named and len(named) > 1:
         raise InvalidRequestError("An IP address cannot be combined with a user or client id")
+    address = named.get(IP)
+    if address is not None and _looks_like_address(address) and not _is_address(address):
+        raise InvalidRequestError(f"{address} is not a valid IP or resolvable host.")
     return tuple(sorted(named.items()))
+
+
+def _looks_like_address(name: str) -> bool:
+    """Names of hosts are left alone: nobody is asked for their addresses here."""
+    return ":" in name or not name.strip("0123456789.")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _records(image: MetadataImage, entity: QuotaEntity, changes: Mapping[str, float | None]) -> list[Struct]:

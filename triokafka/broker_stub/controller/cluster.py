@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
@@ -33,21 +34,19 @@ _FENCE: Final = 1
 _UNFENCE: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(NamedTuple):
     """What a starting broker says of itself. ``incarnation_id`` is new with every start of its process."""
 
     broker_id: int
     incarnation_id: uuid.UUID
     cluster_id: str
     endpoints: tuple[EndpointImage, ...]
-    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    features: Mapping[str, tuple[int, int]] = MappingProxyType({})
     rack: str | None = None
     directories: tuple[uuid.UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerHeartbeat:
+class BrokerHeartbeat(NamedTuple):
     """A broker's sign of life: the offset up to which it knows the metadata, and what it wants."""
 
     broker_id: int
@@ -57,8 +56,7 @@ class BrokerHeartbeat:
     want_shut_down: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatReply:
+class HeartbeatReply(NamedTuple):
     """What the broker is told: whether it has all metadata, whether it is fenced, whether it may stop now."""
 
     is_caught_up: bool
@@ -214,7 +212,7 @@ class ClusterControl:
     def _moves_on_shutdown(self, image: MetadataImage, broker_id: int) -> list[Struct]:
         # A partition that only this broker holds is left to it until the very end.
         def clean(topic: str) -> LogConfig:
-            return replace(self._topic_config(image, topic), unclean_leader_election_enable=False)
+            return self._topic_config(image, topic)._replace(unclean_leader_election_enable=False)
 
         changes = elections.broker_fenced(image, broker_id, clean)
         return [

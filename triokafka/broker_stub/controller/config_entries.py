@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_secret
@@ -12,6 +12,13 @@ from triokafka.broker_stub.controller import resource_configs
 from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigDefinition as TopicDefinition
+
+_WEAKER: Final = {
+    name: tuple(other for other, _ in definition.broker_keys[number + 1 :])
+    for definition in log_config.DEFINITIONS.values()
+    for number, (name, _) in enumerate(definition.broker_keys)
+}
+"""By option of the broker those that say the same where it is not set: ``log.retention.hours`` for the minutes."""
 
 
 class ConfigSource(enum.IntEnum):
@@ -28,8 +35,7 @@ class ConfigSource(enum.IntEnum):
     GROUP = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
+class ConfigSynonym(NamedTuple):
     """A key and value that apply, or would, if the ones before it were not there."""
 
     name: str
@@ -37,8 +43,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One key. ``synonyms`` start with what applies; a secret has no value. ``type`` is the protocol's number."""
 
     name: str
@@ -72,48 +77,48 @@ def _scaled(text: str | None, factor: int) -> str | None:
     return text if text is None or factor == 1 or int(text) <= 0 else str(int(text) * factor)
 
 
+def _by_source(names: Sequence[str], config: BrokerConfig, image: MetadataImage) -> list[ConfigSynonym]:
+    """What several broker options say: what is dynamic before what is static, and the defaults at the end."""
+    found = [synonym for name in names for synonym in _broker_synonyms(name, config, image)]
+    return sorted(found, key=lambda synonym: synonym.source)
+
+
 def _inherited(
     definition: TopicDefinition, config: BrokerConfig, image: MetadataImage
 ) -> tuple[str | None, list[ConfigSynonym]]:
     """What a topic's key is when the topic does not say, and the broker's options that say so.
 
-    Options in another unit (``log.retention.hours``) are named as they were given; the default is that of the first
-    option only, as in Kafka.
+    Options in another unit (``log.retention.hours``) are named as they were given. Where only the default of such an
+    option applies, none is named, as in Kafka.
     """
-    value: str | None = definition.format(definition.default)
-    synonyms: list[ConfigSynonym] = []
-    for number, (broker_key, factor) in enumerate(definition.broker_keys):
-        for synonym in _broker_synonyms(broker_key, config, image):
-            if number > 0 and synonym.source is ConfigSource.DEFAULT:
-                continue
-            if not synonyms:
-                value = _scaled(synonym.value, factor)
-            synonyms.append(synonym)
-    return value, synonyms
+    factors = dict(definition.broker_keys)
+    names = list(factors)
+    synonyms = _by_source(names, config, image)
+    if not synonyms or (synonyms[0].source is ConfigSource.DEFAULT and synonyms[0].name != names[0]):
+        return definition.format(definition.default), []
+    return _scaled(synonyms[0].value, factors[synonyms[0].name]), synonyms
 
 
-def topic_entries(overrides: Mapping[str, str], config: BrokerConfig, image: MetadataImage) -> list[ConfigEntry]:
-    """Every key of a topic that has ``overrides``, by name."""
-    entries = []
+def inherited_entries(config: BrokerConfig, image: MetadataImage) -> dict[str, ConfigEntry]:
+    """Every key of a topic that has no configuration of its own, by name."""
+    entries = {}
     for name, definition in sorted(log_config.DEFINITIONS.items()):
-        if definition.internal and name not in overrides:
-            continue
         value, synonyms = _inherited(definition, config, image)
-        if name in overrides:
-            value = overrides[name]
-            synonyms.insert(0, ConfigSynonym(name, value, ConfigSource.TOPIC))
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=value,
-                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
-                type=definition.type,
-                documentation=definition.doc,
-                sensitive=False,
-                read_only=False,
-                synonyms=tuple(synonyms),
-            )
-        )
+        entries[name] = _entry(name, definition, value, synonyms)
+    return entries
+
+
+def topic_entries(inherited: Mapping[str, ConfigEntry], overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every key of a topic that has ``overrides``, by name. What it inherits are the very entries that are given."""
+    entries = []
+    for name, entry in inherited.items():
+        value = overrides.get(name)
+        if value is not None:
+            own = ConfigSynonym(name, value, ConfigSource.TOPIC)
+            entry = entry._replace(value=value, source=ConfigSource.TOPIC, synonyms=(own, *entry.synonyms))
+        elif log_config.DEFINITIONS[name].internal:
+            continue
+        entries.append(entry)
     return entries
 
 
@@ -123,23 +128,29 @@ def resource_entries(resource_type: int, overrides: Mapping[str, str]) -> list[C
     entries = []
     for name, definition in sorted(resource_configs.DEFINITIONS[resource_type].items()):
         value = definition.format(definition.default)
-        synonyms = [ConfigSynonym(key, value, ConfigSource.DEFAULT) for key, _ in definition.broker_keys]
+        keys = [key for key, _ in definition.broker_keys]
+        if resource_type == ResourceType.GROUP and not keys:
+            keys = [name]
+        synonyms = [ConfigSynonym(key, value, ConfigSource.DEFAULT) for key in keys]
         if name in overrides:
             value = overrides[name]
             synonyms.insert(0, ConfigSynonym(name, value, source))
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=value,
-                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
-                type=definition.type,
-                documentation=definition.doc,
-                sensitive=False,
-                read_only=False,
-                synonyms=tuple(synonyms),
-            )
-        )
+        entries.append(_entry(name, definition, value, synonyms))
     return entries
+
+
+def _entry(name: str, definition: TopicDefinition, value: str | None, synonyms: Sequence[ConfigSynonym]) -> ConfigEntry:
+    """Of a key that can be changed and is no secret; the first synonym is the one that applies."""
+    return ConfigEntry(
+        name=name,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        type=definition.type,
+        documentation=definition.doc,
+        sensitive=False,
+        read_only=False,
+        synonyms=tuple(synonyms),
+    )
 
 
 def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
@@ -167,7 +178,10 @@ def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: 
         return [_dynamic_entry(name, cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER) for name in sorted(cluster)]
     entries = []
     for name, definition in DEFINITIONS.items():
-        synonyms = _broker_synonyms(name, config, image)
+        others = _WEAKER.get(name, ())
+        synonyms = _by_source((name, *others), config, image) if others else _broker_synonyms(name, config, image)
+        if synonyms and synonyms[0].name != name:
+            synonyms = []
         if definition.internal and synonyms and synonyms[0].source is ConfigSource.DEFAULT:
             continue
         entries.append(

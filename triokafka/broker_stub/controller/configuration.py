@@ -18,7 +18,12 @@ from triokafka.broker_stub.config.broker import is_listener_limit, is_secret, is
 from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
 from triokafka.broker_stub.config.known_names import UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
 from triokafka.broker_stub.controller import resource_configs, topic_names
-from triokafka.broker_stub.controller.config_entries import ConfigEntry, broker_entries, topic_entries
+from triokafka.broker_stub.controller.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    inherited_entries,
+    topic_entries,
+)
 from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.controller.outcome import ItemError, Outcome
 from triokafka.broker_stub.controller.policies import ConfigChange, Policies
@@ -107,7 +112,7 @@ class ConfigurationControl:
 
     def topic_entries(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Every configuration key of a topic with these overrides: value, source, synonyms."""
-        return topic_entries(overrides, self.config, image)
+        return topic_entries(inherited_entries(self.config, image), overrides)
 
     def broker_entries(self, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:
         """Every option of the broker; with ``cluster_wide`` what was set for all brokers."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.image import (
@@ -44,8 +44,7 @@ from triokafka.protocol.stored.cluster_metadata import (
 from triokafka.structs import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class LocalReplicaChanges:
+class LocalReplicaChanges(NamedTuple):
     """What a delta means for the replicas of one broker.
 
     ``deleted`` holds replicas that it must stop and remove, with the id of the topic they belonged to; ``leaders`` and
@@ -53,9 +52,9 @@ class LocalReplicaChanges:
     deleted and made again under the same name is in both, so deletions come first.
     """
 
-    deleted: Mapping[TopicPartition, uuid.UUID] = field(default_factory=dict)
-    leaders: Mapping[TopicPartition, tuple[uuid.UUID, PartitionImage]] = field(default_factory=dict)
-    followers: Mapping[TopicPartition, tuple[uuid.UUID, PartitionImage]] = field(default_factory=dict)
+    deleted: Mapping[TopicPartition, uuid.UUID] = MappingProxyType({})
+    leaders: Mapping[TopicPartition, tuple[uuid.UUID, PartitionImage]] = MappingProxyType({})
+    followers: Mapping[TopicPartition, tuple[uuid.UUID, PartitionImage]] = MappingProxyType({})
 
 
 class MetadataDelta:
@@ -187,7 +186,7 @@ class MetadataDelta:
             if record.topic_name in ("", topic.name):
                 table = self._partition_table(topic.topic_id)
                 for number, partition in table.items():
-                    table[number] = replace(partition, eligible_leader_replicas=(), last_known_elr=())
+                    table[number] = partition._replace(eligible_leader_replicas=(), last_known_elr=())
 
     def _config_table(self) -> dict[ConfigResource, Mapping[str, str]]:
         if self._configs is None:
@@ -235,7 +234,7 @@ class MetadataDelta:
             raise ValueError(
                 f"a metadata record changes broker {broker_id} of epoch {broker_epoch}, which is not registered"
             )
-        brokers[broker_id] = replace(before, **changes)
+        brokers[broker_id] = before._replace(**changes)
         self.changed_brokers.add(broker_id)
 
     def _replay_broker_change(self, record: BrokerRegistrationChangeRecord) -> None:
@@ -303,7 +302,7 @@ class MetadataDelta:
         colliding: Mapping[str, tuple[str, ...]] = base.colliding_names
         if self._topics is not None:
             for topic_id, partitions in self._partitions.items():
-                topic = replace(self._topics_by_id[topic_id], partitions=partitions)
+                topic = self._topics_by_id[topic_id]._replace(partitions=partitions)
                 self._topics_by_id[topic_id] = topic
                 self._topics[topic.name] = topic
             topics, topics_by_id, colliding = self._topics, self._topics_by_id, self._colliding

@@ -23,6 +23,7 @@ from triokafka.broker_stub.controller.metadata_log import MetadataLog
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.records import encode_records
 from triokafka.broker_stub.controller.state import ControllerState, StagedChange
+from triokafka.broker_stub.turns import AT_ONCE
 from triokafka.protocol.message import Struct
 from triokafka.world import World
 
@@ -209,6 +210,8 @@ class EventQueue:
         """Append and sync; on failure take everything back, and return why."""
         log, now_ms = self._log, self._world.wall_ms()
         size = 0
+        if sum(len(change.records) for change in changes) > AT_ONCE:
+            await trio.lowlevel.checkpoint()  # others have their turn before all of it is encoded
         try:
             for change in changes:
                 batch = encode_change(change, self._state.epoch, now_ms)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord, RegisterControllerRecord
 from triokafka.structs import TopicPartition
@@ -47,8 +46,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 EMPTY_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(NamedTuple):
     """One partition: who holds it, who leads it, and since which change.
 
     ``leader_epoch`` grows whenever the leader is named anew, ``partition_epoch`` with every change.
@@ -98,11 +96,10 @@ class PartitionImage:
             value = getattr(record, name)
             if value is not None:
                 changes[name] = tuple(value)
-        return replace(self, **changes)
+        return self._replace(**changes)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """One topic: its name, its id, and its partitions by number."""
 
     name: str
@@ -110,8 +107,7 @@ class TopicImage:
     partitions: Mapping[int, PartitionImage]
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointImage:
+class EndpointImage(NamedTuple):
     """Where a broker listens: the listener's name, the advertised host and port, the security protocol's number."""
 
     name: str
@@ -120,15 +116,14 @@ class EndpointImage:
     security_protocol: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(NamedTuple):
     """One registered broker. ``broker_epoch`` is the offset of its registration; a fenced broker leads nothing."""
 
     broker_id: int
     broker_epoch: int
     incarnation_id: uuid.UUID
     endpoints: tuple[EndpointImage, ...] = ()
-    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    features: Mapping[str, tuple[int, int]] = MappingProxyType({})
     rack: str | None = None
     fenced: bool = True
     in_controlled_shutdown: bool = False
@@ -145,24 +140,23 @@ class BrokerImage:
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(NamedTuple):
     """The state of the cluster after the metadata record at ``offset`` (-1: nothing yet), written in ``epoch``."""
 
     offset: int = -1
     epoch: int = 0
-    topics: Mapping[str, TopicImage] = field(default_factory=dict)
-    topics_by_id: Mapping[uuid.UUID, TopicImage] = field(default_factory=dict)
-    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
-    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
-    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = MappingProxyType({})
+    topics_by_id: Mapping[uuid.UUID, TopicImage] = MappingProxyType({})
+    configs: Mapping[ConfigResource, Mapping[str, str]] = MappingProxyType({})
+    brokers: Mapping[int, BrokerImage] = MappingProxyType({})
+    controllers: Mapping[int, RegisterControllerRecord] = MappingProxyType({})
     """What Kafka's controllers have said of themselves; kept for them."""
-    features: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, int] = MappingProxyType({})
     producer_ids: int = 0
     """The first producer id of the next block."""
-    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
     """The quotas of users and client ids, by entity and name."""
-    colliding_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    colliding_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """Topics whose name has a ``.`` or ``_``, by the name with every ``.`` made ``_``."""
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:

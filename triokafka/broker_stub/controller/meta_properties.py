@@ -6,8 +6,7 @@ import base64
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from triokafka.broker_stub.config import format_properties, parse_properties
 from triokafka.errors import ConfigurationError
@@ -17,8 +16,7 @@ FILE_NAME: Final = "meta.properties"
 _VERSION: Final = "1"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterIdentity:
+class ClusterIdentity(NamedTuple):
     """What the data directories of a node agree on, and the id of each by path."""
 
     cluster_id: str

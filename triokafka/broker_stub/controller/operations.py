@@ -6,7 +6,7 @@ The work is done by those who decide (``replication``, ``configuration``, ``clus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from triokafka import errors
@@ -33,7 +33,7 @@ from triokafka.protocol.api.alter_partition_reassignments import (
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from triokafka.protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from triokafka.protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResult
 from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from triokafka.protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -184,11 +184,11 @@ class Operations:
         *,
         denied: Denials | None = None,
         by: ConfigurationControl | None = None,
-    ) -> DescribeConfigsResponse:
-        """Show configuration from the committed image, without waiting."""
+    ) -> Iterator[DescribeConfigsResult]:
+        """Show configuration from the committed image of now, resource by resource."""
         state = self._started()
         control = state.configuration if by is None else by
-        return describe_configs(state.committed, request, control, control.config, denied=denied)
+        return describe_configs(state.committed, request, control, denied=denied)
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """Change quotas; see `ClientQuotaControl.alter`."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from triokafka.errors import BrokerResponseError, UnknownError
 from triokafka.protocol.message import Struct
@@ -23,16 +22,14 @@ def free_of_charge(partitions: int) -> None:
     """Nobody counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[R]):
+class Outcome(NamedTuple, Generic[R]):
     """``records`` become state when they are committed, all or none; ``response`` may go out only after that."""
 
     records: Sequence[Struct]
     response: R
 
 
-@dataclass(frozen=True, slots=True)
-class ItemError:
+class ItemError(NamedTuple):
     """The error of one item of a request: its code (0: none) and words for a person (None: none)."""
 
     code: int = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from triokafka.broker_stub.controller import features
@@ -49,8 +49,7 @@ class Election(enum.Enum):
     """As ``ONLINE``, but if need be one that is not in sync."""
 
 
-@dataclass(frozen=True, slots=True)
-class LivenessChange:
+class LivenessChange(NamedTuple):
     """Which broker is about to come or go.
 
     ``added`` may lead although the image still shows it fenced; ``removed`` may not although the image does not yet.
@@ -69,8 +68,7 @@ class LivenessChange:
         return broker is not None and broker.active
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What a partition shall become; what is None stays."""
 
     isr: tuple[int, ...] | None = None
@@ -78,6 +76,10 @@ class Wanted:
     adding_replicas: tuple[int, ...] | None = None
     removing_replicas: tuple[int, ...] | None = None
     leader_recovery_state: int | None = None
+
+
+_NOBODY_CHANGES: Final = LivenessChange()
+_AS_IT_IS: Final = Wanted()
 
 
 @dataclass(slots=True)
@@ -103,8 +105,8 @@ def partition_change(
     partition: PartitionImage,
     topic_config: TopicConfig,
     *,
-    liveness: LivenessChange = LivenessChange(),
-    wanted: Wanted = Wanted(),
+    liveness: LivenessChange = _NOBODY_CHANGES,
+    wanted: Wanted = _AS_IT_IS,
     election: Election = Election.ONLINE,
 ) -> PartitionChangeRecord | None:
     """The record for one partition, with only what changes in it; None when nothing does."""

@@ -6,13 +6,12 @@ Pure functions. The starting points are random, or given, so that a test (or the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from triokafka.errors import InvalidReplicationFactorError
 
 
-@dataclass(frozen=True, slots=True)
-class UsableBroker:
+class UsableBroker(NamedTuple):
     """A broker that may hold replicas. A fenced one gets some only when the others do not suffice, and never leads."""
 
     broker_id: int

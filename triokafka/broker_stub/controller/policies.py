@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.errors import BrokerResponseError, ConfigurationError, PolicyViolationError
@@ -19,19 +19,17 @@ from triokafka.errors import BrokerResponseError, ConfigurationError, PolicyViol
 P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreation:
+class TopicCreation(NamedTuple):
     """A topic that is to be created: by counts, or by the replicas of each partition; and its configuration."""
 
     topic: str
     num_partitions: int | None = None
     replication_factor: int | None = None
     replica_assignments: Mapping[int, Sequence[int]] | None = None
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(NamedTuple):
     """Values that a resource is to get; the type has the protocol's number (2 topic, 4 broker, …)."""
 
     resource_type: int

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from triokafka import errors
 from triokafka.broker_stub.controller import topic_names
@@ -22,8 +21,7 @@ from triokafka.protocol.api.describe_quorum import (
 _NO_ID: Final = uuid.UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumDescription:
+class QuorumDescription(NamedTuple):
     """The only voter, its epoch as leader, and how far it is. ``endpoints`` are names, hosts and ports."""
 
     node_id: int
@@ -42,7 +40,7 @@ def describe_quorum(
 ) -> DescribeQuorumResponse:
     """The state of the quorum; ``now_ms`` is wall-clock time. There is only partition 0 of the metadata log."""
     if version < _WITH_NODES:
-        quorum = replace(quorum, directory_id=_NO_ID)
+        quorum = quorum._replace(directory_id=_NO_ID)
     topics = [
         DescribedTopic(
             topic_name=topic.topic_name,

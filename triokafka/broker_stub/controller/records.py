@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from triokafka.protocol.message import Struct
@@ -42,8 +41,7 @@ _VERSIONS: Final[dict[type[Struct], tuple[tuple[int, int], ...]]] = {
 _CONTROL_VERSION: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LogBatch:
+class LogBatch(NamedTuple):
     """One batch of the metadata log, decoded: records, or what a control batch says of ``kraft.version``.
 
     ``timestamp_ms`` is that of its last change; ``ends_snapshot`` marks the last batch of a snapshot.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage
@@ -77,4 +76,4 @@ class LogReplay:
     @property
     def image(self) -> MetadataImage:
         """The image so far; records of a transaction that has not ended are not in it."""
-        return self._fold() if self._count else replace(self._delta.base, offset=self._offset, epoch=self._epoch)
+        return self._fold() if self._count else self._delta.base._replace(offset=self._offset, epoch=self._epoch)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from triokafka.broker_stub.controller.image import ResourceType
@@ -50,7 +49,7 @@ def _with_synonym(definition: ConfigDefinition) -> ConfigDefinition:
     """The broker's option that gives a group's key its default, where Kafka has one."""
     if definition.name in _WITHOUT_BROKER_KEY:
         return definition
-    return replace(definition, broker_keys=((f"group.{definition.name}", 1),))
+    return definition._replace(broker_keys=((f"group.{definition.name}", 1),))
 
 
 _WITHOUT_BROKER_KEY: Final = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")

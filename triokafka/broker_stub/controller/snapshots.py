@@ -13,7 +13,6 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from triokafka.broker_stub.controller import features
@@ -60,16 +59,14 @@ class SnapshotId(NamedTuple):
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A whole snapshot, read."""
 
     snapshot_id: SnapshotId
     batches: Sequence[LogBatch]
 
 
-@dataclass(frozen=True, slots=True)
-class Quorum:
+class Quorum(NamedTuple):
     """What a snapshot says of the quorum: its only voter, where that listens, and the level of ``kraft.version``."""
 
     node_id: int

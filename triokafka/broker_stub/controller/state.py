@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.client_quotas import ClientQuotaControl
@@ -25,8 +25,7 @@ from triokafka.errors import IllegalStateError
 from triokafka.protocol.message import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class StagedChange:
+class StagedChange(NamedTuple):
     """Records that are replayed but not committed: where they begin, and the image and delta they give."""
 
     base_offset: int

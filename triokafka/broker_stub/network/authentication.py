@@ -7,7 +7,7 @@ another in its place, and name the principal whose requests these are from then 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.errors import KafkaError
@@ -18,8 +18,7 @@ class AuthenticationFailedError(KafkaError):
     """The peer could not say who it is; the connection is closed, and the message is the reason for the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticated:
+class Authenticated(NamedTuple):
     """What requests are read from, and on whose behalf."""
 
     stream: Stream

@@ -7,8 +7,8 @@ windows of quotas (``quota.window.num``); who is too fast waits until it has com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from triokafka.broker_stub.quotas import Rate
 from triokafka.errors import KafkaError
@@ -34,8 +34,7 @@ class ConnectingTooFastError(KafkaError):
         self.seconds = seconds
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionConfig:
+class ConnectionConfig(NamedTuple):
     """The limits, named as in Kafka's configuration; those of single listeners by the listener's name.
 
     ``protected`` is the listener of brokers, where there are others: it takes connections though the broker is full,
@@ -44,10 +43,10 @@ class ConnectionConfig:
 
     max_connections: int = INT_MAX
     max_connections_per_ip: int = INT_MAX
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connections_per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     max_connection_creation_rate: int = INT_MAX
-    listener_max_connections: Mapping[str, int] = field(default_factory=dict)
-    listener_max_connection_creation_rate: Mapping[str, int] = field(default_factory=dict)
+    listener_max_connections: Mapping[str, int] = MappingProxyType({})
+    listener_max_connection_creation_rate: Mapping[str, int] = MappingProxyType({})
     protected: str | None = None
     rate_samples: int = 11
     rate_window_seconds: float = 1.0

@@ -8,8 +8,7 @@ one line in the log: ``closing`` the connection's id, and the reason.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -33,8 +32,7 @@ _LONG_SECONDS: Final = 0.001
 """After one that took longer than this, the others are let in at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(NamedTuple):
     """What all connections of a broker share."""
 
     dispatcher: Dispatcher
@@ -43,7 +41,7 @@ class Shared:
     buffers: FrameBuffers
     world: World
     max_frame_bytes: int
-    authentication: Authentication = NoAuthentication()  # noqa: RUF009  # it has no state
+    authentication: Authentication = NoAuthentication()  # it has no state
     failed_authentication_delay_ms: int = 0
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -29,8 +28,7 @@ logger = logging.getLogger(__name__)
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One address to listen on, and the listener's name."""
 
     name: str
@@ -38,8 +36,7 @@ class Endpoint:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class SocketConfig:
+class SocketConfig(NamedTuple):
     """The options of the network layer, named as in Kafka's configuration (``connections.max.idle.ms`` and so on).
 
     Those that can change while the broker runs are ``connections`` and ``handler_slots``.
@@ -47,7 +44,7 @@ class SocketConfig:
 
     request_max_bytes: int = 104_857_600
     connections_max_idle_ms: int = 600_000
-    connections: ConnectionConfig = field(default_factory=ConnectionConfig)
+    connections: ConnectionConfig = ConnectionConfig()
     handler_slots: int = 8
     queued_max_requests: int = 500
     queued_max_request_bytes: int = NO_LIMIT

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from triokafka import errors
@@ -18,6 +18,7 @@ from triokafka.broker_stub.log.disk_guard import gets_better
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.traffic import Traffic
+from triokafka.broker_stub.turns import Turns
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.log.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
+
+_NAMED: Final = 5  # partitions in one line of the log
 
 HighWatermarkListener = Callable[[TopicPartition, int], None]
 
@@ -60,6 +63,7 @@ class HostedPartitions:
         self.traffic = Traffic()
         self._world = world
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._ahead: dict[TopicPartition, Partition] = {}  # opened, for a change that is about to be applied
         self._failed: dict[tuple[str, int], str] = {}
         self._unlucky: set[tuple[str, int]] = set()  # of these, what may be well by now
         self._checkpointed: Mapping[TopicPartition, int] | None = None
@@ -148,11 +152,41 @@ class HostedPartitions:
         for topic_partition in self.logs.all():
             if image.partition(*topic_partition) is None:
                 self.logs.put_aside(topic_partition)
+        missing = [str(known) for known in image.replicas_on(self.node_id) if self.logs.get(known) is None]
+        if missing and not self._inherited:
+            logger.warning(
+                "no data directory has a log that can be used of %s%s; what is not damaged begins anew; is a directory "
+                "missing in log.dirs?",
+                ", ".join(missing[:_NAMED]),
+                f" and {len(missing) - _NAMED} other partitions" if len(missing) > _NAMED else "",
+            )
+
+    async def open_ahead(self, topic_partitions: Iterable[TopicPartition], image: MetadataImage) -> None:
+        """Open new partitions of ``image``, which is about to be applied; others have their turn in between.
+
+        What cannot be opened is left to `apply`. If cancelled, so is the rest.
+        """
+        turns = Turns()
+        for topic_partition in topic_partitions:
+            try:
+                self._ahead[topic_partition] = self._new_partition(topic_partition, image)
+            except (OSError, errors.KafkaError):
+                continue  # it will say why
+            await turns.did()
 
     def _open(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             return partition
+        partition = self._ahead.pop(topic_partition, None)
+        if partition is None or self.logs.get(topic_partition) is not partition.log:
+            partition = self._new_partition(topic_partition, image)
+        self._partitions[topic_partition] = partition
+        self._failed.pop(topic_partition, None)
+        self._unlucky.discard(topic_partition)
+        return partition
+
+    def _new_partition(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
         topic = image.topics[topic_partition.topic]
         # Also for a log that is there: it was opened with the defaults, maybe for an earlier topic of that name.
         log = self.logs.create(
@@ -163,7 +197,7 @@ class HostedPartitions:
         )
         if self._checkpointed is None:
             self._checkpointed = self.logs.read_high_watermarks()
-        partition = Partition(
+        return Partition(
             topic_partition,
             topic.topic_id,
             node_id=self.node_id,
@@ -171,10 +205,6 @@ class HostedPartitions:
             high_watermark=self._checkpointed.get(topic_partition, 0),
             shares_log=self._shares_logs,
         )
-        self._partitions[topic_partition] = partition
-        self._failed.pop(topic_partition, None)
-        self._unlucky.discard(topic_partition)
-        return partition
 
     def _open_again(self, topic_partition: TopicPartition) -> Partition | None:
         """A partition whose log could not be opened for want of room or files, if there is some now."""
@@ -220,6 +250,7 @@ class HostedPartitions:
 
     def reconfigure_all(self, image: MetadataImage) -> None:
         """The broker's defaults changed: every log is to work with its configuration as it is now."""
+        self._ahead.clear()  # opened with the former ones: once more, then
         for name in {partition.topic_partition.topic for partition in self._partitions.values()}:
             if name in image.topics:
                 self._reconfigure(image.topics[name], image)

@@ -188,16 +188,26 @@ class Partition:
         self.high_watermark = lowest
         return True
 
-    def follower_fetched(self, replica_id: int, fetch_offset: int, now: float) -> bool:
-        """A follower asks for ``fetch_offset``, so it has everything before; True when the high watermark rose.
+    def require_follower(self, replica_id: int, current_leader_epoch: int = -1) -> None:
+        """As `require_leader`, for a fetch of another broker, which must have a replica.
 
         Raises:
-            NotLeaderForPartitionError, UnknownTopicOrPartitionError: not ours to serve to that replica.
+            UnknownLeaderEpochError, NotLeaderForPartitionError: it has none that is known here yet; with one or the
+                other, as it says its epoch or not, it asks again.
         """
-        self.require_leader()
-        follower = self._followers.get(replica_id)
-        if follower is None:
-            raise errors.UnknownTopicOrPartitionError(f"broker {replica_id} is no replica of {self.topic_partition}")
+        self.require_leader(current_leader_epoch)
+        if replica_id not in self._followers:
+            error = errors.UnknownLeaderEpochError if current_leader_epoch >= 0 else errors.NotLeaderForPartitionError
+            raise error(f"broker {replica_id} is no replica of {self.topic_partition} in epoch {self.leader_epoch}")
+
+    def follower_fetched(self, replica_id: int, fetch_offset: int, now: float) -> bool:
+        """A follower was served from ``fetch_offset`` on, so it has all before; True when the high watermark rose.
+
+        Raises:
+            NotLeaderForPartitionError: as `require_follower`.
+        """
+        self.require_follower(replica_id)
+        follower = self._followers[replica_id]
         follower.log_end_offset = fetch_offset
         if fetch_offset >= self.log.log_end_offset:
             follower.caught_up_at = now

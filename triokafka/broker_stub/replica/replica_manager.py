@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from triokafka import errors
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
@@ -36,8 +35,7 @@ _COLD_READS: Final = 8
 """How often a fetch goes to the disk for a part of what it needs before it waits for the rest of it at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchParameters:
+class FetchParameters(NamedTuple):
     """What holds for a whole fetch. ``replica_id`` is -1 for a consumer."""
 
     replica_id: int
@@ -211,7 +209,7 @@ class ReplicaManager(HostedPartitions):
             try:
                 partition = self._partitions.get(topic_partition) or self.partition(topic_partition)
                 if follower:
-                    self._follower_fetches(partition, parameters.replica_id, request.fetch_offset)
+                    partition.require_follower(parameters.replica_id, request.current_leader_epoch)
                 outcome = partition.read(
                     request.fetch_offset,
                     min(budget, request.max_bytes),
@@ -222,6 +220,10 @@ class ReplicaManager(HostedPartitions):
                     last_fetched_epoch=request.last_fetched_epoch,
                     may_block=may_block,
                 )
+                if follower and outcome.diverging_epoch is None:
+                    # Only now: an offset that is not in the log, or is another record's there, tells nothing of what
+                    # the follower has.
+                    self._follower_fetches(partition, parameters.replica_id, request.fetch_offset)
             except ColdReadError as error:
                 # The others are looked at, too: one visit to the disk for all that fits. How much this one has is not
                 # known, so it counts in full.
@@ -290,10 +292,6 @@ class ReplicaManager(HostedPartitions):
         if partition is not None:
             if isinstance(error, errors.NotLeaderForPartitionError | errors.FencedLeaderEpochError):
                 outcome.leader_hint = partition.leader_hint
-            elif isinstance(error, errors.OffsetOutOfRangeError):
-                outcome.high_watermark = partition.high_watermark
-                outcome.last_stable_offset = partition.last_stable_offset
-                outcome.log_start_offset = partition.log.log_start_offset
         elif isinstance(error, errors.NotLeaderForPartitionError):
             known = self._image.partition(*topic_partition)
             if known is not None:

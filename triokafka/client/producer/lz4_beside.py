@@ -8,7 +8,6 @@ and for small batches, the event loop compresses.
 
 from __future__ import annotations
 
-import importlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ import trio
 from triokafka import kernels
 from triokafka.client.producer.kernel import Lz4Worker
 from triokafka.records import batch as batch_format
+from triokafka.records.lz4_library import addresses
 
 if TYPE_CHECKING:
     from triokafka.client.producer.batch import ProducerBatch
@@ -42,14 +42,8 @@ _FUNCTIONS: Final = ("LZ4F_compressFrame", "LZ4F_compressFrameBound")
 @cache
 def functions() -> tuple[int, int] | None:
     """The addresses of the functions of liblz4 that the package ``lz4`` has, or None where they cannot be found."""
-    try:
-        import ctypes
-
-        library = ctypes.CDLL(importlib.import_module("lz4.frame._frame").__file__)
-        compress, bound = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in _FUNCTIONS)
-    except (ImportError, OSError, AttributeError):
-        return None
-    return (compress, bound) if compress and bound else None
+    found = addresses(*_FUNCTIONS)
+    return (found[0], found[1]) if found is not None else None
 
 
 def can_serve(world: World) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from triokafka.coordinator.consumer_group.assign import compute_target
 from triokafka.coordinator.consumer_group.changes import (
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from triokafka.coordinator.shard import GroupShard
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class Circumstances(NamedTuple):
     """What a decision rests on besides the group: the topics and the time as of now, and what is configured.
 
     ``may_describe`` says which topics the pattern of the member that speaks may match; ``assignors`` are those that the
@@ -67,8 +65,7 @@ class Circumstances:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Speaker:
+class Speaker(NamedTuple):
     """The member that speaks, as it was before. ``known_as`` is its id in the group; None for a new member."""
 
     known_as: str | None
@@ -87,7 +84,7 @@ class Speaker:
             return cls(None, None, Progress(), {})
         progress = group.progress_of(known_as)
         if known_as != member_id:
-            progress = replace(progress, epoch=JOINING, previous_epoch=JOINING)
+            progress = progress._replace(epoch=JOINING, previous_epoch=JOINING)
         return cls(known_as, group.profiles[known_as], progress, group.target_of(known_as))
 
     def anew(self) -> Speaker:
@@ -95,8 +92,7 @@ class Speaker:
         return Speaker(self.known_as, self.profile, Progress(), self.target, True, frozenset({None, self.known_as}))
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """The changes to write, and the member as it is once they are written."""
 
     changes: list[ConsumerGroupChange]

@@ -7,8 +7,8 @@ get, so that it takes the same steps as the other members, one round of its own 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from triokafka.coordinator.consumer_group import sessions
 from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, Step, advance, hash_of_topics
@@ -79,9 +79,9 @@ def join(
         return
     speaker = Speaker.of(group, member_id, known_as)
     if speaker.progress.epoch < JOINING:  # it had left for now
-        speaker = replace(speaker, progress=replace(speaker.progress, epoch=JOINING, previous_epoch=JOINING))
+        speaker = speaker._replace(progress=speaker.progress._replace(epoch=JOINING, previous_epoch=JOINING))
     # It cannot be told of its part later, other than by making it join once more.
-    at = replace(Circumstances.of(shard, group.group_id, turn), assignment_interval_ms=0)
+    at = Circumstances.of(shard, group.group_id, turn)._replace(assignment_interval_ms=0)
     step = advance(group, member_id, speaker, asked.profile(speaker.profile), asked.owned, at)
     if known_as is not None and group.profiles[known_as].classic is None:
         others = {known: profile for known, profile in group.profiles.items() if known != known_as}
@@ -100,8 +100,7 @@ def join(
     turn.on_appended = appended
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """What a JoinGroup request says, read."""
 
     joiner: Joiner

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from triokafka.coordinator.consumer_group.advance import Circumstances, Speaker, advance
 from triokafka.coordinator.consumer_group.assign import STRATEGIES
@@ -33,8 +32,7 @@ from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbe
 _FIRST_OWN_IDS: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(NamedTuple):
     """One heartbeat of a member that stays: what the request says and who sent it."""
 
     member_id: str
@@ -83,8 +81,7 @@ class Beat:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a heartbeat leads to: the changes to write, and the member as it is once they are written."""
 
     changes: list[ConsumerGroupChange]
@@ -199,8 +196,7 @@ def _check_epoch(group: ConsumerGroup, beat: Beat) -> None:
 
 def _updated(before: MemberProfile | None, beat: Beat) -> MemberProfile:
     profile = before or MemberProfile()
-    return replace(
-        profile,
+    return profile._replace(
         instance_id=_newer(beat.instance_id, profile.instance_id),
         rack_id=_newer(beat.rack_id, profile.rack_id),
         client_id=beat.client_id,

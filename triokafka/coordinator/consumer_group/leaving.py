@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from triokafka.coordinator.consumer_group import sessions
@@ -47,7 +46,7 @@ def leave(
     if member_id not in group.profiles:
         raise UnknownMemberIdError(f"group {group.group_id!r} has no member {member_id}")
     if member_epoch == LEAVING_FOR_NOW:
-        progress = replace(group.progress_of(member_id), epoch=LEAVING_FOR_NOW, state=MemberState.STABLE, revoking={})
+        progress = group.progress_of(member_id)._replace(epoch=LEAVING_FOR_NOW, state=MemberState.STABLE, revoking={})
         turn.write(ProgressChange(group.group_id, member_id, progress))
     else:
         depart(shard, group, [member_id], turn)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -54,8 +54,7 @@ class ClassicTraits(NamedTuple):
     """Name and metadata of each protocol that it offers, the one it likes best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberProfile:
+class MemberProfile(NamedTuple):
     """What a member said about itself.
 
     ``topic_names`` are the topics that it wants by name, ``pattern`` those that it wants by regular expression (empty
@@ -77,8 +76,7 @@ class MemberProfile:
         return self.topic_names == other.topic_names and self.pattern == other.pattern
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """How far a member has come: its epoch, what it owns, and what it still has to give up.
 
     ``assigned`` maps topic id to partition to the member's epoch when it got that partition: a commit of an older epoch
@@ -89,8 +87,8 @@ class Progress:
     epoch: int = JOINING
     previous_epoch: int = JOINING
     state: MemberState = MemberState.STABLE
-    assigned: Mapping[UUID, Mapping[int, int]] = field(default_factory=dict)
-    revoking: Mapping[UUID, Mapping[int, int]] = field(default_factory=dict)
+    assigned: Mapping[UUID, Mapping[int, int]] = MappingProxyType({})
+    revoking: Mapping[UUID, Mapping[int, int]] = MappingProxyType({})
 
     @property
     def assigned_partitions(self) -> Partitions:

@@ -7,7 +7,7 @@ their place back without a rebalance (KIP-345).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from triokafka.coordinator.config import GroupCoordinatorConfig
 from triokafka.coordinator.group import rounds
@@ -31,8 +31,7 @@ from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRespons
 from triokafka.protocol.primitives import MAX_STRING
 
 
-@dataclass(frozen=True, slots=True)
-class Joiner:
+class Joiner(NamedTuple):
     """One JoinGroup request: what it says and who sent it.
 
     ``requires_known_id``: the client understands MEMBER_ID_REQUIRED (v4+). ``can_skip_assignment``: a restarted static
@@ -291,8 +290,7 @@ def _answer_replaced(
     rounds.start_session(group, member, turn)
 
 
-@dataclass(frozen=True, slots=True)
-class _Traits:
+class _Traits(NamedTuple):
     """What a static member was before it was replaced, to put it back when that could not be stored."""
 
     protocols: tuple[MemberProtocol, ...]

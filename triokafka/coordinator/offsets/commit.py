@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Generator, Iterable
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from triokafka.coordinator.group import rounds
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.shard import GroupShard
-from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, GroupTurn, OffsetChange, OffsetKey
+from triokafka.coordinator.stored import NO_TOPIC_ID, CommittedOffset, GroupTurn, OffsetChange, OffsetKey, encode
 from triokafka.coordinator.topics import TopicFilter, TopicsView, any_topic
-from triokafka.coordinator.turn import Reply
+from triokafka.coordinator.turn import CoordinatorRecord, Reply
 from triokafka.errors import (
     BrokerResponseError,
     GroupIdNotFoundError,
@@ -33,6 +33,16 @@ from triokafka.protocol.api.offset_commit import (
 FIRST_WITH_TOPIC_IDS: Final = 10
 _FIRST_WITHOUT_LEGACY_ERROR: Final = 9
 _LAST_MOMENT: Final = (1 << 63) - 1
+_AT_ONCE: Final = 250
+"""Positions that are prepared before others have their turn: about a millisecond."""
+
+
+class Positions(NamedTuple):
+    """What is to be stored of one topic: changes with their records, and where the answers are."""
+
+    answered: OffsetCommitResponseTopic
+    changes: list[OffsetChange]
+    records: list[CoordinatorRecord]
 
 
 def resolve_topics(
@@ -74,17 +84,69 @@ def resolve_topics(
     return known, response
 
 
+def prepare(
+    request: OffsetCommitRequest,
+    known: list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]],
+    *,
+    metadata_max_bytes: int,
+    now_ms: int,
+) -> Generator[None, None, list[Positions]]:
+    """Make the records of all positions, and their answers, as if they were stored; stops now and then for others.
+
+    That is most of the work, and rests on nothing of the group.
+    """
+    expire_timestamp = -1
+    if request.retention_time_ms >= 0:
+        expire_timestamp = min(now_ms + request.retention_time_ms, _LAST_MOMENT)
+    group_id, done = request.group_id, 0
+    prepared = []
+    for topic, answered in known:
+        positions = Positions(answered, [], [])
+        prepared.append(positions)
+        name, topic_id, knows_epochs = topic.name, topic.topic_id, True
+        if expire_timestamp >= 0:
+            # The only record with an expiry time has room for neither of the other two: keep what the log will say.
+            topic_id, knows_epochs = NO_TOPIC_ID, False
+        for partition in topic.partitions:
+            index, error_code, metadata = partition.partition_index, 0, partition.committed_metadata or ""
+            if metadata and _java_length(metadata) > metadata_max_bytes:
+                error_code = OffsetMetadataTooLargeError.code
+            else:
+                epoch = partition.committed_leader_epoch if knows_epochs else -1
+                value = CommittedOffset(partition.committed_offset, epoch, metadata, now_ms, expire_timestamp, topic_id)
+                change = OffsetChange(OffsetKey(group_id, name, index), value)
+                positions.changes.append(change)
+                positions.records.append(encode(change))
+            answered.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error_code))
+            done += 1
+            if not done % _AT_ONCE:
+                yield
+    return prepared
+
+
+def leave_out_deleted(prepared: list[Positions], version: int, topics: TopicsView) -> None:
+    """Others have had their turn since `resolve_topics`: positions on topics that are gone are not stored."""
+    error = UnknownTopicIdError if version >= FIRST_WITH_TOPIC_IDS else UnknownTopicOrPartitionError
+    for answered, changes, records in prepared:
+        if topics.topic_id(answered.name) != answered.topic_id:
+            changes.clear()
+            records.clear()
+            for partition in answered.partitions:
+                partition.error_code = error.code
+
+
 def commit(
     shard: GroupShard,
     request: OffsetCommitRequest,
     known: list[tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]],
+    prepared: list[Positions],
     response: OffsetCommitResponse,
     reply: Reply[OffsetCommitResponse],
     *,
     version: int,
     turn: GroupTurn,
 ) -> None:
-    """Store the positions of the topics that exist. A group that is not there is made when no member speaks for it.
+    """Store what was prepared, all at once. A group that is not there is made when no member speaks for it.
 
     Raises:
         IllegalGenerationError: a member speaks for a group that is not there; since v9 GroupIdNotFoundError.
@@ -110,27 +172,8 @@ def commit(
     elif generation >= 0:
         error = GroupIdNotFoundError if version >= _FIRST_WITHOUT_LEGACY_ERROR else IllegalGenerationError
         raise error(f"there is no group {request.group_id!r}")
-    expire_timestamp = -1
-    if request.retention_time_ms >= 0:
-        expire_timestamp = min(turn.at.wall_ms + request.retention_time_ms, _LAST_MOMENT)
-    limit = shard.config.offset_metadata_max_bytes
-    group_id, wall_ms = request.group_id, turn.at.wall_ms
-    for topic, answered in known:
-        name, topic_id, knows_epochs = topic.name, topic.topic_id, True
-        if expire_timestamp >= 0:
-            # The only record with an expiry time has room for neither of the other two: keep what the log will say.
-            topic_id, knows_epochs = NO_TOPIC_ID, False
-        for partition in topic.partitions:
-            index, error_code, metadata = partition.partition_index, 0, partition.committed_metadata or ""
-            if metadata and _java_length(metadata) > limit:
-                error_code = OffsetMetadataTooLargeError.code
-            else:
-                epoch = partition.committed_leader_epoch if knows_epochs else -1
-                value = CommittedOffset(
-                    partition.committed_offset, epoch, metadata, wall_ms, expire_timestamp, topic_id
-                )
-                turn.write(OffsetChange(OffsetKey(group_id, name, index), value))
-            answered.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error_code))
+    for _, changes, records in prepared:
+        turn.write_encoded(changes, records)
     shard.counters.offset_commits += len(turn.records)
     turn.answer(reply, response)
 

@@ -52,13 +52,17 @@ def delete_offsets(
         elif group.subscribes_to(topic.name):
             error_code = GroupSubscribedToTopicError.code
         there = shard.offsets.newest_partitions(request.group_id, topic.name)
+        count = topics.partition_count(topic.name)
         answered = OffsetDeleteResponseTopic(name=topic.name)
         for partition in topic.partitions:
             index = partition.partition_index
             key = OffsetKey(request.group_id, topic.name, index)
-            if not error_code and (index in there or key in shard.offsets.pending):
+            code = error_code
+            if not code and not 0 <= index < count:
+                code = UnknownTopicOrPartitionError.code
+            if not code and (index in there or key in shard.offsets.pending):
                 turn.write(OffsetChange(key, None))
-            answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error_code))
+            answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
         response.topics.append(answered)
     shard.counters.offset_deletions += len(turn.records)
     turn.answer(reply, response)

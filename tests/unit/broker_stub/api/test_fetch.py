@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ import trio.testing
 from tests.unit.broker_stub.api.node import NOW_MS, batch, marker, running_node
 from tests.unit.broker_stub.test_many_partitions import HeldThreads
 from triokafka import errors
+from triokafka.broker_stub.handlers import CloseConnectionError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.fetch import FetchPartition, FetchTopic, ForgottenTopic, PartitionData
 from triokafka.records import decode_records, iter_batches
@@ -24,7 +26,7 @@ def values(records: Buffer | None) -> list[bytes | None]:
 
 @pytest.mark.parametrize("version", range(4, 19))
 async def test_every_version_reads_what_was_produced(version: int) -> None:
-    """From version 13 topics are named by id (`protocol` Fetch)."""
+    """From version 13 topics are named by id (`protocol` Fetch, `broker-log/O03`, `O30`)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         await node.produce("t", batch(b"a", b"b"))
@@ -34,6 +36,20 @@ async def test_every_version_reads_what_was_produced(version: int) -> None:
         assert (second.error_code, second.high_watermark) == (0, 0)
         assert second.records is not None and len(second.records) == 0
         assert first.aborted_transactions is None
+
+
+@pytest.mark.parametrize(("key", "first"), [(0, 3), (1, 4), (2, 1)])
+async def test_versions_that_asked_for_old_formats_are_not_served(key: int, first: int) -> None:
+    """Nothing is converted for them (`broker-log/O08`, `O27`, `Z02`, KIP-896)."""
+    async with running_node() as node:
+        assert node.broker.dispatcher.handlers[key].versions.start == first
+        slot = await node.broker.sockets.slots.acquire()
+        for version in range(first):
+            frame = bytearray(struct.pack(">hhih", key, version, 1, -1) + bytes(100))
+            with pytest.raises(CloseConnectionError, match="is not served"):
+                await node.broker.dispatcher.dispatch(
+                    frame, slot=slot, principal="User:x", listener="PLAINTEXT", peer=("192.0.2.1", 5)
+                )
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
@@ -47,22 +63,22 @@ async def test_read_committed_names_no_aborted_transactions_rather_than_null(ver
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 async def test_errors_are_per_partition_and_answer_at_once(version: int) -> None:
-    """(`broker-log/M04`, `O06`, `O18`, `O05`)."""
+    """(`broker-log/M04`, `O06`, `O18`, `O05`, `O17`, `O23`)."""
     async with running_node() as node:
         await node.create("t")
         await node.produce("t", batch(b"a"))
         out_of_range, unknown = await node.fetch("t", 5, 0, version=version, max_wait_ms=60_000, min_bytes=10**6)
         assert out_of_range.error_code == errors.OffsetOutOfRangeError.code
-        assert out_of_range.high_watermark == 1
         assert unknown.error_code == errors.UnknownTopicOrPartitionError.code
-        assert (unknown.high_watermark, unknown.last_stable_offset) == (-1, -1)
+        for failed in (out_of_range, unknown):
+            assert (failed.high_watermark, failed.last_stable_offset, failed.log_start_offset) == (-1, -1, -1)
 
 
 async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
-    """(`broker-log/Z18`)."""
+    """Told at once, though there is nothing to read (`broker-log/Z18`, `O07`)."""
     async with running_node() as node:
         await node.create("t")
-        request = node.fetch_request("t", [0], version=13)
+        request = node.fetch_request("t", [0], version=13, max_wait_ms=10**6)
         request.topics[0].topic_id = UUID(int=99)
         response = await node.call(request, 13)
         (topic,) = response.responses
@@ -82,7 +98,7 @@ async def test_client_with_an_old_leader_epoch_learns_the_leader() -> None:
 
 
 async def test_fetch_waits_for_data_and_is_answered_when_it_comes(autojump_clock: object) -> None:
-    """Long before the maximum wait is over (`broker-log/M13`, `cluster/PAR-13`, `broker-log/M02`)."""
+    """Long before the maximum wait is over (`broker-log/M13`, `cluster/PAR-13`, `broker-log/M02`, `A08`)."""
     async with running_node() as node:
         await node.create("t")
         start = trio.current_time()
@@ -167,7 +183,7 @@ async def test_byte_budget_is_shared_and_the_first_batch_always_comes() -> None:
 
 
 async def test_session_answers_only_news_and_ends_when_asked() -> None:
-    """(`broker-log/P`)."""
+    """(`broker-log/P`, `P01`)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         await node.produce("t", batch(b"a"))

@@ -94,7 +94,7 @@ async def test_acks_all_is_answered_when_the_followers_have_it() -> None:
 
 
 async def test_partitions_fail_one_by_one() -> None:
-    """(`broker-log/L01`)."""
+    """(`broker-log/L01`, `L08`)."""
     async with running_node() as node:
         await node.create("t", partitions=2)
         good, bad = batch(b"a"), bytearray(batch(b"b"))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 
 import pytest
 
@@ -127,7 +126,7 @@ def test_process_that_takes_the_place_of_another_leads_again_in_new_epochs() -> 
 
 def test_broker_that_lacks_a_feature_level_is_refused() -> None:
     """(`cluster/KRC-07`)"""
-    old = replace(registration(), features={"metadata.version": (7, 20)})
+    old = registration()._replace(features={"metadata.version": (7, 20)})
     with pytest.raises(errors.UnsupportedVersionError, match=r"metadata\.version"):
         control().register(cluster(brokers=()), old, now=0.0, next_offset=1)
 

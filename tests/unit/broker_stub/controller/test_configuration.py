@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 import pytest
@@ -51,6 +52,20 @@ def after(request: IncrementalAlterConfigsRequest, image: MetadataImage = IMAGE)
     outcome = control().incremental_alter_configs(image, request)
     assert [response.error_message for response in outcome.response.responses] == [None]
     return replayed(outcome.records, image)
+
+
+@pytest.mark.parametrize("name", ["listener.name.x.ssl.key.password", "listener.name.x.scram-sha-256.sasl.jaas.config"])
+def test_secrets_that_are_set_are_neither_logged_nor_answered(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither where they are taken nor where they are refused."""
+    caplog.set_level(logging.DEBUG)
+    answers = []
+    for operation in (SET, APPEND):
+        request = changing((operation, name, "hunter2"), resource_type=BROKER, name="1")
+        answers.append(repr(control().incremental_alter_configs(IMAGE, request).response))
+    replaced = control().alter_configs(IMAGE, replacing({name: "hunter2"}, resource_type=BROKER, name="1"))
+    for text in (caplog.text, *answers, repr(replaced.response)):
+        assert "hunter2" not in text
+    assert f"{name}=[hidden]" in caplog.text
 
 
 class TestIncrementalAlterConfigs:

@@ -52,7 +52,7 @@ def described(
         include_synonyms=synonyms,
         include_documentation=documentation,
     )
-    (result,) = describe_configs(image, request, ConfigurationControl(CONFIG), CONFIG).results
+    (result,) = describe_configs(image, request, ConfigurationControl(CONFIG))
     return result
 
 
@@ -70,15 +70,36 @@ def test_topic_override_shows_what_else_would_have_applied() -> None:
         ("log.retention.ms", "3", 2),
         ("log.retention.ms", "2", 3),
         ("log.retention.hours", "1", 4),
+        ("log.retention.hours", "168", 5),
     ]
     assert shown.config_type == 5 and shown.documentation
 
 
+def test_option_of_the_broker_shows_those_in_other_units_that_would_apply_without_it() -> None:
+    """As Apache Kafka 4.3 shows it; of one that is not set, nothing is shown of the others."""
+    shown = described(BROKER, "1")
+
+    def synonyms(name: str) -> list[tuple[str, str | None, int]]:
+        return [(s.name, s.value, s.source) for s in entry(shown, name).synonyms]
+
+    assert synonyms("log.retention.ms") == [
+        ("log.retention.ms", "3", 2),
+        ("log.retention.ms", "2", 3),
+        ("log.retention.hours", "1", 4),
+        ("log.retention.hours", "168", 5),
+    ]
+    assert synonyms("log.retention.hours") == [("log.retention.hours", "1", 4), ("log.retention.hours", "168", 5)]
+    assert synonyms("log.retention.minutes") == synonyms("log.roll.ms") == []
+
+
 def test_option_in_another_unit_gives_its_value_in_the_topics_unit_and_only_when_it_was_given() -> None:
-    """As Apache Kafka 4.3 shows it."""
+    """Apache Kafka 4.3 has the value, too, but calls it a default."""
     hours = entry(described(TOPIC, "t", image=cluster(topic("t", [1]))), "retention.ms")
     assert (hours.value, hours.config_source) == ("3600000", 4)
-    assert [(s.name, s.value, s.source) for s in hours.synonyms] == [("log.retention.hours", "1", 4)]
+    assert [(s.name, s.value, s.source) for s in hours.synonyms] == [
+        ("log.retention.hours", "1", 4),
+        ("log.retention.hours", "168", 5),
+    ]
     roll = entry(described(TOPIC, "t"), "segment.ms")
     assert (roll.value, roll.config_source, roll.synonyms) == ("604800000", 5, [])
 
@@ -155,7 +176,7 @@ def test_each_error_has_its_code_and_words(
 def test_denied_resource_is_answered_as_denied() -> None:
     request = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name="t")])
     denied = {(TOPIC, "t"): ItemError(29, "no")}
-    (result,) = describe_configs(IMAGE, request, ConfigurationControl(CONFIG), CONFIG, denied=denied).results
+    (result,) = describe_configs(IMAGE, request, ConfigurationControl(CONFIG), denied=denied)
     assert (result.error_code, result.configs) == (29, [])
 
 
@@ -172,7 +193,8 @@ def test_group_and_client_metrics_show_every_key_with_its_source() -> None:
         ("consumer.session.timeout.ms", "46000", 8),
         ("group.consumer.session.timeout.ms", "45000", 5),
     ]
-    assert entry(group, "share.auto.offset.reset").config_source == 5
+    reset = entry(group, "share.auto.offset.reset")
+    assert [(s.name, s.value, s.source) for s in reset.synonyms] == [("share.auto.offset.reset", "latest", 5)]
     metrics = described(16, "m", image=image)
     assert {c.name: (c.value, c.config_source) for c in metrics.configs} == {
         "interval.ms": ("300000", 5),

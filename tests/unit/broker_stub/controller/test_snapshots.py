@@ -83,7 +83,7 @@ class TestContent:
         """(`cluster/KRE-12`)"""
         image = full_image()
         again = replayed(image_records(image))
-        for name in image.__slots__:
+        for name in image._fields:
             if name not in ("offset", "epoch"):
                 assert getattr(again, name) == getattr(image, name), name
 

@@ -15,7 +15,7 @@ ONE, TWO = "192.0.2.1", "192.0.2.2"
 
 
 def test_address_at_its_limit_is_refused_and_nothing_is_counted() -> None:
-    """(`broker-log/A14`)."""
+    """(`broker-log/A14`, `A13`)."""
     limits = ConnectionLimits(ConnectionConfig(max_connections_per_ip=1, max_connections_per_ip_overrides={TWO: 2}))
     for ip in (ONE, TWO, TWO):
         limits.opened("A", ip, 0)

@@ -190,7 +190,7 @@ async def test_defect_in_a_handler_is_an_unknown_server_error_and_the_connection
 async def test_malformed_request_closes_its_connection_with_one_line_in_the_log(
     frame: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was asked before it is answered (`broker-log/A22`, `A31`, `A36`)."""
+    """What was asked before it is answered (`broker-log/A22`, `A31`, `A36`, `B05`)."""
     caplog.set_level(logging.INFO)
     stream = await Bench().exchange(heartbeat_frame(7), frame)
     assert [decoded(answer)[0] for answer in answers(stream)] == [7]
@@ -224,7 +224,7 @@ async def test_handler_may_close_the_connection_instead_of_answering() -> None:
 
 
 async def test_parked_request_holds_no_slot_and_others_go_on() -> None:
-    """(`broker-log/B07`)."""
+    """(`broker-log/B07`, `A28`)."""
     bench = Bench(slots=1)
     purgatory = Purgatory("test", now_ms=0)
     operation = Parked(10_000)
@@ -356,6 +356,25 @@ async def test_finishing_a_connection_answers_the_request_in_progress_first() ->
         gate.set()
     assert len(answers(busy)) == 1
     assert busy.closed
+
+
+async def test_requests_that_wait_for_a_slot_are_answered_before_the_broker_stops() -> None:
+    """What was read is not dropped (`broker-log/B04`)."""
+    bench = Bench(slots=1)
+    gate = trio.Event()
+    bench.behaviour = lambda request, context: gate.wait()
+    streams = [ScriptedStream(heartbeat_frame(number), end=False) for number in range(3)]
+    processors = [bench.processor(stream) for stream in streams]
+    async with trio.open_nursery() as nursery:
+        for processor in processors:
+            nursery.start_soon(processor.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert bench.slots.queued == 2
+        for processor in processors:
+            processor.finish()
+        gate.set()
+    assert [len(answers(stream)) for stream in streams] == [1, 1, 1]
+    assert all(stream.closed for stream in streams)
 
 
 class Doorkeeper(Authentication):
@@ -507,7 +526,7 @@ async def test_every_end_of_a_connection_has_one_line_in_the_log(
 async def test_times_of_a_request_are_cut_into_phases_that_add_up(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Queue, local, remote, throttle; one line each in the log of requests (`broker-log/A32`)."""
+    """Queue, local, remote, throttle; one line each in the log of requests (`broker-log/A32`, `A34`)."""
     caplog.set_level(logging.DEBUG, logger="triokafka.broker_stub.requests")
     bench = Bench(slots=1)
     purgatory = Purgatory("test", now_ms=0)
@@ -548,7 +567,7 @@ async def test_times_of_a_request_are_cut_into_phases_that_add_up(
 
 
 async def test_answer_that_could_not_be_sent_is_counted_all_the_same() -> None:
-    """The work was done (`security-metrics-tools/KM-07`)."""
+    """The work was done (`security-metrics-tools/KM-07`, `broker-log/A19`)."""
 
     class Deaf(ScriptedStream):
         async def send(self, *buffers: Buffer) -> None:

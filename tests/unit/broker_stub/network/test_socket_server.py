@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,14 +11,16 @@ from typing import Any, cast
 import pytest
 import trio
 
+from tests.logged import lines
 from tests.unit.broker_stub.api.node import memory_world
 from tests.unit.broker_stub.network.streams import ScriptedStream
-from tests.unit.broker_stub.network.test_processor import Bench, answers, heartbeat_frame
+from tests.unit.broker_stub.network.test_processor import PROCESSOR, Bench, answers, heartbeat_frame
 from triokafka import AdminClient
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketConfig, SocketServer
 from triokafka.broker_stub.server import Broker
 from triokafka.errors import ConfigurationError
+from triokafka.structs import Buffer
 from triokafka.world import Listener, Stream, World
 
 
@@ -45,7 +48,17 @@ class ScriptedListener(Listener):
         return ("192.0.2.9", 9092)
 
 
-def server_with(listen: Callable[[], Listener]) -> tuple[SocketServer, Bench]:
+class DeafPeer(ScriptedStream):
+    """Asks, and does not take the answer."""
+
+    async def send(self, *buffers: Buffer) -> None:
+        while not self.closed:
+            self._more = trio.Event()
+            await self._more.wait()
+        raise trio.ClosedResourceError
+
+
+def server_with(listen: Callable[[], Listener], **options: int) -> tuple[SocketServer, Bench]:
     """A server whose world listens as it is told."""
     bench = Bench()
 
@@ -53,7 +66,7 @@ def server_with(listen: Callable[[], Listener]) -> tuple[SocketServer, Bench]:
         return listen()
 
     world = SimpleNamespace(listen=listen_, now=bench.world.now)
-    return SocketServer(cast(World, world), SocketConfig()), bench
+    return SocketServer(cast(World, world), SocketConfig(**options)), bench
 
 
 async def test_acceptor_survives_running_out_of_file_descriptors(
@@ -104,6 +117,48 @@ async def test_cancelled_server_closes_its_connections() -> None:
         nursery.cancel_scope.cancel()
     assert all(stream.closed for stream in streams)
     assert server.connection_count == 0
+
+
+async def test_connection_is_counted_out_once_whoever_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Its id is that of both ends and a number of its own (`broker-log/A10`, `A11`, `A17`, `A25`, `Z19`)."""
+    caplog.set_level(logging.INFO)
+    streams: list[Any] = [ScriptedStream(end=False, peer=("192.0.2.1", 40_000 + number)) for number in range(3)]
+    server, bench = server_with(lambda: ScriptedListener(*streams))
+    await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run, bench.dispatcher)
+        await trio.testing.wait_all_tasks_blocked()
+        streams[0].hang_up()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (server.connection_count, server.limits.count("PLAINTEXT")) == (2, 2)
+        streams[1].hang_up()  # both sides at once
+        assert server.cut() == 2
+        await trio.testing.wait_all_tasks_blocked()
+        assert (server.connection_count, server.cut()) == (0, 0)
+        nursery.cancel_scope.cancel()
+    assert sorted(line.partition(": ")[0] for line in lines(caplog, PROCESSOR)) == [
+        f"closing 192.0.2.9:9092-192.0.2.1:{40_000 + number}-{number + 1}" for number in range(3)
+    ]
+
+
+async def test_client_that_does_not_take_its_answer_is_closed_as_idle(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It holds nothing meanwhile, and nothing is left of it (`broker-log/A35`, `A26`)."""
+    caplog.set_level(logging.INFO)
+    deaf = DeafPeer(heartbeat_frame(1), heartbeat_frame(2), end=False)
+    server, bench = server_with(lambda: ScriptedListener(deaf), connections_max_idle_ms=10_000)
+    await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run, bench.dispatcher)
+        await trio.sleep(9.9)
+        assert (server.connection_count, server.slots.free) == (1, server.slots.slots)
+        await trio.sleep(0.2)
+        assert (server.connection_count, deaf.closed) == (0, True)
+        nursery.cancel_scope.cancel()
+    (line,) = lines(caplog, PROCESSOR)
+    assert "idle for 10000 ms" in line
+    assert bench.dispatcher.metrics.count == 1
 
 
 async def test_every_listener_serves_and_tells_its_own_address() -> None:

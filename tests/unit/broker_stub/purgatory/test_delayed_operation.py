@@ -51,7 +51,7 @@ def test_change_between_first_try_and_watching_is_not_lost() -> None:
 
 
 def test_operation_completes_once_though_condition_and_timeout_race() -> None:
-    """The loser does nothing, expiry work is for the time-out (`broker-log/K01`, `K02`, `K03`, `K04`, `K09`)."""
+    """The loser does nothing, expiry work is for the time-out (`broker-log/K01`, `K02`, `K03`, `K04`, `K09`, `K05`)."""
     purgatory = Purgatory("test", now_ms=0)
     ready = False
     operation = Countdown(100, lambda: ready)
@@ -106,7 +106,7 @@ def test_stale_entries_are_swept_once_enough_of_them_linger() -> None:
 
 
 def test_completing_one_may_watch_another_under_the_same_key() -> None:
-    """Whoever is added while a key is checked is neither lost nor looped over (`broker-log/K06`)."""
+    """Whoever is added while a key is checked is neither lost nor looped over (`broker-log/K06`, `Z28`)."""
     purgatory = Purgatory("test", now_ms=0)
     second = Countdown(100)
 
@@ -121,6 +121,29 @@ def test_completing_one_may_watch_another_under_the_same_key() -> None:
     assert purgatory.check_and_complete("a") == 1
     assert purgatory.watched == 1
     assert purgatory.cancel_key("a") == [second]
+
+
+async def test_work_after_one_timeout_does_not_delay_the_others(autojump_clock: object) -> None:
+    """Who waits is woken, and works in a task of its own (`broker-log/J13`)."""
+    world = RealWorld()
+    start = trio.current_time()
+    purgatory = Purgatory("test", now_ms=int(start * 1000))
+    answered: list[float] = []
+
+    async def waiter(timeout_ms: int) -> None:
+        operation = Countdown(timeout_ms)
+        purgatory.try_complete_else_watch(operation, ["a"], int(start * 1000))
+        await operation.wait()
+        answered.append(round(trio.current_time() - start))
+        await trio.sleep(60)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Expirer(purgatory, world).run)
+        for seconds in (1, 1, 2, 3):
+            nursery.start_soon(waiter, seconds * 1000)
+        await trio.sleep(10)
+        assert answered == [1, 1, 2, 3]
+        nursery.cancel_scope.cancel()
 
 
 async def test_expirer_sleeps_until_the_next_timer_and_notices_an_earlier_one(autojump_clock: object) -> None:

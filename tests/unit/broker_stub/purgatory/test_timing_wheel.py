@@ -51,7 +51,7 @@ def test_cancelled_timer_never_fires_and_is_counted_out_once() -> None:
 
 
 def test_bucket_is_queued_once_per_revolution() -> None:
-    """A thousand timers of one tick leave one entry in the queue of buckets (`broker-log/J06`)."""
+    """A thousand timers of one tick leave one entry in the queue of buckets (`broker-log/J06`, `J01`, `J02`, `Y08`)."""
     wheel: TimingWheel[int] = TimingWheel(0)
     for number in range(1000):
         wheel.add(number, 7)

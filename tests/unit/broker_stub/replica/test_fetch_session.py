@@ -90,7 +90,7 @@ def test_full_request_makes_a_session_when_it_is_answered() -> None:
 
 
 def test_incremental_request_reads_the_whole_session_and_answers_news_only() -> None:
-    """(`broker-log/P08`, `P09`, `O04`)."""
+    """(`broker-log/P08`, `P09`, `O04`, `P03`)."""
     sessions = cache()
     session_id = open_session(sessions, A, B, C)
     fetch = context(sessions, session_id, 1)

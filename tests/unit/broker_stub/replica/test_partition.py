@@ -40,10 +40,17 @@ def test_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
 
 
 def test_fetch_of_a_broker_that_is_no_replica_changes_nothing() -> None:
-    """(`cluster/RM-32`)."""
-    partition = leader(replicas=(NODE, 2))
-    with pytest.raises(errors.UnknownTopicOrPartitionError):
-        partition.follower_fetched(9, 0, now=0)
+    """It asks again when its own metadata, or the leader's, are newer (`cluster/RM-32`)."""
+    partition = leader(replicas=(NODE, 2), epoch=3)
+    append(partition, b"a")
+    for replica in (9, NODE):
+        with pytest.raises(errors.NotLeaderForPartitionError):
+            partition.follower_fetched(replica, 1, now=0)
+        with pytest.raises(errors.UnknownLeaderEpochError):
+            partition.require_follower(replica, 3)
+        with pytest.raises(errors.FencedLeaderEpochError):
+            partition.require_follower(replica, 2)
+    assert partition.high_watermark == 0
 
 
 def test_same_epoch_again_is_no_new_leadership() -> None:

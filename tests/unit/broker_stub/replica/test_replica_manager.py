@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -90,7 +89,7 @@ class Bench:
 
     async def follower_fetches(self, key: TopicPartition, offset: int, replica: int = 2) -> ReadOutcome:
         """A follower asks for an offset."""
-        return (await self.read(key, offset, replace(CONSUMER, replica_id=replica)))[0]
+        return (await self.read(key, offset, CONSUMER._replace(replica_id=replica)))[0]
 
 
 def wanted(key: TopicPartition, offset: int) -> WantedPartition:
@@ -131,13 +130,31 @@ async def test_acks_all_waits_for_every_in_sync_replica() -> None:
 
 
 async def test_broker_0_is_a_follower_and_no_consumer() -> None:
-    """It reads above the high watermark, and its fetches raise it (`broker-log/M01`, `M03`, `Y09`)."""
+    """It reads above the high watermark, and its fetches raise it (`broker-log/M01`, `M03`, `Y09`, `O09`)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 0)))
     bench.append(A)
     assert not len((await bench.read(A, 0))[0].records)
     assert len((await bench.follower_fetches(A, 0, replica=0)).records)
     await bench.follower_fetches(A, 1, replica=0)
+    assert bench.rose == [(A, 1)]
+
+
+async def test_follower_whose_fetch_is_refused_has_not_got_anything() -> None:
+    """Neither beyond the end of the log, nor where its last record is another one (`broker-log/M03`, `Z10`)."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 2), epoch=3))
+    bench.append(A)
+    for offset in (2, 10**9, -1):
+        assert (await bench.follower_fetches(A, offset)).error_code == errors.OffsetOutOfRangeError.code
+    follower = CONSUMER._replace(replica_id=2)
+    other = replace_wanted(wanted(A, 1), last_fetched_epoch=2)
+    outcomes, _, _ = await bench.replicas.read([(A, other)], follower)
+    assert outcomes[A].diverging_epoch is not None
+    stranger = await bench.follower_fetches(A, 1, replica=7)
+    assert (stranger.error_code, len(stranger.records)) == (errors.NotLeaderForPartitionError.code, 0)
+    assert bench.rose == []
+    await bench.follower_fetches(A, 1)
     assert bench.rose == [(A, 1)]
 
 
@@ -165,7 +182,7 @@ async def test_timeout_tells_replicated_partitions_from_those_that_are_not(autoj
 
 
 async def test_lost_leadership_answers_a_parked_produce_at_once() -> None:
-    """(`broker-log/L05`, `cluster/RM-17`)."""
+    """(`broker-log/L05`, `cluster/RM-17`, `broker-log/Y15`)."""
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)))
     outcomes = bench.append(A)
@@ -193,7 +210,7 @@ async def test_append_answers_a_waiting_follower_and_its_next_fetch_a_waiting_co
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)))
     consumer, follower = (
-        bench.replicas.delay_fetch([(A, wanted(A, 0))], replace(CONSUMER, replica_id=replica, max_wait_ms=10_000))
+        bench.replicas.delay_fetch([(A, wanted(A, 0))], CONSUMER._replace(replica_id=replica, max_wait_ms=10_000))
         for replica in (-1, 2)
     )
     assert consumer is not None and follower is not None
@@ -212,7 +229,7 @@ async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
     bench = Bench()
     bench.become(topic("a", replicas=(NODE, 2)), topic("b"))
     operation = bench.replicas.delay_fetch(
-        [(A, wanted(A, 0)), (B, wanted(B, 0))], replace(CONSUMER, max_wait_ms=10_000, min_bytes=10**6)
+        [(A, wanted(A, 0)), (B, wanted(B, 0))], CONSUMER._replace(max_wait_ms=10_000, min_bytes=10**6)
     )
     bench.become(topic("a", replicas=(NODE, 2), leader=2, epoch=1), topic("b"))
     assert operation is not None and operation.completed
@@ -222,11 +239,11 @@ async def test_one_partition_in_trouble_answers_a_waiting_fetch() -> None:
 
 
 async def test_fetch_does_not_wait_for_more_than_the_segment_has_in_which_it_begins() -> None:
-    """An answer has records of one segment of a partition, so waiting for more would be in vain (`broker-log/M09`)."""
+    """An answer has records of one segment of a partition: there is nothing to wait for (`broker-log/M09`, `M05`)."""
     bench = Bench()
     bench.become(topic("a"))
     bench.append(A)
-    parameters = replace(CONSUMER, max_wait_ms=10_000, min_bytes=10**6)
+    parameters = CONSUMER._replace(max_wait_ms=10_000, min_bytes=10**6)
     operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], parameters)
     assert operation is not None
     bench.replicas.partition(A).log.roll(now_ms=NOW_MS)
@@ -242,7 +259,7 @@ async def test_waiting_follower_whose_log_has_come_to_differ_is_told_at_once() -
     bench.become(topic("a", replicas=(NODE, 2), epoch=3))
     bench.append(A)
     at_the_end = replace_wanted(wanted(A, 1), last_fetched_epoch=3)
-    follower = replace(CONSUMER, replica_id=2, max_wait_ms=10_000, min_bytes=1)
+    follower = CONSUMER._replace(replica_id=2, max_wait_ms=10_000, min_bytes=1)
     operation = bench.replicas.delay_fetch([(A, at_the_end)], follower)
     assert operation is not None and not operation.completed
     ahead = bench.replicas.delay_fetch([(A, replace_wanted(at_the_end, last_fetched_epoch=2))], follower)
@@ -253,7 +270,7 @@ async def test_waiting_fetch_is_answered_when_the_disk_of_its_partition_fails() 
     """(`broker-log/Z27`, `Z16`)."""
     bench = Bench()
     bench.become(topic("a"))
-    operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], replace(CONSUMER, max_wait_ms=10_000))
+    operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], CONSUMER._replace(max_wait_ms=10_000))
     assert operation is not None
     bench.replicas.logs_offline([A], "the disk is broken")
     assert operation.completed
@@ -266,7 +283,7 @@ async def test_deleted_records_answer_a_fetch_that_waits_for_them() -> None:
     bench.become(topic("a"))
     for _ in range(3):
         bench.append(A)
-    operation = bench.replicas.delay_fetch([(A, wanted(A, 1))], replace(CONSUMER, max_wait_ms=10_000, min_bytes=10**6))
+    operation = bench.replicas.delay_fetch([(A, wanted(A, 1))], CONSUMER._replace(max_wait_ms=10_000, min_bytes=10**6))
     assert operation is not None
     bench.replicas.delete_records_before(A, 1)
     assert not operation.completed
@@ -292,7 +309,7 @@ async def test_what_is_cold_is_fetched_by_a_thread_for_all_partitions_at_once(mo
     waits: list[int] = []
     outcomes, size, _ = await bench.replicas.read(
         [(A, wanted(A, 0)), (B, wanted(B, 0))],
-        replace(CONSUMER, max_bytes=10**7),
+        CONSUMER._replace(max_bytes=10**7),
         before_waiting=lambda: waits.append(len(warmed)),
     )
     assert (warmed, waits) == ([A, B], [0])
@@ -309,7 +326,7 @@ async def test_fetch_that_waits_twice_for_the_same_time_is_answered_both_times(a
     async with expiring(bench):
         for _ in range(3):
             start = trio.current_time()
-            operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], replace(CONSUMER, max_wait_ms=500))
+            operation = bench.replicas.delay_fetch([(A, wanted(A, 0))], CONSUMER._replace(max_wait_ms=500))
             assert operation is not None
             await operation.wait()
             assert 0.49 <= trio.current_time() - start <= 0.51

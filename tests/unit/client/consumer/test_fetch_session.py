@@ -51,6 +51,7 @@ def test_a_topic_made_anew_is_forgotten_under_its_old_id() -> None:
 
 
 def test_a_forgotten_session_starts_over_with_a_full_request() -> None:
+    """(`broker-log/P17`)"""
     session = started()
     session.plan({A: at(1), B: at(0)})
     assert not session.answered(0, 70)
@@ -59,6 +60,7 @@ def test_a_forgotten_session_starts_over_with_a_full_request() -> None:
 
 
 def test_after_a_lost_answer_a_full_request_replaces_the_session() -> None:
+    """(`broker-log/P18`)"""
     session = started()
     session.plan({A: at(1), B: at(0)})
     session.failed()
@@ -67,6 +69,7 @@ def test_after_a_lost_answer_a_full_request_replaces_the_session() -> None:
 
 
 def test_a_broker_without_room_for_sessions_gets_full_requests() -> None:
+    """(`broker-log/P17`)"""
     session = FetchSession()
     session.plan({A: at(0)})
     assert session.answered(0, 0)

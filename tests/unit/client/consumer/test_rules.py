@@ -54,7 +54,7 @@ async def values(consumer: triokafka.Consumer, count: int) -> list[bytes]:
 
 @simulated
 async def test_one_fetch_per_broker_at_a_time_for_all_its_partitions_with_the_options_limits() -> None:
-    """(`client/FET-2`, `client/FET-3`, `client/FET-6`, `client/FET-7`, `client/CON-7`)"""
+    """(`client/FET-2`, `client/FET-3`, `client/FET-6`, `client/FET-7`, `client/CON-7`, `broker-log/O02`)"""
     cluster, broker, options = await started(2)
     under_way = most = 0
 

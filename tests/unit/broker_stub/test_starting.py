@@ -1,0 +1,123 @@
+"""What a broker imports before it answers its first request, which is most of what a start takes, and what it does not.
+
+Nothing is timed here: ``python -m benchmarks.broker --only starting`` does that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import triokafka
+from tests.unit.broker_stub.api.node import Node, memory_world
+from tests.unit.broker_stub.api.test_group_handlers import stable
+from triokafka.broker_stub.api import MODULES
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.server import Broker
+
+START = """
+import json, struct, sys
+import triokafka.cli.app, triokafka.cli.broker
+import trio
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.server import Broker
+from triokafka.world import RealWorld
+
+async def main():
+    config = BrokerConfig(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=(sys.argv[1],))
+    async with Broker(config, world=RealWorld()) as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+            assert await stream.receive_some()
+        first = sorted(sys.modules)
+        frozen = [
+            f"{cls.__module__}.{cls.__qualname__}"
+            for name in first
+            if name.startswith("triokafka.")
+            for cls in vars(sys.modules[name]).values()
+            if isinstance(cls, type) and "__dataclass_params__" in vars(cls) and cls.__dataclass_params__.frozen
+        ]
+        while "triokafka.broker_stub.metrics" not in sys.modules:
+            await trio.sleep(0.01)
+        print(json.dumps({"first": first, "frozen": frozen, "later": sorted(sys.modules)}))
+
+trio.run(main)
+"""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The modules at the first answer, the frozen dataclasses in them, and the modules a little later."""
+    root = str(Path(triokafka.__file__).parent.parent)
+    command = [sys.executable, "-c", START, str(tmp_path_factory.mktemp("data"))]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": root}, check=True, capture_output=True, text=True, timeout=60
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def within(modules: list[str], package: str) -> set[str]:
+    """The modules of a package, itself included."""
+    return {name for name in modules if name == package or name.startswith(f"{package}.")}
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "triokafka.coordinator",  # until there is a log for groups, or somebody asks
+        "triokafka.assignors",
+        "triokafka.broker_stub.metrics",
+        "triokafka.broker_stub.control",
+        "triokafka.testing",
+        "triokafka.network",
+        "triokafka.formats",
+        "pyarrow",
+        "rich",
+        "click.shell_completion",
+        "asyncio",
+        "multiprocessing",
+        "unittest",
+        "http",
+        "difflib",
+    ],
+)
+def test_first_answer_waits_for_no_import_of(package: str, start: dict[str, Any]) -> None:
+    assert not within(start["first"], package)
+
+
+def test_only_the_handler_that_was_asked_for_is_imported_before_it_answers(start: dict[str, Any]) -> None:
+    package = "triokafka.broker_stub.api"
+    assert within(start["first"], package) == {package, f"{package}.api_versions"}
+
+
+def test_all_handlers_and_the_group_coordinator_are_there_soon_after_the_start(start: dict[str, Any]) -> None:
+    """Nobody's first request is to wait for them, and files may be out of reach later."""
+    wanted = {f"triokafka.broker_stub.api.{name}" for name in MODULES} | {"triokafka.coordinator.service"}
+    assert wanted <= set(start["later"])
+
+
+def test_values_that_a_start_needs_are_no_frozen_dataclasses(start: dict[str, Any]) -> None:
+    """Each of them compiles six functions when its module is imported; a named tuple costs a quarter of that."""
+    assert start["frozen"] == []
+
+
+@pytest.mark.parametrize("looks", ["before", "after", "never"])
+async def test_groups_are_served_whenever_the_coordinator_was_made(looks: str) -> None:
+    broker = Broker(BrokerConfig.for_tests(log_dirs=("/data",)), world=memory_world())
+    if looks == "before":
+        assert broker.group_coordinator.partitions == 4
+    with trio.fail_after(20):
+        async with broker:
+            node = Node(broker)
+            if looks == "after":
+                assert broker.group_coordinator.partitions == 4
+            assert (await stable(node)).error_code == 0
