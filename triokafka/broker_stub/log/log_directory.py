@@ -178,15 +178,14 @@ class LogDirectory:
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of those of the logs that are here. Raises `KafkaStorageError`."""
         here = {tp: high_watermarks[tp] for tp in self.logs if tp in high_watermarks}
-        known = self._checkpointed.get(HIGH_WATERMARK_CHECKPOINT, {})
-        here.update((tp, known[tp]) for tp in self.offline if tp in known)
+        if self.offline and not self.failure:
+            known = self._known(HIGH_WATERMARK_CHECKPOINT)
+            here.update((tp, known[tp]) for tp in self.offline if tp in known)
         self.write_offsets(HIGH_WATERMARK_CHECKPOINT, here)
 
     def note_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
         """Add that of a log which is about to come here. Raises `KafkaStorageError`."""
-        known = self._checkpointed.get(HIGH_WATERMARK_CHECKPOINT)
-        if known is None:
-            known = self.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+        known = self._known(HIGH_WATERMARK_CHECKPOINT)
         self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
 
     def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
@@ -198,6 +197,11 @@ class LogDirectory:
             return {}
         self._checkpointed[checkpoint] = offsets
         return offsets
+
+    def _known(self, checkpoint: str) -> Mapping[TopicPartition, int]:
+        """A checkpoint of this directory; it is read where that was not done yet, or a write has failed since."""
+        offsets = self._checkpointed.get(checkpoint)
+        return self.read_offsets(checkpoint) if offsets is None else offsets
 
     def write_offsets(self, checkpoint: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a checkpoint of this directory, unless it says that already, or the directory has failed.
@@ -222,9 +226,7 @@ class LogDirectory:
             KafkaStorageError: the disk failed.
         """
         for checkpoint in CHECKPOINTS:
-            offsets = self._checkpointed.get(checkpoint)
-            if offsets is None:
-                offsets = self.read_offsets(checkpoint)
+            offsets = self._known(checkpoint)
             gone = offsets.keys() & topic_partitions
             if gone:
                 self.write_offsets(checkpoint, {tp: at for tp, at in offsets.items() if tp not in gone})

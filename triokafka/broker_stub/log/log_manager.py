@@ -139,11 +139,13 @@ class LogManager(NewLogs):
 
     def _settle_moves(self) -> None:
         """Bring moves between data directories to their end that a crash, or a stop, has cut short."""
+        self._moves_again = []
         while True:
             try:
-                self._moves_again = settle_moves(
+                settle_moves(
                     self._world.storage,
                     self._online(),
+                    self._moves_again,
                     all_there=not self.offline_directories(),
                     new_name=lambda: self._world.uuid().hex,
                 )
@@ -188,7 +190,7 @@ class LogManager(NewLogs):
         self._check_any_is_online()
         self._started = True
         for again in self._moves_again:
-            if again.topic_partition in self._logs:
+            if again.topic_partition in self._logs and not again.target.failure:
                 self.mover.move(again.topic_partition, again.target.path)
 
     async def close(self) -> None:

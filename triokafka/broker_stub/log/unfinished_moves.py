@@ -121,12 +121,18 @@ def take_mark(storage: Storage, folder: str) -> None:
 
 
 def settle_moves(
-    storage: Storage, directories: Sequence[LogDirectory], *, all_there: bool, new_name: Callable[[], str]
-) -> list[Again]:
-    """Bring every move to its end, or to its beginning; returns those that are to begin again.
+    storage: Storage,
+    directories: Sequence[LogDirectory],
+    again: list[Again],
+    *,
+    all_there: bool,
+    new_name: Callable[[], str],
+) -> None:
+    """Bring every move to its end, or to its beginning.
 
     Args:
         directories: those that are online, locked.
+        again: is given the moves that are to begin again, also those found before an error: their copies are gone.
         all_there: no other one is offline. Otherwise what is missing may be there, and copies are left alone.
         new_name: something unique for the name of a folder that goes.
 
@@ -138,7 +144,6 @@ def settle_moves(
         with _on_disk_of(directory):
             logs[directory] = directory.log_folders()
     _drop_originals(storage, logs, new_name)
-    again = []
     for directory in directories:
         with _on_disk_of(directory):
             copies = [(folder, *_copy_of(storage, folder)) for folder in directory.future_folders()]
@@ -164,7 +169,6 @@ def settle_moves(
                     take_mark(storage, target)
             else:
                 logger.warning("%s is a copy of a log that is not here; it is left alone", folder)
-    return again
 
 
 @contextmanager

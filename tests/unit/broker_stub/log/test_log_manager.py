@@ -384,6 +384,28 @@ def test_start_offsets_and_high_watermarks_survive() -> None:
     assert again.read_high_watermarks() == {A0: 4, B0: 3}
 
 
+@pytest.mark.parametrize("full", [False, True])
+async def test_the_high_watermark_of_a_log_that_is_offline_stays_known(full: bool) -> None:
+    """Also where nobody has read it since the start, and after a checkpoint that had no room (`broker-log/Z09`)."""
+    world = DiskWorld()
+    logs = started(world)
+    for partition in (A0, B0):
+        fill(logs.create(partition), 5)
+    logs.checkpoint_high_watermarks({A0: 4, B0: 3})
+    await logs.close()
+    heal = world.storage.inject(DiskFault("open", "*/b-0/*"))
+    logs = started(world)
+    if full:
+        assert logs.read_high_watermarks() == {A0: 4, B0: 3}
+        world.storage.faults.append(DiskFault("write", "/data/replication-offset-checkpoint*", errno.ENOSPC, times=1))
+        with pytest.raises(KafkaStorageError):
+            logs.checkpoint_high_watermarks({A0: 5})
+    logs.checkpoint_high_watermarks({A0: 5})
+    await logs.close()
+    heal()
+    assert started(world).read_high_watermarks() == {A0: 5, B0: 3}
+
+
 def test_a_checkpoint_that_cannot_be_read_means_full_recovery() -> None:
     """(`broker-log/I03`)"""
     world = DiskWorld()

@@ -417,6 +417,33 @@ async def test_a_disk_on_which_a_move_cannot_be_settled_is_offline_and_no_other(
     assert (again.get(OTHER) is None) == (failing == "/two")
 
 
+async def test_moves_begin_again_whatever_other_disk_fails_at_the_start() -> None:
+    """What was found of them before that disk failed counts (`broker-log/Z16`)."""
+    world = DiskWorld()
+    logs = filled(world)
+    fill(logs.create(OTHER), 5)
+    await logs.close()
+    for path in ("/two/orders-0.x-future", "/three/orders-1.x-future"):
+        world.storage.make_dirs(path)
+        world.storage.open(f"{path}/00000000000000000000.log", create=True).close()
+    world.storage.faults.append(DiskFault("remove", "/three/*"))
+    again = started(world, "/one", "/two", "/three")
+    assert set(again.offline_directories()) == {"/three"}
+    assert [(copy.topic_partition, copy.directory) for copy in again.mover.future_logs()] == [(TP, "/two")]
+
+
+async def test_a_move_to_a_disk_that_fails_later_in_the_start_is_given_up() -> None:
+    """The broker starts without that disk (`broker-log/Z16`)."""
+    world = DiskWorld()
+    await filled(world).close()
+    world.storage.make_dirs("/two/orders-0.x-future")
+    world.storage.faults.append(DiskFault("remove", "/two/.kafka_cleanshutdown"))
+    again = started(world, "/one", "/two")
+    assert set(again.offline_directories()) == {"/two"}
+    assert again.directory_of(TP) == "/one"
+    assert list(again.mover.future_logs()) == []
+
+
 def cut_power_at(world: DiskWorld, step: int) -> None:
     """Let the power fail before the ``step``-th thing that the disk does from now on."""
     done = 0
