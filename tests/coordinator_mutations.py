@@ -193,8 +193,8 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "what a member wants is not deleted",
             "offsets/delete.py",
-            "            error_code = GroupSubscribedToTopicError.code\n",
-            "            pass\n",
+            "            elif is_wanted:\n",
+            "            elif False:\n",
             _OFFSETS,
         ),
         # ---------------------------------------------------------------- consumer groups

@@ -44,25 +44,22 @@ def delete_offsets(
         raise NonEmptyGroupError(f"group {request.group_id!r} has members of type {group.protocol_type!r}")
     response = OffsetDeleteResponse()
     for topic in request.topics:
-        error_code = 0
-        if not may_read(topic.name):
-            error_code = TopicAuthorizationFailedError.code
-        elif topics.topic_id(topic.name) is None:
-            error_code = UnknownTopicOrPartitionError.code
-        elif group.subscribes_to(topic.name):
-            error_code = GroupSubscribedToTopicError.code
-        there = shard.offsets.newest_partitions(request.group_id, topic.name)
+        may_be_read, is_wanted = may_read(topic.name), group.subscribes_to(topic.name)
         count = topics.partition_count(topic.name)
+        there = shard.offsets.newest_partitions(request.group_id, topic.name)
         answered = OffsetDeleteResponseTopic(name=topic.name)
         for partition in topic.partitions:
-            index = partition.partition_index
+            index, error_code = partition.partition_index, 0
             key = OffsetKey(request.group_id, topic.name, index)
-            code = error_code
-            if not code and not 0 <= index < count:
-                code = UnknownTopicOrPartitionError.code
-            if not code and (index in there or key in shard.offsets.pending):
+            if not may_be_read:
+                error_code = TopicAuthorizationFailedError.code
+            elif not 0 <= index < count:  # Kafka looks at this before it asks the group
+                error_code = UnknownTopicOrPartitionError.code
+            elif is_wanted:
+                error_code = GroupSubscribedToTopicError.code
+            elif index in there or key in shard.offsets.pending:
                 turn.write(OffsetChange(key, None))
-            answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+            answered.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error_code))
         response.topics.append(answered)
     shard.counters.offset_deletions += len(turn.records)
     turn.answer(reply, response)
