@@ -18,6 +18,7 @@ import random
 import resource
 import shutil
 import socket
+import stat
 import sys
 import threading
 import time
@@ -183,7 +184,10 @@ class Storage(ABC):
 
     @abstractmethod
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """Open a file for reading and writing, creating it when ``create``; `FileNotFoundError` otherwise."""
+        """Open a file for reading and writing, creating it when ``create``; `FileNotFoundError` otherwise.
+
+        `OSError` also for what is no file, such as a named pipe: it would keep its reader waiting.
+        """
 
     @abstractmethod
     def exists(self, path: str) -> bool:
@@ -212,6 +216,14 @@ class Storage(ABC):
     @abstractmethod
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all in it; a missing one is fine."""
+
+    @abstractmethod
+    def modified_ms(self, path: str) -> int:
+        """When the content of a file was last changed, by the wall clock, in milliseconds since 1970."""
+
+    @abstractmethod
+    def set_modified_ms(self, path: str, at_ms: int) -> None:
+        """Say when a file was last changed, in place of when it really was. Not durable before the next `File.sync`."""
 
     @abstractmethod
     def sync_dir(self, path: str) -> None:
@@ -621,11 +633,25 @@ class _OsFile(File):
         self._descriptor = None  # closed with the last slice of it, at the latest
 
 
+def _not_a_file(path: str, mode: int) -> OSError:
+    if stat.S_ISDIR(mode):
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    kind = "a named pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    return OSError(errno.EINVAL, f"It is {kind}, not a file", path)
+
+
 class OsStorage(Storage):
     """The operating system's file system."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:
+            pass
+        else:  # before it is opened: a pipe would wait for its other end, and a device may do anything
+            if not stat.S_ISREG(mode):
+                raise _not_a_file(path, mode)
         return _OsFile(os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
@@ -649,6 +675,12 @@ class OsStorage(Storage):
     def remove_tree(self, path: str) -> None:
         if os.path.exists(path):
             shutil.rmtree(path)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, at_ms: int) -> None:
+        os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
 
     def sync_dir(self, path: str) -> None:
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
@@ -686,6 +718,11 @@ def _limiter_of_own_threads() -> trio.CapacityLimiter:
         return limiter
 
 
+def wall_ms() -> int:
+    """The operating system's wall clock, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
 class RealWorld(World):
     """The operating system: its clocks, its network, its files, its threads."""
 
@@ -698,7 +735,7 @@ class RealWorld(World):
         return trio.current_time()
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return wall_ms()
 
     def deadline(self, at: float) -> float:
         return at

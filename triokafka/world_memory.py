@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from triokafka.errors import IllegalStateError
 from triokafka.structs import Buffer
-from triokafka.world import File, Storage
+from triokafka.world import File, Storage, wall_ms
 from triokafka.world_remains import PAGE_BYTES, FileHistory, NameHistory, SyncFailure, resize
 
 if TYPE_CHECKING:
@@ -61,11 +61,12 @@ class DiskFault:
 
 
 class _FileNode:
-    __slots__ = ("data", "history")
+    __slots__ = ("data", "history", "modified_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, modified_ms: int) -> None:
         self.data = bytearray()
         self.history = FileHistory()
+        self.modified_ms = modified_ms  # a power cut leaves it as it is: it goes to the disk with the length
 
 
 class _DirectoryNode:
@@ -131,6 +132,7 @@ class _MemoryFile(File):
         old_size = len(data)
         if not len(content):
             return
+        node.modified_ms = self._storage.wall_ms()
         if self._storage.crashable:
             node.history.written(data, offset, bytes(content))
         if offset > old_size:
@@ -158,6 +160,7 @@ class _MemoryFile(File):
         room = self._storage.room()
         if room is not None and size - old_size > room:
             raise OSError(errno.ENOSPC, "no space left on the simulated disk", self._path)
+        node.modified_ms = self._storage.wall_ms()
         if self._storage.crashable:
             node.history.resized(node.data, size)
         resize(node.data, size)
@@ -187,7 +190,7 @@ class MemoryStorage(Storage):
 
     ``before_operation``, when set, is called with operation, path and number of bytes before everything that the disk
     does; it may raise `OSError`, inject a fault that strikes at once, count, trace, or move a virtual clock to make the
-    disk slow.
+    disk slow. ``wall_ms`` is the clock for `modified_ms`: the operating system's until it is set to another.
     """
 
     def __init__(self, *, crashable: bool = True, capacity: int | None = None, page_bytes: int = PAGE_BYTES) -> None:
@@ -197,6 +200,7 @@ class MemoryStorage(Storage):
         self.generation = 0
         self.faults: list[DiskFault] = []
         self.before_operation: Callable[[str, str, int], None] | None = None
+        self.wall_ms: Callable[[], int] = wall_ms
         self._root = _DirectoryNode()
         self._used = 0
         self._locks: set[str] = set()
@@ -284,7 +288,7 @@ class MemoryStorage(Storage):
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            node = _FileNode()
+            node = _FileNode(self.wall_ms())
             parent, name = _parent_and_name(path)
             self._directory(parent).history.change({name: node}, tracked=self.crashable)
         if isinstance(node, _DirectoryNode):
@@ -352,6 +356,19 @@ class MemoryStorage(Storage):
             parent, name = _parent_and_name(path)
             self._directory(parent).history.change({name: None}, tracked=self.crashable)
             self._used -= _tree_size(node)
+
+    def modified_ms(self, path: str) -> int:
+        self._before("size", path)
+        return self._file(path).modified_ms
+
+    def set_modified_ms(self, path: str, at_ms: int) -> None:
+        self._file(path).modified_ms = at_ms
+
+    def _file(self, path: str) -> _FileNode:
+        node = self._node(path)
+        if not isinstance(node, _FileNode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return node
 
     def sync_dir(self, path: str) -> None:
         self._before("sync_dir", path)

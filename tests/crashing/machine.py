@@ -73,6 +73,7 @@ class Machine(BrokerSteps):
         choices = random.Random(f"{seed}/setup")
         self.disk = MemoryStorage(page_bytes=choices.choice((16, 64, 512, 4096)))
         self.world = DiskWorld(self.disk, random.Random(f"{seed}/world"))
+        self.disk.wall_ms = self.world.wall_ms
         policy = choices.choice((("delete",), ("delete",), ("compact",), ("compact", "delete")))
         self.compacted = "compact" in policy
         self.config = LogConfig(

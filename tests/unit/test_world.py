@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,41 @@ def test_a_write_goes_on_where_the_system_stopped(tmp_path: Path, monkeypatch: p
     assert file.write_at(0, b"0123456789", b"abcd") == 14
     assert file.read_at(0, 100) == b"0123456789abcd"
     file.close()
+
+
+def test_when_a_file_was_changed_can_be_read_and_set(tmp_path: Path) -> None:
+    """(`broker-log/E12`, `H18`)"""
+    storage = OsStorage()
+    before_ms = RealWorld().wall_ms()
+    path = str(tmp_path / "log")
+    storage.open(path, create=True).write_at(0, b"a")
+    assert before_ms - 1000 <= storage.modified_ms(path)  # kernels take the time of their last tick
+    storage.set_modified_ms(path, 1_700_000_000_123)
+    assert storage.modified_ms(path) == 1_700_000_000_123
+    assert storage.read_file(path) == b"a"
+    assert storage.modified_ms(path) == 1_700_000_000_123
+    with pytest.raises(FileNotFoundError):
+        storage.modified_ms(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("kind", ["a named pipe", "a socket", "a device", "directory"])
+def test_what_is_no_file_is_refused_by_its_name(tmp_path: Path, kind: str, read_only: bool) -> None:
+    """Whoever opens a pipe waits for its other end; here there is one, so that this fails instead."""
+    path = tmp_path / "00000000000000000000.log"
+    with ExitStack() as opened:
+        if kind == "a named pipe":
+            os.mkfifo(path)
+            opened.callback(os.close, os.open(path, os.O_RDWR))
+        elif kind == "a socket":
+            opened.enter_context(socket.socket(socket.AF_UNIX)).bind(str(path))
+        elif kind == "a device":
+            path.symlink_to("/dev/null")
+        else:
+            path.mkdir()
+        with pytest.raises(OSError, match=kind) as caught:
+            OsStorage().open(str(path), create=True, read_only=read_only)
+        assert caught.value.filename == str(path)
 
 
 def test_a_lock_excludes_another_broker_of_the_same_process_until_it_is_released(tmp_path: Path) -> None:

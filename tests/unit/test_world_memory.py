@@ -99,6 +99,29 @@ def test_an_open_file_outlives_its_name() -> None:
         file.read_at(0, 1)
 
 
+def test_a_file_knows_when_it_was_changed() -> None:
+    """By reading, renaming and crashing it does not change (`broker-log/E12`)."""
+    storage = MemoryStorage()
+    storage.wall_ms = lambda: 5
+    file = storage.open("/d", create=True)
+    assert storage.modified_ms("/d") == 5
+    storage.wall_ms = lambda: 6
+    file.write_at(0, b"abc")
+    assert storage.modified_ms("/d") == 6
+    storage.wall_ms = lambda: 7
+    file.truncate(3)
+    storage.rename("/d", "/e")
+    file.read_at(0, 3)
+    assert storage.modified_ms("/e") == 6
+    file.truncate(2)
+    assert storage.modified_ms("/e") == 7
+    storage.set_modified_ms("/e", 2)
+    storage.kill()
+    assert storage.modified_ms("/e") == 2
+    with pytest.raises(FileNotFoundError):
+        storage.modified_ms("/d")
+
+
 def test_a_lock_is_held_once() -> None:
     storage = MemoryStorage()
     release = storage.lock(".lock")

@@ -243,6 +243,12 @@ class _FillableStorage(Storage):
     def remove_tree(self, path: str) -> None:
         self._storage.remove_tree(path)
 
+    def modified_ms(self, path: str) -> int:
+        return self._storage.modified_ms(path)
+
+    def set_modified_ms(self, path: str, at_ms: int) -> None:
+        self._storage.set_modified_ms(path, at_ms)
+
     def sync_dir(self, path: str) -> None:
         self._storage.sync_dir(path)
 

@@ -43,7 +43,9 @@ class Host:
 
     def _boot(self) -> SimulatedWorld:
         self._incarnation += 1
-        return SimulatedWorld(self._simulation, self.name, self._incarnation, self.disk, clock_skew=self.clock_skew)
+        world = SimulatedWorld(self._simulation, self.name, self._incarnation, self.disk, clock_skew=self.clock_skew)
+        self.disk.wall_ms = world.wall_ms
+        return world
 
     def start(self, process: Callable[[SimulatedWorld], Awaitable[object]]) -> None:
         """Run ``process(world)`` on this host in the background, until it returns or is killed.

@@ -215,6 +215,12 @@ class _ProcessStorage(Storage):
     def remove_tree(self, path: str) -> None:
         self._live().remove_tree(path)
 
+    def modified_ms(self, path: str) -> int:
+        return self._live().modified_ms(path)
+
+    def set_modified_ms(self, path: str, at_ms: int) -> None:
+        self._live().set_modified_ms(path, at_ms)
+
     def sync_dir(self, path: str) -> None:
         self._live().sync_dir(path)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,23 @@ class Dump:
         printed = self._capsys.readouterr()
         self.out, self.err = printed.out.splitlines(), printed.err
         return status
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a device"])
+def test_what_is_no_file_is_refused_and_not_waited_for(directory: Path, dump: Dump, kind: str) -> None:
+    """Named itself, found in a directory, or beside an index (`security-metrics-tools/DL-01`)."""
+    path = directory / f"{BASE}.log"
+    path.unlink()
+    with ExitStack() as opened:
+        if kind == "a device":
+            path.symlink_to("/dev/zero")
+        else:
+            os.mkfifo(path)
+            opened.callback(os.close, os.open(path, os.O_RDWR))  # so that who waits for the other end goes on
+        for asked in (path, directory):
+            assert dump(asked) == 1
+            assert f"Cannot be read in {path}:\n  It is {kind}, not a file" in dump.err
+        assert f"{path} cannot be compared with: It is {kind}, not a file" in dump.err
 
 
 def test_batches_are_printed_with_what_their_headers_say(directory: Path, dump: Dump) -> None:

@@ -297,6 +297,11 @@ class ReadableSegment:
         return self._largest()[0]
 
     @property
+    def age_counts_from_ms(self) -> int:
+        """The largest timestamp, or, where no record has one, when the file was last written (E12, G05, Z07)."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self._storage.modified_ms(self._log_path)
+
+    @property
     def offset_of_max_timestamp(self) -> int:
         """The last offset of the first batch that has the largest timestamp."""
         return self._largest()[1]

@@ -22,9 +22,12 @@ def count_expired(
             break
         by_start = index + 1 < len(segments) and end <= log_start_offset
         by_size = config.deletes and excess >= segment.size
-        by_time = config.deletes and 0 <= config.retention_ms < now_ms - segment.max_timestamp
-        # What compaction has emptied would hold up what comes after it; records without any time stay for ever.
-        by_time = by_time and (segment.max_timestamp >= 0 or not segment.size)
+        # What compaction has emptied would only hold up what comes after it.
+        by_time = (
+            config.deletes
+            and config.retention_ms >= 0
+            and (not segment.size or config.retention_ms < now_ms - segment.age_counts_from_ms)
+        )
         if not (by_start or by_size or by_time):
             break
         excess -= segment.size

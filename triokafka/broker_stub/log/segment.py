@@ -173,6 +173,10 @@ class LogSegment(ReadableSegment):
 
         return run
 
+    def keep_age_of(self, segment: ReadableSegment) -> None:
+        """Count as written when ``segment`` was, whose records it has: to be called after the last `append` (H18)."""
+        self._storage.set_modified_ms(self._log_path, self._storage.modified_ms(segment.path(LOG_SUFFIX)))
+
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped (E09)."""
         place = self.find(offset)

@@ -141,7 +141,9 @@ def _open_log(storage: Storage, path: str, report: Report) -> File | None:
         return storage.open(log_path, read_only=True)
     except FileNotFoundError:
         report.problem(path, _MISMATCH, f"there is no {log_path} to compare with")
-        return None
+    except OSError as error:
+        report.problem(path, _MISMATCH, f"{log_path} cannot be compared with: {error.strerror or error}")
+    return None
 
 
 def _batch_at(log: File, position: int) -> BatchInfo | None:

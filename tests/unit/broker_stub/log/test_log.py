@@ -533,6 +533,51 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_segment() -> None:
     assert append(log, batch(b"a")).first_offset == 60
 
 
+def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
+    """Of all segments, the active one among them, also after a restart (`broker-log/E12`, `G05`, `Z07`)."""
+    storage, written = MemoryStorage(), {}
+    log = open_log(storage, config(retention_ms=10_000))
+    for number in range(60):
+        at_ms = NOW + 1000 * number
+        storage.wall_ms = lambda at_ms=at_ms: at_ms  # type: ignore[misc]
+        append(log, batch(b"%020d" % number, timestamp=-1), now_ms=at_ms)
+        written[log.active_segment.base_offset] = at_ms
+    first, *_, active = log.segments
+    assert first is not active
+    assert (first.max_timestamp, log.offset_of_max_timestamp()) == (-1, None)
+    assert log.apply_retention(written[first.base_offset] + 10_000) == 0
+    log.close()
+    log = open_log(storage, config(retention_ms=10_000), clean=True)
+    assert log.apply_retention(written[first.base_offset] + 10_000) == 0
+    assert log.apply_retention(written[first.base_offset] + 10_001) == 1
+    log.apply_retention(written[active.base_offset] + 10_000)
+    assert log.segments[0].base_offset == active.base_offset
+    assert log.apply_retention(written[active.base_offset] + 10_001) == 1
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (60, 60, 0)
+
+
+def test_one_record_with_a_timestamp_is_what_the_age_of_its_segment_goes_by() -> None:
+    """(`broker-log/Z07`)"""
+    storage = MemoryStorage()
+    storage.wall_ms = lambda: NOW
+    log = open_log(storage, config(retention_ms=10_000))
+    append(log, batch(b"a", timestamp=-1))
+    append(log, batch(b"b", timestamp=NOW + 5_000))
+    append(log, batch(b"c", timestamp=-1))
+    assert log.apply_retention(NOW + 15_000) == 0
+    assert log.apply_retention(NOW + 15_001) == 1
+
+
+def test_a_file_whose_age_cannot_be_read_is_an_error_of_the_disk() -> None:
+    """(`broker-log/F28`)"""
+    storage = MemoryStorage()
+    log = open_log(storage, config(retention_ms=10_000))
+    append(log, batch(b"a", timestamp=-1))
+    storage.inject(DiskFault("size", "*.log"))
+    with pytest.raises(KafkaStorageError, match="retention"):
+        log.apply_retention(NOW)
+
+
 def test_retention_by_size_leaves_at_least_the_size() -> None:
     """(`broker-log/G06`)"""
     log = open_log(MemoryStorage(), config(retention_bytes=3_000, retention_ms=-1))

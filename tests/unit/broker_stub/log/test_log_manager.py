@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -349,6 +352,38 @@ async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve() -> 
     again = started(world).get(B0)
     assert again is not None
     assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (3, 5, 5)
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "directory"])
+@pytest.mark.parametrize(
+    ("suffix", "clean"),
+    [(".log", True), (".log", False), (".index", False), (".timeindex", False), (".txnindex", False)],
+)
+async def test_what_is_no_file_takes_its_log_offline(tmp_path: Path, suffix: str, clean: bool, kind: str) -> None:
+    """Nobody waits for the other end of a pipe; here there is one, so that waiting would show (`broker-log/I04`)."""
+    logs = LogManager(RealWorld(), [str(tmp_path)], config(retention_ms=-1))
+    logs.start()
+    fill(logs.create(A0, TOPIC_ID), 5)
+    logs.create(B0)
+    if clean:
+        await logs.close()
+    else:
+        logs.abandon()
+    path = tmp_path / f"{A0.topic}-{A0.partition}" / f"{0:020d}{suffix}"
+    path.unlink(missing_ok=True)
+    with ExitStack() as opened:
+        if kind == "directory":
+            path.mkdir()
+        else:
+            os.mkfifo(path)
+            opened.callback(os.close, os.open(path, os.O_RDWR))
+        again = LogManager(RealWorld(), [str(tmp_path)], config(retention_ms=-1))
+        again.start()
+        assert set(again.all()) == {B0}
+        assert not again.offline_directories()
+        with pytest.raises(KafkaStorageError, match=f"{kind}.*{path}"):
+            again.create(A0, TOPIC_ID)
+        again.abandon()
 
 
 def test_an_offline_log_can_be_deleted() -> None:

@@ -205,6 +205,7 @@ class Cleaning:
             stats.segments_after += 1
             if changed:
                 target.seal()
+                target.keep_age_of(group[-1])
                 target.sync()
                 handed_out = True
                 yield Replacement(group, target)

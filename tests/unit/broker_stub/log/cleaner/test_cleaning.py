@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.unit.broker_stub.log.builders import DIRECTORY, NOW, TP
+from tests.unit.broker_stub.log.builders import DIRECTORY, NOW, TP, append, batch
 from tests.unit.broker_stub.log.cleaner.logs import (
     RETENTION,
     batches,
@@ -42,6 +42,23 @@ def test_only_the_last_record_of_a_key_stays_at_its_offset() -> None:
     assert records(log) == [(26 + i, b"k%d" % (26 % 4 + i if i < 2 else i - 2), b"%d" % (26 + i)) for i in range(4)]
     assert (stats.counts.records_read, stats.counts.records_kept, stats.end_offset) == (30, 4, 30)
     assert stats.bytes_read > stats.bytes_written > 0
+
+
+def test_rewritten_segment_is_as_old_as_the_last_that_it_replaces() -> None:
+    """Else records without a timestamp would be new again with each cleaning (`broker-log/H18`, `E12`)."""
+    storage, clock = MemoryStorage(), [NOW]
+    storage.wall_ms = lambda: clock[0]
+    log = compacted_log(storage, cleanup_policy=("compact", "delete"), retention_ms=10_000)
+    for number in range(30):
+        clock[0] = NOW + number
+        append(log, batch(b"v", key=b"k%d" % (number % 4), timestamp=-1))
+    clock[0] = NOW + 9_000
+    clean(log, storage, now_ms=clock[0])
+    assert log.segments[-2].age_counts_from_ms == NOW + 29
+    log.apply_retention(NOW + 10_029)
+    assert [offset for offset, *_ in records(log)] == [26, 27, 28, 29]
+    log.apply_retention(NOW + 10_030)
+    assert records(log) == []
 
 
 def test_batch_of_which_everything_stays_is_not_touched() -> None:
