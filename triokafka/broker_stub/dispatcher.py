@@ -7,7 +7,7 @@ exception into the API's own error response, encodes the answer, and counts what
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -24,6 +24,7 @@ from triokafka.broker_stub.request_metrics import ApiMetrics, RequestMetrics, Ti
 from triokafka.errors import BrokerResponseError, ProtocolError
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
 from triokafka.protocol.message import Response
 from triokafka.structs import Buffer
@@ -38,6 +39,8 @@ logger = logging.getLogger(__name__)
 API_VERSIONS_KEY: Final = 18
 UNKNOWN_SERVER_ERROR: Final = -1
 _FETCH_KEY: Final = 1
+_LARGE_BYTES: Final = 131_072
+"""Requests beyond this are decoded, and their answers encoded, in a thread: it takes tens of milliseconds and more."""
 _FAULTS_BY_ITEM: Final = (0, 1, 2)  # Produce, Fetch and ListOffsets ask for each partition
 
 
@@ -124,8 +127,11 @@ class Dispatcher:
         peer: tuple[str, int],
         received_at: float | None = None,
         started_at: float | None = None,
+        let_go: Callable[[], None] | None = None,
     ) -> Answer:
         """Answer one request, which came at ``received_at`` and got its slot at ``started_at``, now when left out.
+
+        ``let_go`` is called when the frame is done with before the answer is there; the caller must not keep it.
 
         Raises:
             CloseConnectionError: the frame is not a request, or asks for an API or version that is not served, or the
@@ -136,7 +142,10 @@ class Dispatcher:
             header, handler = self._route(frame)
             if handler is None:
                 return self._refuse_api_versions(header, now)
-            request = handler.decode(frame, header.api_version, header.size)
+            if len(frame) > _LARGE_BYTES and not handler.carries_records:
+                request = await self._decode_aside(handler, frame, header)
+            else:
+                request = handler.decode(frame, header.api_version, header.size)
         except ProtocolError as error:
             raise CloseConnectionError(f"not a Kafka request: {error}") from error
         context = RequestContext(
@@ -149,7 +158,9 @@ class Dispatcher:
             slot=slot,
             size=len(frame),
             received_at=now if received_at is None else received_at,
+            let_go=let_go,
         )
+        del frame  # its records are the handler's now
         if handler.waits:
             slot.release()
             context.counts_time = False
@@ -157,7 +168,21 @@ class Dispatcher:
             context.follower = _is_follower(request)
         if self.broker.faults.armed:
             return await self._dispatch_faulty(handler, request, context)
-        return self._finish(await self._answer(handler, request, context), context)
+        response = await self._answer(handler, request, context)
+        if context.size > _LARGE_BYTES and response is not None and not carries_records(type(response)):
+            return await self._finish_aside(response, context)
+        return self._finish(response, context)
+
+    async def _decode_aside(self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader) -> Any:
+        """Decode a large request while others have their turn."""
+        return await self.broker.world.run_in_thread(handler.decode, frame, header.api_version, header.size)
+
+    async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
+        """As `_finish`; others have their turn while the answer is encoded."""
+        answer, world, header = self._finish(response, context, encode=False), self.broker.world, context.header
+        answer.parts = await world.run_in_thread(_encode, response, header)
+        answer.done_at = world.now()
+        return answer
 
     def answered(self, answer: Answer, sending_at: float, sent_at: float) -> None:
         """An answer was sent between these times, or could not be: count the request."""
@@ -186,7 +211,7 @@ class Dispatcher:
         if requests_logger.isEnabledFor(logging.DEBUG):
             log_request(self.handlers[header.api_key].name, context, times)
 
-    def _finish(self, response: Response | None, context: RequestContext) -> Answer:
+    def _finish(self, response: Response | None, context: RequestContext, *, encode: bool = True) -> Answer:
         """Throttle as the quotas say, encode, and count errors."""
         world, header = self.broker.world, context.header
         if self.broker.quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
@@ -202,7 +227,7 @@ class Dispatcher:
         api = self._apis[header.api_key]
         if api.count_errors is not None:
             api.count_errors(response, api.metrics.errors)
-        parts = encode_response(response, version=header.api_version, correlation_id=header.correlation_id)
+        parts = _encode(response, header) if encode else []
         return Answer(parts, throttle_ms, done_at=world.now(), context=context)
 
     async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
@@ -284,6 +309,10 @@ class Dispatcher:
         response: Response | None = await handler.function(request, context)
         items.put_in(response)
         return response
+
+
+def _encode(response: Response, header: RequestHeader) -> list[Buffer]:
+    return encode_response(response, version=header.api_version, correlation_id=header.correlation_id)
 
 
 def _is_follower(request: FetchRequest) -> bool:

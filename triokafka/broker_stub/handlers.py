@@ -39,7 +39,8 @@ class RequestContext:
     here; ``listener`` the name of the listener that the client connected to; ``size`` the request's bytes, header
     included. A handler that finds a quota exceeded sets ``throttle_ms``: the answer will say so, and the connection is
     not read for as long. ``parked_seconds`` of its time were spent waiting; without ``counts_time`` all of it may have
-    been. ``follower`` marks a fetch of another broker.
+    been. ``follower`` marks a fetch of another broker. ``let_go``, where it is given, is called when nothing has a view of
+    the request's frame any more; the connection then holds no memory for it while the request waits.
     """
 
     header: RequestHeader
@@ -55,6 +56,7 @@ class RequestContext:
     counts_time: bool = True
     received_at: float = 0.0
     follower: bool = False
+    let_go: Callable[[], None] | None = None
 
     @property
     def version(self) -> int:
@@ -164,11 +166,12 @@ class Handler(Generic[RequestT, ResponseT]):
     waits: bool = False
     on_error: OnError[RequestT] | None = None
     decode: Callable[[Buffer, int, int], RequestT] = field(init=False)
+    carries_records: bool = field(init=False)
 
     def __post_init__(self) -> None:
         # librdkafka's request for the metadata of all topics has three bytes too many, which Kafka does not look at.
-        strict = carries_records(self.request_type)
-        self.decode = self.request_type.decode if strict else self.request_type.decode_prefix
+        self.carries_records = carries_records(self.request_type)
+        self.decode = self.request_type.decode if self.carries_records else self.request_type.decode_prefix
 
     @property
     def api_key(self) -> int:

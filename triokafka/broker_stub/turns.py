@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator
+from typing import Final, TypeVar
 
 import trio
+
+T = TypeVar("T")
 
 AT_ONCE: Final = 50
 """Partitions that a request is worked on before others have their turn: a millisecond or two."""
@@ -24,3 +27,18 @@ class Turns:
         if self._done >= AT_ONCE:
             self._done = 0
             await trio.lowlevel.checkpoint()
+
+
+async def in_turns(steps: Generator[int, None, T]) -> T:
+    """Do all of a work that says after each step how much it was, and return what it leads to.
+
+    Others have their turn in between, after every `AT_ONCE`. Cancelled, the rest is not done.
+    """
+    turns = Turns()
+    while True:
+        try:
+            done = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await turns.did(done)

@@ -198,6 +198,148 @@ async def test_others_have_their_turn_while_very_many_names_are_looked_up(
     assert taken[1] >= taken[0] + 5, taken
 
 
+_OF_GROUPS = "consumer.heartbeat.interval.ms"
+
+
+def _configs(count: int, kind: int = 2, key: str = "retention.ms") -> list[dict[str, Any]]:
+    one = [{"name": key, "value": "6000"}]
+    return [{"resource_type": kind, "resource_name": name, "configs": one} for name in _names(count)]
+
+
+def _quotas(count: int) -> list[dict[str, Any]]:
+    ops = [{"key": "producer_byte_rate", "value": 5.0}]
+    return [{"entity": [{"entity_type": "user", "entity_name": name}], "ops": ops} for name in _names(count)]
+
+
+def _topics(count: int, /, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": name, **fields} for name in _names(count)]
+
+
+def _creation(count: int) -> dict[str, Any]:
+    return {"topics": _topics(count, num_partitions=1, replication_factor=1), "timeout_ms": 5000}
+
+
+@pytest.mark.parametrize("exist", [False, True])
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("alter_configs", 2, lambda n: {"resources": _configs(n)}),
+        ("incremental_alter_configs", 1, lambda n: {"resources": _configs(n)}),
+        ("incremental_alter_configs", 1, lambda n: {"resources": _configs(n, kind=8)}),
+        ("alter_client_quotas", 1, lambda n: {"entries": _quotas(n)}),
+        ("create_topics", 7, _creation),
+        ("create_partitions", 3, lambda n: {"topics": _topics(n, count=2, assignments=None), "timeout_ms": 5000}),
+        ("delete_topics", 5, lambda n: {"topic_names": _names(n), "timeout_ms": 5000}),
+    ],
+)
+async def test_others_have_their_turn_while_very_many_things_are_changed(
+    api: str, version: int, fields: Callable[[int], dict[str, Any]], exist: bool
+) -> None:
+    """Whether that succeeds or fails (`broker-log/A01`)."""
+    bystander, taken = Bystander(), []
+    async with running_node() as node, trio.open_nursery() as nursery:
+        if exist:
+            await node.call(request("create_topics", _creation(10 * AT_ONCE)), 7)
+        nursery.start_soon(bystander.run)
+        for count in (1, 10 * AT_ONCE):
+            # The controller alone: what follows a change afterwards has turns of its own.
+            before = bystander.turns
+            trial = {} if api == "delete_topics" else {"validate_only": True}
+            await node.call(request(api, {**fields(count), **trial}), version)
+            taken.append(bystander.turns - before)
+        nursery.cancel_scope.cancel()
+    assert taken[1] >= taken[0] + 8, taken
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("create_topics", 7, lambda n: {"topics": [{"name": "t", "num_partitions": n, "replication_factor": 1}]}),
+        ("create_partitions", 3, lambda n: {"topics": [{"name": "u", "count": n + 1, "assignments": None}]}),
+    ],
+)
+async def test_others_have_their_turn_while_very_many_partitions_are_made(
+    api: str, version: int, fields: Callable[[int], dict[str, Any]]
+) -> None:
+    """(`broker-log/A01`)"""
+    bystander, taken = Bystander(), []
+    async with running_node() as node, trio.open_nursery() as nursery:
+        await node.create("u")
+        nursery.start_soon(bystander.run)
+        for count in (1, 10 * AT_ONCE):
+            before = bystander.turns
+            await node.call(request(api, {**fields(count), "timeout_ms": 5000, "validate_only": True}), version)
+            taken.append(bystander.turns - before)
+        nursery.cancel_scope.cancel()
+    assert taken[1] >= taken[0] + 8, taken
+
+
+async def test_a_large_change_is_made_as_a_whole_and_before_what_was_asked_later() -> None:
+    """Others have their turn in the middle of it, but do not see half of it."""
+    seen = set[int]()
+    count = 10 * AT_ONCE
+    async with running_node(num_partitions=1) as node, trio.open_nursery() as nursery:
+        answers: list[Any] = []
+
+        async def ask(api: str, version: int, fields: dict[str, Any]) -> None:
+            answers.append(await node.call(request(api, fields), version))
+
+        async def watch() -> None:
+            while True:
+                seen.add(sum(name.startswith("name-") for name in node.broker.controller.image.topics))
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(watch)
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask, "create_topics", 7, _creation(count))
+            while not seen:
+                await trio.lowlevel.checkpoint()
+            asking.start_soon(ask, "delete_topics", 5, {"topic_names": [f"name-{count - 1}"], "timeout_ms": 5000})
+        assert seen == {0, count, count - 1}
+        assert answers[1].responses[0].error_code == 0, "the topic was there when it was to be deleted"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("alter_configs", 2, {"resources": _configs(10_001, 32, _OF_GROUPS)}),
+        ("incremental_alter_configs", 1, {"resources": _configs(10_001, 32, _OF_GROUPS)}),
+        ("alter_client_quotas", 1, {"entries": _quotas(10_001)}),
+    ],
+)
+async def test_a_change_of_more_than_ten_thousand_records_is_refused_as_a_whole(
+    api: str, version: int, fields: dict[str, Any]
+) -> None:
+    """As Kafka's controller does ("excessively large batch operation")."""
+    async with running_node() as node:
+        response = await node.call(request(api, fields), version)
+        results: Any = getattr(response, "responses", None) or response.entries
+        assert {one.error_code for one in results} == {errors.PolicyViolationError.code}
+        assert len(results) == 10_001
+        image = node.broker.controller.image
+        assert not image.configs and not image.client_quotas
+
+
+@pytest.mark.parametrize("held", ["decode_prefix", "_encode"])
+async def test_others_are_served_while_a_very_large_request_is_decoded_and_its_answer_encoded(held: str) -> None:
+    """(`broker-log/A01`)"""
+    world = HeldThreads(held)
+    async with running_node(world=world, auto_create_topics_enable=False) as node, trio.open_nursery() as nursery:
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            asked = request("find_coordinator", {"key_type": 1, "coordinator_keys": _names(20_000)})
+            answers.append(await node.call(asked, 4))
+
+        nursery.start_soon(ask)
+        await world.asked.wait()
+        small = await node.call(request("find_coordinator", {"coordinator_keys": ["g"]}), 4)
+        assert len(small.coordinators) == 1 and not answers
+        world.go.set()
+    assert len(answers[0].coordinators) == 20_000
+
+
 async def test_a_log_that_could_not_be_made_ahead_is_tried_again() -> None:
     """For want of files, say, of which there are some a moment later."""
     world = HeldThreads()

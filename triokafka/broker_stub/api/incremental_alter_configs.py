@@ -5,6 +5,7 @@ Versions 0-1. v1: flexible. Log levels (``BROKER_LOGGER``) are this process's ow
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from triokafka import errors
@@ -12,9 +13,10 @@ from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_access import config_accesses, denied_resources
 from triokafka.broker_stub.authorizer import Operation
 from triokafka.broker_stub.controller import ResourceType as ConfigResourceType
-from triokafka.broker_stub.controller.configuration import AlterOperation, check_broker_name
+from triokafka.broker_stub.controller.configuration import AlterOperation, check_broker_name, check_repeats
 from triokafka.broker_stub.controller.outcome import NO_ERROR, ItemError
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -51,28 +53,38 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Set log levels here, hand the rest to the controller; as many answers as resources, in their order."""
     denied = denied_resources(request.resources, Operation.ALTER_CONFIGS, context)
-    own = [resource for resource in request.resources if resource.resource_type == ConfigResourceType.BROKER_LOGGER]
-    if not own:
+    if not any(map(_is_logger, request.resources)):
         return await context.broker.controller.incremental_alter_configs(
             request, denied=denied, by=context.broker.configuration
         )
     rest = IncrementalAlterConfigsRequest(
-        resources=[resource for resource in request.resources if resource not in own],
+        resources=[resource for resource in request.resources if not _is_logger(resource)],
         validate_only=request.validate_only,
     )
     response = await context.broker.controller.incremental_alter_configs(
         rest, denied=denied, by=context.broker.configuration
     )
-    others = iter(response.responses)
-    response.responses = [
-        _alter_loggers(resource, request.validate_only, denied, context) if resource in own else next(others)
-        for resource in request.resources
-    ]
+    others, turns = iter(response.responses), Turns()
+    times = Counter(resource.resource_name for resource in request.resources if _is_logger(resource))
+    response.responses = []
+    for resource in request.resources:
+        if _is_logger(resource):
+            response.responses.append(
+                _alter_loggers(resource, times[resource.resource_name], request.validate_only, denied, context)
+            )
+            await turns.did()
+        else:
+            response.responses.append(next(others))
     return response
+
+
+def _is_logger(resource: AlterConfigsResource) -> bool:
+    return resource.resource_type == ConfigResourceType.BROKER_LOGGER
 
 
 def _alter_loggers(
     resource: AlterConfigsResource,
+    times: int,
     validate_only: bool,
     denied: Mapping[tuple[int, str], ItemError],
     context: RequestContext,
@@ -81,6 +93,7 @@ def _alter_loggers(
     failure = denied.get((resource.resource_type, resource.resource_name), NO_ERROR)
     try:
         if not failure:
+            check_repeats(times, [change.name for change in resource.configs])
             check_broker_name(resource.resource_name, context.broker.node_id)
             changes = [(change.name, _level(change)) for change in resource.configs]
             for name, level in changes:

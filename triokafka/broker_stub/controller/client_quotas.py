@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from triokafka.broker_stub.controller.image import MetadataImage, QuotaEntity
-from triokafka.broker_stub.controller.outcome import ItemError, Outcome
+from triokafka.broker_stub.controller.outcome import ItemError, Outcome, Steps, check_size
 from triokafka.errors import BrokerResponseError, InvalidRequestError, UnsupportedVersionError
 from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasEntity,
@@ -47,8 +47,12 @@ _SPECIFIED: Final = 2
 class ClientQuotaControl:
     """Checks changes of quotas and turns them into records."""
 
-    def alter(self, image: MetadataImage, request: AlterClientQuotasRequest) -> Outcome[AlterClientQuotasResponse]:
-        """Set and remove quotas; one result per entity, and a wrong one does not keep the others from it."""
+    def alter(self, image: MetadataImage, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
+        """Set and remove quotas; one result per entity, and a wrong one does not keep the others from it.
+
+        Raises:
+            PolicyViolationError: it would take too many records.
+        """
         records: list[Struct] = []
         results: list[AlterClientQuotasResult] = []
         seen: set[QuotaEntity] = set()
@@ -73,6 +77,8 @@ class ClientQuotaControl:
             results.append(
                 AlterClientQuotasResult(error_code=failure.code, error_message=failure.message, entity=parts)
             )
+            check_size(records)
+            yield 1
         return Outcome([] if request.validate_only else records, AlterClientQuotasResponse(entries=results))
 
 

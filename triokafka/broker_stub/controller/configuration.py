@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from triokafka import errors
@@ -25,7 +25,7 @@ from triokafka.broker_stub.controller.config_entries import (
     topic_entries,
 )
 from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
-from triokafka.broker_stub.controller.outcome import ItemError, Outcome
+from triokafka.broker_stub.controller.outcome import ItemError, Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
@@ -79,6 +79,10 @@ class AlterOperation(enum.IntEnum):
     SUBTRACT = 3
 
 
+TopicEntries = Callable[[Mapping[str, str]], list[ConfigEntry]]
+"""The configuration of a topic as it is shown, by what the topic has of its own."""
+
+
 class _Resource(Protocol):
     resource_type: int
     resource_name: str
@@ -110,9 +114,19 @@ class ConfigurationControl:
         """What applies to a topic: its own configuration over the broker's defaults."""
         return _log_config(topic, image.topic_configs(topic), self.broker_config(image).topic_defaults)
 
-    def topic_entries(self, image: MetadataImage, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """Every configuration key of a topic with these overrides: value, source, synonyms."""
-        return topic_entries(inherited_entries(self.config, image), overrides)
+    def topic_entries(self, image: MetadataImage) -> TopicEntries:
+        """Says of a topic with some overrides every configuration key: value, source, synonyms.
+
+        What topics inherit is made once for all, and not before it is asked for.
+        """
+        inherited: dict[str, ConfigEntry] = {}
+
+        def entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+            if not inherited:
+                inherited.update(inherited_entries(self.config, image))
+            return topic_entries(inherited, overrides)
+
+        return entries
 
     def broker_entries(self, image: MetadataImage, *, cluster_wide: bool) -> list[ConfigEntry]:
         """Every option of the broker; with ``cluster_wide`` what was set for all brokers."""
@@ -168,10 +182,13 @@ class ConfigurationControl:
         request: AlterConfigsRequest,
         *,
         denied: Mapping[tuple[int, str], ItemError] | None = None,
-    ) -> Outcome[AlterConfigsResponse]:
+    ) -> Steps[AlterConfigsResponse]:
         """Replace the whole configuration of resources: keys that the request leaves out are deleted.
 
         ``denied`` are resources that the client may not change, with what to answer for them.
+
+        Raises:
+            PolicyViolationError: it would take too many records.
         """
         records: list[Struct] = []
         responses: list[AlterConfigsResourceResponse] = []
@@ -199,6 +216,8 @@ class ConfigurationControl:
                     resource_name=resource.resource_name,
                 )
             )
+            check_size(records)
+            yield 1
         return Outcome([] if request.validate_only else records, AlterConfigsResponse(responses=responses))
 
     def incremental_alter_configs(
@@ -207,8 +226,9 @@ class ConfigurationControl:
         request: IncrementalAlterConfigsRequest,
         *,
         denied: Mapping[tuple[int, str], ItemError] | None = None,
-    ) -> Outcome[IncrementalAlterConfigsResponse]:
-        """Set, delete, append to or subtract from single keys of resources; ``denied`` as in `alter_configs`."""
+    ) -> Steps[IncrementalAlterConfigsResponse]:
+        """Set, delete, append to or subtract from single keys of resources; ``denied`` and errors as in
+        `alter_configs`."""
         records: list[Struct] = []
         responses: list[IncrementalResourceResponse] = []
         times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
@@ -235,15 +255,22 @@ class ConfigurationControl:
                     resource_name=resource.resource_name,
                 )
             )
+            check_size(records)
+            yield 1
         return Outcome([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses))
 
     def _check_resource(self, resource: _Resource, times: int, names: Sequence[str]) -> None:
-        if times > 1:
-            raise errors.InvalidRequestError("Each resource must appear at most once.")
-        if len(set(names)) < len(names):
-            raise errors.InvalidRequestError("Error due to duplicate config keys")
+        check_repeats(times, names)
         if resource.resource_type == ResourceType.BROKER and resource.resource_name:
             check_broker_name(resource.resource_name, self.config.node_id)
+
+
+def check_repeats(times: int, names: Sequence[str]) -> None:
+    """Refuse a resource that is named several times, and one with a key that is. Raises `InvalidRequestError`."""
+    if times > 1:
+        raise errors.InvalidRequestError("Each resource must appear at most once.")
+    if len(set(names)) < len(names):
+        raise errors.InvalidRequestError("Error due to duplicate config keys")
 
 
 def _is_read_only(name: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
@@ -20,16 +20,19 @@ from triokafka.broker_stub.controller import features
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.metadata_log import MetadataLog
-from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.controller.records import encode_records
 from triokafka.broker_stub.controller.state import ControllerState, StagedChange
-from triokafka.broker_stub.turns import AT_ONCE
+from triokafka.broker_stub.turns import AT_ONCE, in_turns
 from triokafka.protocol.message import Struct
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Compute = Callable[[MetadataImage], Outcome[T] | Steps[T]]
+"""An operation: what it yields of an image, at once or in steps."""
 
 MAX_WAITING: Final = 1000
 """Operations that may wait in the queue; the callers of more wait for room in it."""
@@ -50,7 +53,7 @@ class Follower(Protocol):
 class Operation(Generic[T]):
     """One entry of the queue, and the place where its caller waits."""
 
-    def __init__(self, name: str, compute: Callable[[MetadataImage], Outcome[T]], expires_at: float) -> None:
+    def __init__(self, name: str, compute: Compute[T], expires_at: float) -> None:
         self.name = name
         self.compute = compute
         self.expires_at = expires_at
@@ -109,10 +112,11 @@ class EventQueue:
         self._broken: Exception | None = None
         self._send, self._receive = trio.open_memory_channel[Operation[Any]](MAX_WAITING)
 
-    async def submit(
-        self, name: str, compute: Callable[[MetadataImage], Outcome[T]], *, timeout_ms: int | None = None
-    ) -> T:
+    async def submit(self, name: str, compute: Compute[T], *, timeout_ms: int | None = None) -> T:
         """Enqueue an operation and wait for its response; waits for room when the queue is full.
+
+        An operation that yields its outcome in steps lets others on the event loop have their turn in between, but no
+        other operation: the order of the queue is the order of the changes.
 
         Raises:
             NotControllerError: the queue was stopped.
@@ -146,6 +150,7 @@ class EventQueue:
         finally:
             for operation in operations:
                 operation.fail(_stopped())
+            self._state.roll_back()  # cancelled before its commit began
             self.stop()
 
     def stop(self) -> None:
@@ -165,7 +170,7 @@ class EventQueue:
             if operation.abandoned:
                 continue
             try:
-                staged.append((operation, *self._stage(operation)))
+                staged.append((operation, *await self._stage(operation)))
             except errors.KafkaError as error:
                 operation.fail(error)
             except Exception as error:
@@ -197,23 +202,24 @@ class EventQueue:
         if self._follower is not None:
             await self._follower.settle()
 
-    def _stage(self, operation: Operation[T]) -> tuple[StagedChange | None, T]:
+    async def _stage(self, operation: Operation[T]) -> tuple[StagedChange | None, T]:
         if self._broken is not None:
             raise errors.KafkaStorageError(f"the metadata log cannot be written since: {self._broken}")
         if operation.expires_at <= self._world.now():
             raise errors.RequestTimedOutError(f"the time of {operation.name} was over before its turn came")
-        outcome = operation.compute(self._state.image)
-        change = self._state.stage(outcome.records) if outcome.records else None
+        found = operation.compute(self._state.image)
+        outcome = await in_turns(found) if isinstance(found, Generator) else found
+        change = await in_turns(self._state.stage(outcome.records)) if outcome.records else None
         return change, outcome.response
 
     async def _commit(self, changes: Sequence[StagedChange]) -> Exception | None:
         """Append and sync; on failure take everything back, and return why."""
         log, now_ms = self._log, self._world.wall_ms()
         size = 0
-        if sum(len(change.records) for change in changes) > AT_ONCE:
-            await trio.lowlevel.checkpoint()  # others have their turn before all of it is encoded
         try:
             for change in changes:
+                if len(change.records) > AT_ONCE:
+                    await trio.lowlevel.checkpoint()  # others have their turn before all of it is encoded
                 batch = encode_change(change, self._state.epoch, now_ms)
                 log.append(batch, now_ms=now_ms)
                 size += len(batch)

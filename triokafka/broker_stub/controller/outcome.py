@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from triokafka.errors import BrokerResponseError, UnknownError
+from triokafka.errors import BrokerResponseError, PolicyViolationError, UnknownError
 from triokafka.protocol.message import Struct
 
 R = TypeVar("R")
@@ -27,6 +27,21 @@ class Outcome(NamedTuple, Generic[R]):
 
     records: Sequence[Struct]
     response: R
+
+
+Steps = Generator[int, None, Outcome[R]]
+"""An outcome that takes long to find: after each step others have their turn, and it yields how much the step was.
+
+The image that it looks at stays the newest one until the end, since no other operation begins before that.
+"""
+
+
+def check_size(records: Sequence[Struct], more: int = 0) -> None:
+    """Refuse an operation that would write too much. Raises `PolicyViolationError`."""
+    if len(records) + more > MAX_RECORDS_PER_OPERATION:
+        raise PolicyViolationError(
+            f"This would take more than {MAX_RECORDS_PER_OPERATION} metadata records; ask for less at once."
+        )
 
 
 class ItemError(NamedTuple):

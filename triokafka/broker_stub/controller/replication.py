@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import placement, topic_names
-from triokafka.broker_stub.controller.configuration import ConfigurationControl
+from triokafka.broker_stub.controller.configuration import ConfigurationControl, TopicEntries
 from triokafka.broker_stub.controller.image import (
     MetadataImage,
     ResourceType,
@@ -22,10 +22,11 @@ from triokafka.broker_stub.controller.image import (
 )
 from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
 from triokafka.broker_stub.controller.outcome import (
-    MAX_RECORDS_PER_OPERATION,
     Charge,
     ItemError,
     Outcome,
+    Steps,
+    check_size,
     free_of_charge,
 )
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
@@ -85,7 +86,7 @@ class ReplicationControl:
         *,
         hidden_configs: frozenset[str] = frozenset(),
         charge: Charge = free_of_charge,
-    ) -> Outcome[CreateTopicsResponse]:
+    ) -> Steps[CreateTopicsResponse]:
         """Create topics; with ``validate_only`` the answer is the same and nothing is created.
 
         The configuration of topics in ``hidden_configs`` is left out of the answer: the client may not see it.
@@ -95,13 +96,17 @@ class ReplicationControl:
         records: list[Struct] = []
         results: list[CreatableTopicResult] = []
         claimed: dict[str, str] = {}
+        shown = self._configuration.topic_entries(image)
         for topic in request.topics:
+            yield 1
             try:
                 if names[topic.name] > 1:
                     raise errors.InvalidRequestError("Duplicate topic name.")
                 self._check_name(image, topic.name, claimed)
-                made, result = self._create_topic(image, topic, topic.name in hidden_configs)
-                _check_size(records, made)
+                made, result = yield from self._create_topic(
+                    image, topic, None if topic.name in hidden_configs else shown
+                )
+                check_size(records, len(made))
                 charge(sum(isinstance(record, PartitionRecord) for record in made))
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)
@@ -132,8 +137,10 @@ class ReplicationControl:
                 )
 
     def _create_topic(
-        self, image: MetadataImage, topic: CreatableTopic, hide_configs: bool
-    ) -> tuple[list[Struct], CreatableTopicResult]:
+        self, image: MetadataImage, topic: CreatableTopic, shown: TopicEntries | None
+    ) -> Generator[int, None, tuple[list[Struct], CreatableTopicResult]]:
+        """The records of a topic, and the answer; ``shown`` makes its configuration for it, None hides that."""
+        check_size([], len(topic.configs) + len(topic.assignments))
         missing = [config.name for config in topic.configs if config.value is None]
         if missing:
             raise errors.InvalidConfigurationError(f"Null value not supported for topic configs: {','.join(missing)}")
@@ -157,11 +164,11 @@ class ReplicationControl:
             ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
             for name, value in configs.items()
         ]
-        records += [
-            _partition_record(image, topic_id, number, assignments[number]) for number in range(len(assignments))
-        ]
+        for number, replicas in enumerate(assignments):
+            records.append(_partition_record(image, topic_id, number, replicas))
+            yield 1
         result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None, configs=[])
-        if hide_configs:
+        if shown is None:
             result.topic_config_error_code = errors.TopicAuthorizationFailedError.code
         else:
             result.num_partitions = len(assignments)
@@ -174,7 +181,7 @@ class ReplicationControl:
                     config_source=entry.source,
                     is_sensitive=entry.sensitive,
                 )
-                for entry in self._configuration.topic_entries(image, configs)
+                for entry in shown(configs)
             ]
         return records, result
 
@@ -188,8 +195,7 @@ class ReplicationControl:
                 "Number of partitions must be larger than 0, or -1 to use the default value."
             )
         partitions = self._config.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
-        if partitions > MAX_RECORDS_PER_OPERATION:
-            raise _too_large()
+        check_size([], partitions)
         factor = topic.replication_factor
         if factor == _DEFAULT:
             factor = self._config.default_replication_factor
@@ -211,18 +217,19 @@ class ReplicationControl:
 
     def create_partitions(
         self, image: MetadataImage, request: CreatePartitionsRequest, *, charge: Charge = free_of_charge
-    ) -> Outcome[CreatePartitionsResponse]:
+    ) -> Steps[CreatePartitionsResponse]:
         """Add partitions to topics; ``count`` is the new total. Old partitions stay as they are."""
         names = Counter(topic.name for topic in request.topics)
         records: list[Struct] = []
         results: list[CreatePartitionsTopicResult] = []
         for topic in request.topics:
             failure = ItemError()
+            yield 1
             try:
                 if names[topic.name] > 1:
                     raise errors.InvalidRequestError("Duplicate topic name.")
-                made = self._grow(image, topic)
-                _check_size(records, made)
+                made = yield from self._grow(image, topic)
+                check_size(records, len(made))
                 charge(len(made))
                 records += made
             except errors.BrokerResponseError as error:
@@ -232,7 +239,7 @@ class ReplicationControl:
             )
         return Outcome([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
-    def _grow(self, image: MetadataImage, wanted: CreatePartitionsTopic) -> list[Struct]:
+    def _grow(self, image: MetadataImage, wanted: CreatePartitionsTopic) -> Generator[int, None, list[Struct]]:
         topic = image.topics.get(wanted.name)
         if topic is None:
             raise errors.UnknownTopicOrPartitionError(f"Topic '{wanted.name}' does not exist.")
@@ -245,8 +252,7 @@ class ReplicationControl:
                 f"{wanted.count} would not be an increase."
             )
         additional = wanted.count - current
-        if additional > MAX_RECORDS_PER_OPERATION:
-            raise _too_large()
+        check_size([], additional)
         first = topic.partitions[min(topic.partitions)]
         factor = len(first.replicas)
         if wanted.assignments is None:
@@ -260,9 +266,11 @@ class ReplicationControl:
             for index, assignment in enumerate(wanted.assignments):
                 check_manual(image, current + index, assignment.broker_ids, factor)
             added = [tuple(assignment.broker_ids) for assignment in wanted.assignments]
-        return [
-            _partition_record(image, topic.topic_id, current + index, replicas) for index, replicas in enumerate(added)
-        ]
+        made: list[Struct] = []
+        for number, replicas in enumerate(added, current):
+            made.append(_partition_record(image, topic.topic_id, number, replicas))
+            yield 1
+        return made
 
     # DeleteTopics
 
@@ -273,20 +281,28 @@ class ReplicationControl:
         *,
         version: int = 6,
         charge: Charge = free_of_charge,
-    ) -> Outcome[DeleteTopicsResponse]:
+    ) -> Steps[DeleteTopicsResponse]:
         """Delete topics by name or id: they vanish from the metadata at once, the replicas as brokers learn of it.
 
         Raises:
             TopicDeletionDisabledError: ``delete.topic.enable`` is false (before ``version`` 3, `InvalidRequestError`).
+            PolicyViolationError: it would take too many records.
         """
         if not self._config.delete_topic_enable:
             disabled = errors.TopicDeletionDisabledError if version >= 3 else errors.InvalidRequestError
             raise disabled("Topic deletion is disabled.")
         asked: list[tuple[str | None, uuid.UUID]] = [(name, _NO_ID) for name in request.topic_names]
         asked += [(topic.name, topic.topic_id) for topic in request.topics]
-        found = [_find(image, name, topic_id) for name, topic_id in asked]
-        times = Counter(topic.topic_id for topic in found if topic is not None)
-        times_asked = Counter(asked)
+        found: list[TopicImage | None] = []
+        times, times_asked = Counter[uuid.UUID](), Counter[tuple[str | None, uuid.UUID]]()
+        for one in asked:
+            topic = _find(image, *one)
+            found.append(topic)
+            times_asked[one] += 1
+            if topic is not None:
+                times[topic.topic_id] += 1
+            yield 1
+        check_size([], len(times))
         records: list[Struct] = []
         results: list[DeletableTopicResult] = []
         for (name, topic_id), topic in zip(asked, found, strict=True):
@@ -304,6 +320,7 @@ class ReplicationControl:
                     name=name, topic_id=topic_id, error_code=failure.code, error_message=failure.message
                 )
             )
+            yield 1
         return Outcome(records, DeleteTopicsResponse(responses=results))
 
 
@@ -350,15 +367,4 @@ def _partition_record(
         leader_epoch=0,
         partition_epoch=0,
         directories=[image.brokers[broker_id].default_directory() for broker_id in replicas],
-    )
-
-
-def _check_size(records: Sequence[Struct], more: Sequence[Struct]) -> None:
-    if len(records) + len(more) > MAX_RECORDS_PER_OPERATION:
-        raise _too_large()
-
-
-def _too_large() -> errors.PolicyViolationError:
-    return errors.PolicyViolationError(
-        f"This would take more than {MAX_RECORDS_PER_OPERATION} metadata records; ask for less at once."
     )

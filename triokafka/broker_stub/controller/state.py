@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from triokafka.broker_stub.config import BrokerConfig
@@ -69,11 +69,15 @@ class ControllerState:
         """The offset that the next record gets."""
         return self.image.offset + 1
 
-    def stage(self, records: Sequence[Struct]) -> StagedChange:
-        """Replay the records of an operation. Raises `ValueError` if they do not fit; then nothing has changed."""
+    def stage(self, records: Sequence[Struct]) -> Generator[int, None, StagedChange]:
+        """Replay the records of an operation, step by step; they are staged when the last step is done.
+
+        Raises `ValueError` if they do not fit; then nothing has changed.
+        """
         delta = MetadataDelta(self.image)
         for record in records:
             delta.replay(record)
+            yield 1
         base_offset = self.next_offset
         change = StagedChange(base_offset, records, delta, delta.image(base_offset + len(records) - 1, self.epoch))
         self._staged.append(change)

@@ -224,6 +224,8 @@ async def test_log_levels_are_configuration_of_the_process() -> None:
             assert (await levels())[name] == "ERROR" and logger.level == logging.ERROR
             assert await alter((name, 0, "DEBUG"), ("no.such", 0, "DEBUG")) == errors.InvalidConfigurationError.code
             assert logger.level == logging.ERROR
+            assert await alter((name, 0, "DEBUG"), (name, 0, "INFO")) == errors.InvalidRequestError.code
+            assert logger.level == logging.ERROR
             assert await alter((name, 0, "LOUD")) == errors.InvalidConfigurationError.code
             assert await alter((name, 2, "DEBUG")) == errors.InvalidRequestError.code
             assert await alter(("root", 1, None)) == errors.InvalidRequestError.code

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.unit.broker_stub.controller.clusters import CONFIG, cluster, replayed, topic
+from tests.unit.broker_stub.controller.clusters import CONFIG, cluster, done, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import MetadataImage
@@ -49,7 +49,7 @@ def changing(
 
 
 def after(request: IncrementalAlterConfigsRequest, image: MetadataImage = IMAGE) -> MetadataImage:
-    outcome = control().incremental_alter_configs(image, request)
+    outcome = done(control().incremental_alter_configs(image, request))
     assert [response.error_message for response in outcome.response.responses] == [None]
     return replayed(outcome.records, image)
 
@@ -61,8 +61,8 @@ def test_secrets_that_are_set_are_neither_logged_nor_answered(name: str, caplog:
     answers = []
     for operation in (SET, APPEND):
         request = changing((operation, name, "hunter2"), resource_type=BROKER, name="1")
-        answers.append(repr(control().incremental_alter_configs(IMAGE, request).response))
-    replaced = control().alter_configs(IMAGE, replacing({name: "hunter2"}, resource_type=BROKER, name="1"))
+        answers.append(repr(done(control().incremental_alter_configs(IMAGE, request)).response))
+    replaced = done(control().alter_configs(IMAGE, replacing({name: "hunter2"}, resource_type=BROKER, name="1")))
     for text in (caplog.text, *answers, repr(replaced.response)):
         assert "hunter2" not in text
     assert f"{name}=[hidden]" in caplog.text
@@ -90,14 +90,16 @@ class TestIncrementalAlterConfigs:
         assert not image.configs
 
     def test_value_that_is_there_already_writes_nothing_for_a_topic_but_again_for_a_broker(self) -> None:
-        same = control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "5")))
+        same = done(control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "5"))))
         assert same.records == []
         request = changing((SET, "log.retention.ms", "5"), resource_type=BROKER, name="1")
-        image = replayed(control().incremental_alter_configs(IMAGE, request).records, IMAGE)
-        assert len(control().incremental_alter_configs(image, request).records) == 1
+        image = replayed(done(control().incremental_alter_configs(IMAGE, request)).records, IMAGE)
+        assert len(done(control().incremental_alter_configs(image, request)).records) == 1
 
     def test_validate_only_writes_nothing(self) -> None:
-        outcome = control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "9"), validate_only=True))
+        outcome = done(
+            control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "9"), validate_only=True))
+        )
         assert outcome.records == [] and outcome.response.responses[0].error_code == 0
 
     @pytest.mark.parametrize(
@@ -151,42 +153,42 @@ class TestIncrementalAlterConfigs:
     def test_each_error_has_its_code_and_words(
         self, request_: IncrementalAlterConfigsRequest, error: type[errors.BrokerResponseError]
     ) -> None:
-        outcome = control().incremental_alter_configs(IMAGE, request_)
+        outcome = done(control().incremental_alter_configs(IMAGE, request_))
         (response,) = outcome.response.responses
         assert response.error_code == error.code and response.error_message
         assert outcome.records == []
 
     def test_unknown_key_names_the_nearest(self) -> None:
-        outcome = control().incremental_alter_configs(IMAGE, changing((SET, "retention.mss", "5")))
+        outcome = done(control().incremental_alter_configs(IMAGE, changing((SET, "retention.mss", "5"))))
         assert "retention.ms" in (outcome.response.responses[0].error_message or "")
 
     def test_one_bad_key_fails_its_resource_as_a_whole_and_no_other(self) -> None:
         image = cluster(topic("t", [1]), topic("u", [1], number=8))
         request = changing((SET, "retention.ms", "9"), (SET, "retention.bytes", "x"))
         request.resources += changing((SET, "retention.ms", "9"), name="u").resources
-        outcome = control().incremental_alter_configs(image, request)
+        outcome = done(control().incremental_alter_configs(image, request))
         assert [r.error_code for r in outcome.response.responses] == [errors.InvalidConfigurationError.code, 0]
         assert replayed(outcome.records, image).configs == {(TOPIC, "u"): {"retention.ms": "9"}}
 
     def test_resource_that_is_there_twice_is_refused_both_times(self) -> None:
         request = changing((SET, "retention.ms", "9"))
         request.resources *= 2
-        outcome = control().incremental_alter_configs(IMAGE, request)
+        outcome = done(control().incremental_alter_configs(IMAGE, request))
         assert [r.error_code for r in outcome.response.responses] == [errors.InvalidRequestError.code] * 2
 
     def test_denied_resource_is_answered_as_denied(self) -> None:
         denied = {(TOPIC, "t"): ItemError(29, "no")}
-        outcome = control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "9")), denied=denied)
+        outcome = done(control().incremental_alter_configs(IMAGE, changing((SET, "retention.ms", "9")), denied=denied))
         assert (outcome.response.responses[0].error_code, outcome.records) == (29, [])
 
 
 class TestAlterConfigs:
     def test_keys_that_are_left_out_are_deleted(self) -> None:
-        outcome = control().alter_configs(IMAGE, replacing({"retention.bytes": "7"}))
+        outcome = done(control().alter_configs(IMAGE, replacing({"retention.bytes": "7"})))
         assert replayed(outcome.records, IMAGE).topic_configs("t") == {"retention.bytes": "7"}
 
     def test_nothing_is_written_for_what_stays(self) -> None:
-        outcome = control().alter_configs(IMAGE, replacing({"retention.ms": "5", "cleanup.policy": "compact"}))
+        outcome = done(control().alter_configs(IMAGE, replacing({"retention.ms": "5", "cleanup.policy": "compact"})))
         assert outcome.records == []
 
     @pytest.mark.parametrize(
@@ -201,13 +203,13 @@ class TestAlterConfigs:
     def test_each_error_has_its_code_and_words(
         self, request_: AlterConfigsRequest, error: type[errors.BrokerResponseError]
     ) -> None:
-        outcome = control().alter_configs(IMAGE, request_)
+        outcome = done(control().alter_configs(IMAGE, request_))
         (response,) = outcome.response.responses
         assert response.error_code == error.code and response.error_message
         assert outcome.records == []
 
     def test_validate_only_writes_nothing(self) -> None:
-        assert control().alter_configs(IMAGE, replacing({"retention.ms": "9"}, validate_only=True)).records == []
+        assert done(control().alter_configs(IMAGE, replacing({"retention.ms": "9"}, validate_only=True))).records == []
 
 
 class TestEffectiveConfiguration:
@@ -250,5 +252,5 @@ class TestEffectiveConfiguration:
 
     def test_lists_of_the_broker_grow_from_their_default(self) -> None:
         request = changing((APPEND, "log.cleanup.policy", "compact"), resource_type=BROKER, name="1")
-        outcome = control().incremental_alter_configs(IMAGE, request)
+        outcome = done(control().incremental_alter_configs(IMAGE, request))
         assert replayed(outcome.records, IMAGE).broker_configs(1) == {"log.cleanup.policy": "delete,compact"}

@@ -7,7 +7,15 @@ from typing import ClassVar
 import pytest
 
 import triokafka
-from tests.unit.broker_stub.controller.clusters import cluster, codes, creation, replication, topic, wanted
+from tests.unit.broker_stub.controller.clusters import (
+    cluster,
+    codes,
+    creation,
+    done,
+    replication,
+    topic,
+    wanted,
+)
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
@@ -62,15 +70,17 @@ VIOLATION = errors.PolicyViolationError.code
 
 def test_policy_is_asked_for_each_topic_and_refuses_it_alone() -> None:
     FewPartitions.asked.clear()
-    outcome = replication(CONFIG).create_topics(
-        cluster(),
-        creation(
-            wanted("fine", 3, configs={"retention.ms": "5"}),
-            wanted("many", 4),
-            wanted("bad"),
-            wanted("by-hand", assignments={0: [1]}),
-            wanted("a b"),
-        ),
+    outcome = done(
+        replication(CONFIG).create_topics(
+            cluster(),
+            creation(
+                wanted("fine", 3, configs={"retention.ms": "5"}),
+                wanted("many", 4),
+                wanted("bad"),
+                wanted("by-hand", assignments={0: [1]}),
+                wanted("a b"),
+            ),
+        )
     )
     assert codes(outcome.response) == [0, VIOLATION, VIOLATION, 0, errors.InvalidTopicError.code]
     assert outcome.response.topics[2].error_message == "bad is no name for a topic"
@@ -92,7 +102,7 @@ def test_policy_sees_the_values_that_are_set_and_refuses_the_resource() -> None:
         resource = ChangedResource(
             resource_type=2, resource_name="t", configs=[Change(name=name, config_operation=operation, value=value)]
         )
-        outcome = control.incremental_alter_configs(image, IncrementalAlterConfigsRequest(resources=[resource]))
+        outcome = done(control.incremental_alter_configs(image, IncrementalAlterConfigsRequest(resources=[resource])))
         return outcome.response.responses[0].error_code
 
     assert change("cleanup.policy", "compact") == VIOLATION
@@ -106,7 +116,7 @@ def test_policy_sees_the_values_that_are_set_and_refuses_the_resource() -> None:
     whole = AlterConfigsResource(
         resource_type=2, resource_name="t", configs=[AlterableConfig(name="cleanup.policy", value="compact")]
     )
-    outcome = control.alter_configs(image, AlterConfigsRequest(resources=[whole]))
+    outcome = done(control.alter_configs(image, AlterConfigsRequest(resources=[whole])))
     assert outcome.response.responses[0].error_code == VIOLATION and not outcome.records
 
 

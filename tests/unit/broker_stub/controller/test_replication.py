@@ -11,6 +11,7 @@ from tests.unit.broker_stub.controller.clusters import (
     cluster,
     codes,
     creation,
+    done,
     replayed,
     replication,
     topic,
@@ -40,7 +41,7 @@ class TestCreateTopics:
     def test_new_topic_has_its_partitions_its_configuration_and_a_leader(self) -> None:
         """(`cluster/CEV-01`)"""
         image = cluster(brokers=(0, 1, 2))
-        outcome = replication().create_topics(image, creation(wanted("t", 3, 3, {"retention.ms": "5"})))
+        outcome = done(replication().create_topics(image, creation(wanted("t", 3, 3, {"retention.ms": "5"}))))
         after = replayed(outcome.records, image)
         made = after.topics["t"]
         assert [partition.leader for partition in made.partitions.values()] == [0, 1, 2]
@@ -53,11 +54,15 @@ class TestCreateTopics:
 
     def test_configuration_comes_between_topic_and_partitions(self) -> None:
         """(`security-metrics-tools/TP-08`)"""
-        records = replication().create_topics(cluster(), creation(wanted("t", 1, 1, {"retention.ms": "5"}))).records
+        records = done(
+            replication().create_topics(cluster(), creation(wanted("t", 1, 1, {"retention.ms": "5"})))
+        ).records
         assert [type(record) for record in records] == [TopicRecord, ConfigRecord, PartitionRecord]
 
     def test_answer_tells_id_partitions_factor_and_all_configuration(self) -> None:
-        result = replication().create_topics(cluster(), creation(wanted("t", 2, 1, {"retention.ms": "5"}))).response
+        result = done(
+            replication().create_topics(cluster(), creation(wanted("t", 2, 1, {"retention.ms": "5"})))
+        ).response
         (made,) = result.topics
         assert (made.error_code, made.error_message) == (0, None)
         assert made.topic_id == uuid.UUID(int=1)
@@ -69,7 +74,7 @@ class TestCreateTopics:
 
     def test_configuration_that_the_client_may_not_see_is_left_out(self) -> None:
         request = creation(wanted("t"))
-        outcome = replication().create_topics(cluster(), request, hidden_configs=frozenset({"t"}))
+        outcome = done(replication().create_topics(cluster(), request, hidden_configs=frozenset({"t"})))
         (made,) = outcome.response.topics
         assert made.error_code == 0 and made.configs == []
         assert made.topic_config_error_code == errors.TopicAuthorizationFailedError.code
@@ -78,14 +83,16 @@ class TestCreateTopics:
         """(`security-metrics-tools/EV-12`)"""
         config = BrokerConfig.for_tests(num_partitions=4, default_replication_factor=2)
         image = cluster(brokers=(1, 2))
-        outcome = replication(config).create_topics(image, creation(wanted("t", -1, -1)))
+        outcome = done(replication(config).create_topics(image, creation(wanted("t", -1, -1))))
         made = replayed(outcome.records, image).topics["t"]
         assert len(made.partitions) == 4
         assert all(len(partition.replicas) == 2 for partition in made.partitions.values())
 
     def test_validate_only_answers_the_same_and_writes_nothing(self) -> None:
         control = replication()
-        outcome = control.create_topics(cluster(), creation(wanted("t", 2), wanted("bad name"), validate_only=True))
+        outcome = done(
+            control.create_topics(cluster(), creation(wanted("t", 2), wanted("bad name"), validate_only=True))
+        )
         assert outcome.records == []
         assert codes(outcome.response) == [0, errors.InvalidTopicError.code]
         assert outcome.response.topics[0].num_partitions == 2
@@ -93,7 +100,7 @@ class TestCreateTopics:
     def test_manual_assignment_is_taken_as_it_is(self) -> None:
         """(`security-metrics-tools/TP-05`)"""
         image = cluster(brokers=(1, 2, 3))
-        outcome = replication().create_topics(image, creation(wanted("t", assignments={1: (3, 1), 0: (2, 3)})))
+        outcome = done(replication().create_topics(image, creation(wanted("t", assignments={1: (3, 1), 0: (2, 3)}))))
         made = replayed(outcome.records, image).topics["t"]
         assert [made.partitions[i].replicas for i in (0, 1)] == [(2, 3), (3, 1)]
         assert made.partitions[0].leader == 2
@@ -101,7 +108,7 @@ class TestCreateTopics:
     def test_fenced_replicas_are_not_in_sync_and_do_not_lead(self) -> None:
         """(`cluster/KRC-08`)"""
         image = cluster(broker(2, fenced=True))
-        outcome = replication().create_topics(image, creation(wanted("t", assignments={0: (2, 1)})))
+        outcome = done(replication().create_topics(image, creation(wanted("t", assignments={0: (2, 1)}))))
         partition = replayed(outcome.records, image).topics["t"].partitions[0]
         assert (partition.replicas, partition.isr, partition.leader) == ((2, 1), (1,), 1)
 
@@ -135,7 +142,7 @@ class TestCreateTopics:
     ) -> None:
         """(`security-metrics-tools/TP-04` to TP-08)"""
         image = cluster(topic("old", [1]), topic("o_l", [1], number=8), broker(9, fenced=True))
-        outcome = replication().create_topics(image, creation(bad, wanted("good")))
+        outcome = done(replication().create_topics(image, creation(bad, wanted("good"))))
         assert codes(outcome.response) == [error.code, 0]
         assert outcome.response.topics[0].error_message
         assert outcome.response.topics[0].configs == []
@@ -147,35 +154,35 @@ class TestCreateTopics:
         both.num_partitions = 1
         factor = wanted("u", assignments={0: (1,)})
         factor.replication_factor = 1
-        outcome = replication().create_topics(cluster(), creation(both, factor))
+        outcome = done(replication().create_topics(cluster(), creation(both, factor)))
         assert codes(outcome.response) == [errors.InvalidRequestError.code] * 2
 
     def test_configuration_key_that_is_there_twice_is_refused(self) -> None:
         twice = wanted("t", configs={"retention.ms": "5"})
         twice.configs *= 2
-        assert codes(replication().create_topics(cluster(), creation(twice)).response) == [
+        assert codes(done(replication().create_topics(cluster(), creation(twice))).response) == [
             errors.InvalidRequestError.code
         ]
 
     def test_partition_assigned_twice_is_refused(self) -> None:
         twice = wanted("t", assignments={0: (1,)})
         twice.assignments *= 2
-        outcome = replication().create_topics(cluster(), creation(twice))
+        outcome = done(replication().create_topics(cluster(), creation(twice)))
         assert codes(outcome.response) == [errors.InvalidReplicationAssignmentError.code]
 
     def test_topic_asked_for_twice_is_refused_both_times(self) -> None:
-        outcome = replication().create_topics(cluster(), creation(wanted("t"), wanted("u"), wanted("t")))
+        outcome = done(replication().create_topics(cluster(), creation(wanted("t"), wanted("u"), wanted("t"))))
         assert codes(outcome.response) == [errors.InvalidRequestError.code, 0, errors.InvalidRequestError.code]
         assert [result.name for result in outcome.response.topics] == ["t", "u", "t"]
 
     def test_topics_of_one_request_collide_with_each_other(self) -> None:
         """(`security-metrics-tools/TP-06`)"""
-        outcome = replication().create_topics(cluster(), creation(wanted("a.b"), wanted("a_b")))
+        outcome = done(replication().create_topics(cluster(), creation(wanted("a.b"), wanted("a_b"))))
         assert codes(outcome.response) == [0, errors.InvalidTopicError.code]
 
     def test_no_live_broker_means_no_topic(self) -> None:
         image = cluster(broker(1, fenced=True), brokers=())
-        outcome = replication().create_topics(image, creation(wanted("t")))
+        outcome = done(replication().create_topics(image, creation(wanted("t"))))
         assert codes(outcome.response) == [errors.InvalidReplicationFactorError.code]
 
 
@@ -187,7 +194,7 @@ class TestCreatePartitions:
         """(`cluster/CEV-03`, `security-metrics-tools/TP-13`)"""
         image = self.image()
         before = dict(image.topics["t"].partitions)
-        outcome = replication().create_partitions(image, CreatePartitionsRequest(topics=[grow("t", 5)]))
+        outcome = done(replication().create_partitions(image, CreatePartitionsRequest(topics=[grow("t", 5)])))
         after = replayed(outcome.records, image).topics["t"].partitions
         assert sorted(after) == [0, 1, 2, 3, 4]
         assert all(after[i] == before[i] for i in before)
@@ -196,12 +203,12 @@ class TestCreatePartitions:
     def test_new_partitions_may_be_assigned_by_hand(self) -> None:
         """(`security-metrics-tools/TP-16`)"""
         image = self.image()
-        outcome = replication().create_partitions(image, CreatePartitionsRequest(topics=[grow("t", 3, [(3, 1)])]))
+        outcome = done(replication().create_partitions(image, CreatePartitionsRequest(topics=[grow("t", 3, [(3, 1)])])))
         assert replayed(outcome.records, image).topics["t"].partitions[2].replicas == (3, 1)
 
     def test_validate_only_writes_nothing(self) -> None:
         request = CreatePartitionsRequest(topics=[grow("t", 3)], validate_only=True)
-        outcome = replication().create_partitions(self.image(), request)
+        outcome = done(replication().create_partitions(self.image(), request))
         assert outcome.records == [] and outcome.response.results[0].error_code == 0
 
     @pytest.mark.parametrize(
@@ -223,14 +230,14 @@ class TestCreatePartitions:
         self, bad: CreatePartitionsTopic, error: type[errors.BrokerResponseError]
     ) -> None:
         """(`security-metrics-tools/TP-13`, TP-16)"""
-        outcome = replication().create_partitions(self.image(), CreatePartitionsRequest(topics=[bad]))
+        outcome = done(replication().create_partitions(self.image(), CreatePartitionsRequest(topics=[bad])))
         (result,) = outcome.response.results
         assert result.error_code == error.code and result.error_message
         assert outcome.records == []
 
     def test_topic_asked_for_twice_is_refused_both_times(self) -> None:
         request = CreatePartitionsRequest(topics=[grow("t", 3), grow("t", 4)])
-        outcome = replication().create_partitions(self.image(), request)
+        outcome = done(replication().create_partitions(self.image(), request))
         assert [result.error_code for result in outcome.response.results] == [errors.InvalidRequestError.code] * 2
 
 
@@ -239,16 +246,16 @@ class TestDeleteTopics:
 
     def test_topic_goes_with_its_configuration_and_its_name_is_free(self) -> None:
         """(`cluster/DEL-06`)"""
-        outcome = replication().delete_topics(self.IMAGE, DeleteTopicsRequest(topic_names=["t", "a.b"]))
+        outcome = done(replication().delete_topics(self.IMAGE, DeleteTopicsRequest(topic_names=["t", "a.b"])))
         assert [result.error_code for result in outcome.response.responses] == [0, 0]
         after = replayed(outcome.records, self.IMAGE)
         assert not after.topics and not after.topics_by_id and not after.configs and not after.colliding_names
-        again = replication().create_topics(after, creation(wanted("t"), wanted("a_b")))
+        again = done(replication().create_topics(after, creation(wanted("t"), wanted("a_b"))))
         assert codes(again.response) == [0, 0]
 
     def test_topic_may_be_named_by_its_id(self) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=uuid.UUID(int=7))])
-        outcome = replication().delete_topics(self.IMAGE, request)
+        outcome = done(replication().delete_topics(self.IMAGE, request))
         (result,) = outcome.response.responses
         assert (result.name, result.topic_id, result.error_code) == ("t", uuid.UUID(int=7), 0)
 
@@ -268,7 +275,7 @@ class TestDeleteTopics:
         self, asked: list[DeleteTopicState], error: type[errors.BrokerResponseError]
     ) -> None:
         """(`security-metrics-tools/TP-17`)"""
-        outcome = replication().delete_topics(self.IMAGE, DeleteTopicsRequest(topics=asked))
+        outcome = done(replication().delete_topics(self.IMAGE, DeleteTopicsRequest(topics=asked)))
         assert [result.error_code for result in outcome.response.responses] == [error.code] * len(asked)
         assert all(result.error_message for result in outcome.response.responses)
         assert outcome.records == []
@@ -280,4 +287,4 @@ class TestDeleteTopics:
         """(`security-metrics-tools/EV-04`, TP-18)"""
         control = replication(BrokerConfig.for_tests(delete_topic_enable=False, log_dirs=CONFIG.log_dirs))
         with pytest.raises(error):
-            control.delete_topics(self.IMAGE, DeleteTopicsRequest(topic_names=["t"]), version=version)
+            done(control.delete_topics(self.IMAGE, DeleteTopicsRequest(topic_names=["t"]), version=version))

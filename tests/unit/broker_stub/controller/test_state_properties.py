@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.unit.broker_stub.controller.clusters import CONFIG, creation, wanted
+from tests.unit.broker_stub.controller.clusters import CONFIG, creation, done, wanted
 from triokafka.broker_stub.controller import EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.controller.features import SUPPORTED, initial_records
@@ -53,7 +53,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def _do(self, outcome: Outcome[Any]) -> Any:
         records: list[Struct] = list(outcome.records)
         if records:
-            self.staged.append(self.state.stage(records))
+            self.staged.append(done(self.state.stage(records)))
         return outcome.response
 
     @property
@@ -63,16 +63,16 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(name=NAMES, partitions=st.integers(-1, 4), factor=st.integers(-1, 3), retention=st.sampled_from(["5", "x"]))
     def create_topic(self, name: str, partitions: int, factor: int, retention: str) -> None:
         request = creation(wanted(name, partitions, factor, {"retention.ms": retention}))
-        self._do(self.state.replication.create_topics(self.image, request))
+        self._do(done(self.state.replication.create_topics(self.image, request)))
 
     @rule(name=NAMES)
     def delete_topic(self, name: str) -> None:
-        self._do(self.state.replication.delete_topics(self.image, DeleteTopicsRequest(topic_names=[name])))
+        self._do(done(self.state.replication.delete_topics(self.image, DeleteTopicsRequest(topic_names=[name]))))
 
     @rule(name=NAMES, count=st.integers(0, 6))
     def grow_topic(self, name: str, count: int) -> None:
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-        self._do(self.state.replication.create_partitions(self.image, CreatePartitionsRequest(topics=[topic])))
+        self._do(done(self.state.replication.create_partitions(self.image, CreatePartitionsRequest(topics=[topic]))))
 
     @rule(
         name=NAMES,
@@ -84,7 +84,7 @@ class ControllerMachine(RuleBasedStateMachine):
         change = AlterableConfig(name=key, config_operation=operation, value=value)
         resource = AlterConfigsResource(resource_type=2, resource_name=name, configs=[change])
         request = IncrementalAlterConfigsRequest(resources=[resource])
-        self._do(self.state.configuration.incremental_alter_configs(self.image, request))
+        self._do(done(self.state.configuration.incremental_alter_configs(self.image, request)))
 
     @rule(broker_id=BROKERS, incarnation=st.integers(1, 2))
     def register(self, broker_id: int, incarnation: int) -> None:
