@@ -19,6 +19,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from triokafka.cli import consume as consume_module
+from triokafka.cli import produce as produce_module
 from triokafka.cli.app import run
 from triokafka.cli.line_reader import Item
 
@@ -197,7 +198,8 @@ class TestTopics:
         assert "rep-strict" in only and "min.insync.replicas=2" in only
         both = ("--unavailable-partitions", "--topics-with-overrides")
         assert "exclude each other" in tool.fails(*describe, *both, status=2)
-        assert "no topic is or matches" in tool.fails("topics", "describe", "missing")
+        for none in ("missing", "", ","):
+            assert f"no topic is or matches '{none}'" in tool.fails("topics", "describe", none)
         assert tool.ok("topics", "describe", "missing", "--if-exists") == ""
         (topic,) = json.loads(tool.ok("topics", "describe", "rep-plain", "--output", "json"))
         assert [partition["partition"] for partition in topic["partitions"]] == [0, 1]
@@ -295,7 +297,8 @@ class TestConfigs:
         assert "There is no default" in tool.fails(
             "configs", "alter", "--entity-type", "topics", "--entity-default", "--add-config", "a=1", status=2
         )
-        assert "by its number" in tool.fails("configs", "describe", "--broker", "x", status=2)
+        for wrong in ("x", "", "-1", "²", str(2**31), "1" * 5_000):
+            assert "by its number" in tool.fails("configs", "describe", "--broker", wrong, status=2)
 
     def test_brokers_have_dynamic_configuration_of_their_own_and_together(self, tool: Tool) -> None:
         tool.ok("configs", "alter", "--broker-defaults", "--add-config", "log.retention.ms=700000000")
@@ -402,6 +405,20 @@ class TestProduceAndConsume:
         assert done.err.endswith("2 records acknowledged\n")
         assert tool.ok("consume", "large", "--from-beginning", "--max-messages", "2") == "one\nthree\n"
 
+    def test_line_without_an_end_takes_no_more_memory_and_is_told(
+        self, tool: Tool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """(CP-05) As ``triokafka produce t < /dev/zero``."""
+        monkeypatch.setattr(produce_module, "_LONGEST_LINE", 100_000)
+        largest = ("-X", "max.request.size=200000")
+        done = tool(
+            "produce", "endless", *largest, stdin=f"one\n{'x' * 150_000}\n{'x' * 2_000_000}\nthree\n{'x' * 300_000}"
+        )
+        assert done.status == 1
+        assert "line 3 was not acknowledged: it has 2,000,000 bytes" in done.err
+        assert "line 5 was not acknowledged: it has 300,000 bytes" in done.err
+        assert done.err.endswith("3 records acknowledged\n")
+
     def test_reader_of_lines_of_ones_own_that_fails_ends_the_run(self, tool: Tool) -> None:
         """(CP-02)"""
         produce = ("produce", "own-reader", "--line-reader")
@@ -458,6 +475,9 @@ class TestProduceAndConsume:
             (["t", "--max-messages", "0"], "--max-messages"),
             (["t", "--timeout-ms", "nan"], "not a finite number"),
             (["t", "--partition", "0", "--offset", "²"], "earliest, latest or a number"),
+            (["t", "--partition", "0", "--offset", str(2**63)], "earliest, latest or a number"),
+            (["t", "--partition", "0", "--offset", "1" * 5_000], "earliest, latest or a number"),
+            (["t", "--group", ""], "a group's name is not empty"),
             (["--include", "("], "not a regular expression"),
             (["t", "--formatter", "os:getcwd"], "cannot be made"),
             (["t", "--formatter", "builtins:dict"], "cannot be called"),

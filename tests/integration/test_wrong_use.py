@@ -83,6 +83,28 @@ def test_a_broker_without_a_place_for_its_data_asks_for_one() -> None:
     says(triokafka("broker"), 2, "--data-dir", "--in-memory")
 
 
+def test_an_empty_place_for_the_data_is_none(tmp_path: Path) -> None:
+    """As of a variable of the shell that is not set: the data must not go where nobody looks for it."""
+    listen = ("--listen", "127.0.0.1:0")
+    says(triokafka("broker", *listen, "--data-dir", ""), 2, "Say where")
+    config = tmp_path / "server.properties"
+    config.write_text("log.dirs=\n")
+    says(triokafka("broker", *listen, "--config", str(config)), 2, "Say where")
+
+
+@pytest.mark.parametrize("option", ["--listen", "--control"])
+@pytest.mark.parametrize("port", ["65536", "9" * 5_000, "²"])
+def test_a_port_that_there_is_not_is_refused_with_the_option(option: str, port: str) -> None:
+    done = triokafka("broker", "--in-memory", option, f"127.0.0.1:{port}")
+    says(done, 2, f"{option} {'takes HOST:PORT' if port == '²' else '127.0.0.1:'}")
+
+
+def test_a_missing_choice_is_told_in_one_line() -> None:
+    done = triokafka("completion")
+    says(done, 2, "Choose from: bash, zsh, fish.")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("not a directory")

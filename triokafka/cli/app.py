@@ -111,7 +111,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.UsageError as error:
         path = "triokafka" if error.ctx is None else error.ctx.command_path
-        click.echo(f"{path}: {_ended(error.format_message())} See {path} --help.", err=True)
+        message = " ".join(error.format_message().split())  # click shows choices in lines of their own
+        click.echo(f"{path}: {_ended(message)} See {path} --help.", err=True)
         return error.exit_code
     except click.ClickException as error:
         error.show()

@@ -15,7 +15,7 @@ import click
 
 from triokafka.cli.output import examples
 from triokafka.cli.progress import Advance, progress, shows_progress
-from triokafka.cli.values import configured, text_of_file
+from triokafka.cli.values import configured, text_of_file, whole_number
 
 if TYPE_CHECKING:
     import trio
@@ -104,7 +104,8 @@ def command(
         properties["listeners"] = "PLAINTEXT://127.0.0.1:9092"
     if data_directories:
         properties["log.dirs"] = ",".join(data_directories)
-    elif not in_memory and not properties.keys() & {"log.dirs", "log.dir"}:
+    # An empty one, as of a variable that is not set, is none: Kafka's default is a directory under /tmp.
+    if not in_memory and not any(properties.get(name, "").strip(" ,") for name in ("log.dirs", "log.dir")):
         raise click.UsageError("Say where to keep the data: --data-dir DIR, or --in-memory.")
     if in_memory:
         from triokafka.world_memory import MemoryStorage
@@ -137,6 +138,8 @@ def _address(option: str, address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdecimal():
         raise click.UsageError(f"{option} takes HOST:PORT, not {address!r}.")
+    if whole_number(port, 65_535) is None:
+        raise click.UsageError(f"{option} {address}: a port is a number from 0 to 65535.")
     return host, int(port)
 
 
@@ -229,7 +232,7 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
             if control is not None:
                 try:
                     host, port = await endpoint.bind(*control)
-                except (OSError, OverflowError) as error:  # the latter: there is no such port
+                except OSError as error:
                     raise ConfigurationError(f"--control {control[0]}:{control[1]}: {error}") from error
                 lines.append(f"control {host}:{port}")
             print(*lines, sep="\n", flush=True)

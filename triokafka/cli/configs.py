@@ -10,6 +10,7 @@ import click
 
 from triokafka.cli.connection import admin_options, pair, read_properties_text, with_admin
 from triokafka.cli.output import examples, output_options
+from triokafka.cli.values import INT32, whole_number
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -46,9 +47,12 @@ class _Entity(NamedTuple):
 def _entity_options(function: F) -> F:
     """The ways to say what is meant: ``--topic NAME`` and its siblings, or Kafka's --entity-type and --entity-name."""
     for flag, kind in reversed(_SHORT.items()):
-        plural = kind.replace("-", " ")
+        by = "id" if kind.startswith("broker") else "name"
         function = click.option(
-            f"--{flag.replace('_', '-')}", flag, metavar="NAME", help=f"One of the {plural}, by name."
+            f"--{flag.replace('_', '-')}",
+            flag,
+            metavar=by.upper(),
+            help=f"One of the {kind.replace('-', ' ')}, by its {by}.",
         )(function)
     for flag, kind in reversed(_DEFAULTS.items()):
         function = click.option(f"--{flag.replace('_', '-')}", flag, is_flag=True, help=f"The default of {kind}.")(
@@ -219,11 +223,10 @@ def _resource(entity: _Entity) -> ConfigResource:
         case "brokers" if entity.name is None:
             return ConfigResource.broker()
         case _:
-            if not name.isdigit():
+            broker = whole_number(name, INT32)
+            if broker is None:
                 raise click.UsageError(f"A broker is named by its number, not {name!r}.")
-            if entity.kind == "brokers":
-                return ConfigResource.broker(int(name))
-            return ConfigResource.broker_logger(int(name))
+            return ConfigResource.broker(broker) if entity.kind == "brokers" else ConfigResource.broker_logger(broker)
 
 
 async def _all_of(admin: AdminClient, kind: str) -> list[_Entity]:

@@ -15,7 +15,7 @@ from triokafka.cli.formatters import Formatter, make_formatter
 from triokafka.cli.output import examples
 from triokafka.cli.produce import pairs_or_empty
 from triokafka.cli.progress import Advance, progress, shows_progress
-from triokafka.cli.values import PARTITION, Number, configured
+from triokafka.cli.values import INT64, PARTITION, Number, configured, whole_number
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def command(
     """
     import trio
 
-    _check(topic, include, partition, offset, from_beginning)
+    _check(topic, include, group, partition, offset, from_beginning)
     printing = {} if formatter_config is None else read_properties_text(formatter_config)
     printing.update(pairs_or_empty("--property", properties))
     if key_separator is not None:
@@ -139,10 +139,17 @@ class _Start(NamedTuple):
 
 
 def _check(
-    topic: str | None, include: str | None, partition: int | None, offset: str | None, from_beginning: bool
+    topic: str | None,
+    include: str | None,
+    group: str | None,
+    partition: int | None,
+    offset: str | None,
+    from_beginning: bool,
 ) -> None:
     if (topic is None) == (include is None):
         raise click.UsageError("Say what to read: either TOPIC or --include.")
+    if group == "":
+        raise click.UsageError("--group: a group's name is not empty.")
     if include is not None:
         try:
             re.compile(include)
@@ -155,7 +162,7 @@ def _check(
             raise click.UsageError("--offset needs --partition.")
         if from_beginning:
             raise click.UsageError("--offset and --from-beginning exclude each other.")
-        if offset not in ("earliest", "latest") and not (offset.isascii() and offset.isdigit()):
+        if offset not in ("earliest", "latest") and whole_number(offset, INT64) is None:
             raise click.UsageError(f"--offset is earliest, latest or a number, not {offset!r}.")
 
 
@@ -220,8 +227,9 @@ class _Run:
             if known is not None and start.partition not in known:
                 raise UnknownTopicOrPartitionError(f"topic {start.topic!r} has {len(known)} partitions and no {tp}")
             consumer.assign([tp])
-            if start.offset.isdigit():
-                consumer.seek(tp, int(start.offset))
+            position = whole_number(start.offset, INT64)
+            if position is not None:
+                consumer.seek(tp, position)
             elif start.offset == "earliest" or self._options["auto_offset_reset"] == "earliest":
                 consumer.seek_to_beginning(tp)
             else:

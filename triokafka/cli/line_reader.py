@@ -1,4 +1,4 @@
-"""From lines of text to records, for ``triokafka produce``. Pure: a line in, a record out."""
+"""From bytes to lines, and from lines to records, for ``triokafka produce``. Pure: it reads nothing itself."""
 
 from __future__ import annotations
 
@@ -20,6 +20,43 @@ class Item(NamedTuple):
 
 Reader = Callable[[bytes, int], Item]
 """Gets a line without its end, and its number from 1. Raises `ValueError` for one that it cannot read."""
+
+
+class Lines:
+    """Cuts what is read into lines, without their ends; a line takes time in proportion to its length.
+
+    Of a line of more than ``longest`` bytes nothing is kept but how many there were, so that input without an end of a
+    line, which is not text, takes no more memory than that.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self._begun: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes | int]:
+        """The lines that end in ``data``; the number of its bytes for one that is too long."""
+        first, *others = data.split(b"\n")
+        self._begin(first)
+        if not others:
+            return []
+        whole = [line if len(line) <= self.longest else len(line) for line in others[:-1]]
+        ended = [self.end(), *whole]
+        self._begin(others[-1])
+        return ended
+
+    def end(self) -> bytes | int:
+        """The line that has begun, empty if none has; the next one begins."""
+        line = b"".join(self._begun) if self._size <= self.longest else self._size
+        self._begun, self._size = [], 0
+        return line
+
+    def _begin(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self.longest:
+            self._begun.clear()
+        elif data:
+            self._begun.append(data)
 
 
 class LineReader:

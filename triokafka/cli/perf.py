@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import click
 
+from triokafka.cli.app import describe
 from triokafka.cli.connection import setting
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.perf_consume import consume
 from triokafka.cli.progress import Advance, progress, shows_progress
-from triokafka.cli.values import Number, configured
+from triokafka.cli.values import SIZE, Number, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.measuring.brokers import Broker
@@ -73,10 +74,10 @@ command.add_command(consume)
 @click.option(
     "--num-records", "records", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="To send."
 )
-@click.option("--record-size", "size", type=click.IntRange(min=1), metavar="BYTES", help="Of a value.  [default: 100]")
+@click.option("--record-size", "size", type=SIZE, metavar="BYTES", help="Of a value.  [default: 100]")
 @click.option("--payload-file", metavar="FILE", help="Send its lines in turns instead of made-up values.")
 @click.option(
-    "--throughput", "rate", type=Number(), metavar="RATE", help="Records a second; without, or -1: all it can."
+    "--throughput", "rate", type=Number(min=-1), metavar="RATE", help="Records a second; without, or -1: all it can."
 )
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
@@ -183,7 +184,7 @@ def _values(settings: _Settings) -> Sequence[bytes]:
     try:
         return file_values(settings.payload_file)
     except (OSError, ValueError) as error:
-        raise click.UsageError(f"--payload-file: {error}") from None
+        raise click.UsageError(f"--payload-file: {describe(error)}.") from None
 
 
 @contextmanager

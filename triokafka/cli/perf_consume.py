@@ -17,7 +17,7 @@ from triokafka.cli.connection import TIMEOUT_MS, read_properties, setting
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, shows_progress
-from triokafka.cli.values import Number, configured
+from triokafka.cli.values import SIZE, Number, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.measuring.reading import ReadSummary, Window
@@ -38,6 +38,7 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
     epilog=examples(
         "triokafka perf consume",
         "triokafka perf consume --bootstrap-server localhost:9092 --topic load --num-records 5000000",
+        "triokafka perf consume --bootstrap-server localhost:9092 --topic load --csv",
         "triokafka perf consume --api arrow --json",
     ),
 )
@@ -55,7 +56,7 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
     help="To read.",
 )
 @click.option(
-    "--record-size", "size", type=click.IntRange(min=1), metavar="BYTES",
+    "--record-size", "size", type=SIZE, metavar="BYTES",
     help="What a broker of its own is filled with.  [default: 100]",
 )  # fmt: skip
 @click.option("--group", metavar="ID", help="The group to read as.  [default: perf-consumer-… with a random number]")
@@ -104,10 +105,6 @@ def consume(
     It begins with the oldest record, when the group has given it partitions: joining does not count, nor does waiting
     in vain at the end. Without --bootstrap-server it starts a broker that keeps everything in memory and fills it
     first. Nothing is committed. Ctrl-C ends the run with the summary so far.
-
-    \b
-    triokafka perf consume
-    triokafka perf consume --bootstrap-server localhost:9092 --topic orders --num-records 5000000 --csv
     """
     import trio
 

@@ -11,7 +11,7 @@ import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, pairs, read_properties, read_properties_text, setting
-from triokafka.cli.line_reader import Item, Reader, make_reader
+from triokafka.cli.line_reader import Item, Lines, Reader, make_reader
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, shows_progress, size_of_input
 from triokafka.cli.values import Number, configured
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from triokafka import Producer
 
 _READ_BYTES: Final = 65_536
+_LONGEST_LINE: Final = 64 << 20
+"""Bytes of a line that are kept, unless ``max_request_size`` lets a record be larger."""
 _SHOWN_ERRORS: Final = 10
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -200,7 +202,7 @@ class _Run:
         source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         prompt = sys.stdin.isatty()
         size = size_of_input()
-        rest = b""
+        lines = Lines(max(_LONGEST_LINE, self._options.get("max_request_size", 0)))
         with progress("sending", size, shown=size is not None and shows_progress(), unit="bytes") as advance:
             while True:
                 if prompt:
@@ -208,11 +210,10 @@ class _Run:
                 data: bytes = await trio.to_thread.run_sync(source.read, _READ_BYTES, abandon_on_cancel=True)
                 if not data:
                     break
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
+                for line in lines.feed(data):
                     await self._send(producer, line)
                 advance(len(data))
-        if rest:
+        if rest := lines.end():
             await self._send(producer, rest)
 
     def _read(self, line: bytes, number: int) -> Item:
@@ -227,10 +228,9 @@ class _Run:
             raise ValueError(f"line {number}: the reader made {type(item).__name__} of it, not an Item")
         return item
 
-    async def _send(self, producer: Producer, line: bytes) -> None:
+    async def _send(self, producer: Producer, line: bytes | int) -> None:
         self._line += 1
         number = self._line
-        item = self._read(line.removesuffix(b"\r"), number)
 
         def note(metadata: object, error: Exception | None) -> None:
             if error is None:
@@ -240,6 +240,10 @@ class _Run:
             if self._failed <= _SHOWN_ERRORS:
                 click.echo(f"triokafka: line {number} was not acknowledged: {describe(error)}", err=True)
 
+        if isinstance(line, int):
+            note(None, MessageSizeTooLargeError(f"it has {line:,} bytes, and was not read as a whole"))
+            return
+        item = self._read(line.removesuffix(b"\r"), number)
         try:
             delivery = await producer.send(
                 self._topic, item.value, key=item.key, headers=item.headers, on_delivery=note

@@ -171,7 +171,7 @@ def describe(
         found = await _listings(admin, topics, exclude_internal=exclude_internal)
         if wanted_id is not None:
             found = [listing for listing in found if listing.topic_id == wanted_id]
-        if not found and (topics or topic_id) and not if_exists:
+        if not found and (topics, topic_id) != (None, None) and not if_exists:
             raise _nothing(topics or topic_id or "")
         described = await admin.describe_topics([listing.name for listing in found])
         overrides = await _configs(admin, [listing.name for listing in found])

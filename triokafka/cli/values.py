@@ -22,9 +22,24 @@ class Number(click.FloatRange):
         return number
 
 
-COUNT: Final = click.IntRange(min=1, max=2**31 - 1)
-"""A number of things that goes over the wire in 32 bits."""
-PARTITION: Final = click.IntRange(min=0, max=2**31 - 1)
+INT32: Final = 2**31 - 1
+"""The greatest number that goes over the wire in 32 bits: of partitions, brokers, bytes."""
+INT64: Final = 2**63 - 1
+"""The greatest offset."""
+COUNT: Final = click.IntRange(min=1, max=INT32)
+PARTITION: Final = click.IntRange(min=0, max=INT32)
+SIZE: Final = click.IntRange(min=1, max=104_857_600)
+"""Of a record, in bytes: at most as many as a request may have by default (socket.request.max.bytes)."""
+
+
+def whole_number(text: str, greatest: int) -> int | None:
+    """The whole number from 0 to ``greatest`` that a text is, in plain digits; None for any other text."""
+    digits = text.strip().lstrip("0") or text.strip()[-1:]
+    # Not more of them than can be: of thousands of digits int() makes no number.
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(greatest)):
+        return None
+    found = int(digits)
+    return found if found <= greatest else None
 
 
 def text_of_file(path: str, option: str = "") -> str:

@@ -44,6 +44,11 @@ def test_help_shows_examples_that_the_command_takes(path: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_examples_stand_in_one_place(path: tuple[str, ...]) -> None:
+    assert "\n    triokafka " not in (LEAVES[path].callback.__doc__ or "")
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_help_fits_a_terminal_and_explains_every_option(path: tuple[str, ...]) -> None:
     printed = CliRunner().invoke(commands, [*path, "--help"]).output
     assert printed.startswith(f"Usage: commands {' '.join(path)}")

@@ -9,9 +9,26 @@ from hypothesis import strategies as st
 
 from triokafka.cli.configs import split_configs
 from triokafka.cli.connection import pair, parsed
-from triokafka.cli.line_reader import Item, LineReader, make_reader
+from triokafka.cli.line_reader import Item, LineReader, Lines, make_reader
 
 HEADERS = {"parse.headers": "true", "parse.key": "true"}
+
+
+@given(st.lists(st.text("ab\n").map(str.encode)), st.integers(0, 5))
+def test_lines_are_cut_alike_however_the_input_comes_in(pieces: list[bytes], longest: int) -> None:
+    lines = Lines(longest)
+    found = [line for piece in pieces for line in lines.feed(piece)]
+    whole = [line if len(line) <= longest else len(line) for line in b"".join(pieces).split(b"\n")]
+    assert [*found, lines.end()] == whole
+
+
+def test_of_a_line_that_is_too_long_nothing_is_kept() -> None:
+    """Input without an end of a line must not take all memory."""
+    lines = Lines(longest=100)
+    for _ in range(50):
+        assert lines.feed(b"x" * 60) == []
+    assert sum(map(len, lines._begun)) <= 100
+    assert lines.feed(b"\nnext\n") == [3_000, b"next"]
 
 
 def test_line_is_the_value_unless_told_otherwise() -> None:

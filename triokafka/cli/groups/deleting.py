@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     "delete",
     epilog=examples(
         "triokafka groups delete billing shipping",
+        "triokafka groups delete --all-groups --dry-run",
     ),
 )
 @group_options
@@ -43,10 +44,6 @@ def delete(
     """Delete GROUPS without members, with all their committed offsets.
 
     Each is deleted or not by itself; the exit status is 1 when one was not.
-
-    \b
-    triokafka groups delete billing shipping
-    triokafka groups delete --all-groups --dry-run
     """
     chosen = Chosen.of(groups, more_groups, all_groups)
 
@@ -92,6 +89,7 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
     "delete-offsets",
     epilog=examples(
         "triokafka groups delete-offsets billing --topic orders",
+        "triokafka groups delete-offsets billing --topic orders:0,1 --topic payments",
     ),
 )
 @click.argument("group")
@@ -108,12 +106,7 @@ def delete_offsets(
     topics: tuple[str, ...],
     output: str,
 ) -> int:
-    """Forget the committed offsets of GROUP in topics that no member of it subscribes to.
-
-    \b
-    triokafka groups delete-offsets billing --topic orders
-    triokafka groups delete-offsets billing --topic orders:0,1 --topic payments
-    """
+    """Forget the committed offsets of GROUP in topics that no member of it subscribes to."""
     scopes = [parse_scope(text) for text in topics]
 
     async def work(admin: AdminClient) -> int:

@@ -26,6 +26,7 @@ _UNKNOWN: Final = "unknown"
     "describe",
     epilog=examples(
         "triokafka groups describe billing",
+        "triokafka groups describe billing shipping --members --verbose",
         "triokafka groups describe --all-groups --state --json",
     ),
 )
@@ -53,12 +54,6 @@ def describe(
 
     A hyphen stands for what there is not, as where nothing is committed; unknown for the end of a log that cannot be
     asked for, as while a partition has no leader.
-
-    \b
-    triokafka groups describe billing
-    triokafka groups describe billing shipping --members --verbose
-    triokafka groups describe --all-groups --state
-    triokafka groups describe billing --json
     """
     chosen = Chosen.of(groups, more_groups, all_groups)
     connection = Connection(bootstrap, settings, timeout)
@@ -74,6 +69,7 @@ def describe(
 @click.command(
     "members",
     epilog=examples(
+        "triokafka groups members billing",
         "triokafka groups members billing --verbose",
     ),
 )
@@ -91,12 +87,7 @@ def members(
     verbose: bool,
     output: str,
 ) -> int:
-    """Print who is in GROUPS: the same as describe --members.
-
-    \b
-    triokafka groups members billing
-    triokafka groups members billing --verbose
-    """
+    """Print who is in GROUPS: the same as describe --members."""
     return _members(
         Connection(bootstrap, settings, timeout), Chosen.of(groups, more_groups, all_groups), verbose, output
     )
@@ -105,7 +96,8 @@ def members(
 @click.command(
     "offsets",
     epilog=examples(
-        "triokafka groups offsets billing --topic orders",
+        "triokafka groups offsets billing",
+        "triokafka groups offsets billing --topic orders --json",
     ),
 )
 @group_options
@@ -122,12 +114,7 @@ def offsets(
     topics: tuple[str, ...],
     output: str,
 ) -> int:
-    """Print the committed offsets of GROUPS as they are, without asking anybody else.
-
-    \b
-    triokafka groups offsets billing
-    triokafka groups offsets billing --topic orders --json
-    """
+    """Print the committed offsets of GROUPS as they are, without asking anybody else."""
     chosen = Chosen.of(groups, more_groups, all_groups)
 
     async def work(admin: AdminClient) -> int:

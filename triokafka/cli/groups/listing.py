@@ -21,6 +21,7 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
     "list",
     epilog=examples(
         "triokafka groups list",
+        "triokafka groups list --state --type",
         "triokafka groups list --state stable,empty --type --json",
     ),
 )
@@ -46,11 +47,6 @@ def list_groups(
 
     Every broker is asked for the groups that it coordinates. One that fails is told, and the others' are printed; the
     exit status is 1 then.
-
-    \b
-    triokafka groups list
-    triokafka groups list --state --type
-    triokafka groups list --state empty --json
     """
     states = _wanted("--state", state, _STATES)
     types = _wanted("--type", kind, _TYPES)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import click
 
+from triokafka.cli.values import INT32, INT64, whole_number
 from triokafka.structs import TopicPartition
 
 _DURATION: Final = re.compile(
@@ -37,10 +38,10 @@ def parse_scope(text: str) -> Scope:
     topic, separator, numbers = text.partition(":")
     if not separator:
         return Scope(topic, None)
-    parts = [part.strip() for part in numbers.split(",")]
-    if not topic or not all(part.isascii() and part.isdigit() for part in parts):
+    parts = [whole_number(part, INT32) for part in numbers.split(",")]
+    if not topic or None in parts:
         raise click.UsageError(f"--topic takes a topic, or one with partitions as in orders:0,2, not {text!r}.")
-    return Scope(topic, tuple(dict.fromkeys(int(part) for part in parts)))
+    return Scope(topic, tuple(dict.fromkeys(part for part in parts if part is not None)))
 
 
 def parse_datetime(text: str) -> int:
@@ -73,24 +74,38 @@ def parse_duration(text: str) -> int:
 def parse_plan(text: str, source: str, groups: list[str] | None) -> Plan:
     """Lines of topic, partition and offset (for one group), or with the group before them."""
     plan: Plan = {}
-    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+    for line, row in _rows(text, source):
         if not any(cell.strip() for cell in row):
             continue
         cells = [cell.strip() for cell in row]
-        where = f"{source}, line {number}"
+        where = f"{source}, line {line}"
         if len(cells) == _WITHOUT_GROUP and groups is not None and len(groups) == 1:
             cells = [groups[0], *cells]
         elif len(cells) == _WITHOUT_GROUP:
             raise click.UsageError(f"{where}: a plan for several groups names them: group,topic,partition,offset.")
         if len(cells) != _WITH_GROUP:
             raise click.UsageError(f"{where}: a line is topic,partition,offset or group,topic,partition,offset.")
-        group, topic, partition, offset = cells
-        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+        group, topic = cells[:2]
+        partition, offset = whole_number(cells[2], INT32), whole_number(cells[3], INT64)
+        if partition is None or offset is None:
             raise click.UsageError(f"{where}: partition and offset are numbers from 0 up.")
-        plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+        plan.setdefault(group, {})[TopicPartition(topic, partition)] = offset
     if not plan:
         raise click.UsageError(f"{source} has no line of a plan.")
     return plan
+
+
+def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
+    """Lines of CSV with their numbers from 1; each may end as on any system."""
+    rows = csv.reader(io.StringIO(text, newline=None))
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise click.UsageError(f"{source}, line {rows.line_num}: this is no CSV: {error}.") from None
+        yield rows.line_num, row
 
 
 def plan_text(plan: Mapping[str, Mapping[TopicPartition, int]], *, with_groups: bool) -> str:

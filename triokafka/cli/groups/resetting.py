@@ -45,8 +45,12 @@ class _Way(NamedTuple):
 @click.command(
     "reset-offsets",
     epilog=examples(
-        "triokafka groups reset-offsets billing --topic orders --to-earliest --execute",
-        "triokafka groups reset-offsets billing --topic orders:0,2 --to-datetime 2026-11-21T10:00:00.000 --dry-run",
+        "triokafka groups reset-offsets billing --topic orders --to-earliest",
+        "triokafka groups reset-offsets billing --topic orders:0,2 --shift-by -100 --execute",
+        "triokafka groups reset-offsets billing --all-topics --by-duration PT6H --execute",
+        "triokafka groups reset-offsets billing --all-topics --to-current --export > billing.csv",
+        "triokafka groups reset-offsets billing --from-file billing.csv --execute",
+        "triokafka groups reset-offsets billing --topic orders:0,2 --to-datetime 2026-11-21T10:00:00.000",
     ),
 )
 @group_options
@@ -84,13 +88,6 @@ def reset_offsets(
 
     Without --execute nothing is changed. Offsets outside a log are moved to where it begins or ends, and that is
     told. A group that does not exist is made, so that its first members begin there.
-
-    \b
-    triokafka groups reset-offsets billing --topic orders --to-earliest
-    triokafka groups reset-offsets billing --topic orders:0,2 --shift-by -100 --execute
-    triokafka groups reset-offsets billing --all-topics --by-duration PT6H --execute
-    triokafka groups reset-offsets billing --all-topics --to-current --export > billing.csv
-    triokafka groups reset-offsets billing --from-file billing.csv --execute
     """
     chosen = Chosen.of(groups, more_groups, all_groups)
     name = chosen_way(ways)

@@ -34,7 +34,9 @@ def test_topic_is_taken_with_or_without_partitions(text: str, scope: Scope) -> N
     assert parse_scope(text) == scope
 
 
-@pytest.mark.parametrize("text", ["orders:", ":1", "orders:a", "orders:-1", "orders:1,", "orders:1:2", "orders:²"])
+@pytest.mark.parametrize(
+    "text", ["orders:", ":1", "orders:a", "orders:-1", "orders:1,", "orders:1:2", "orders:²", "orders:2147483648"]
+)
 def test_partitions_that_are_no_numbers_are_refused(text: str) -> None:
     with pytest.raises(click.UsageError, match="--topic takes a topic"):
         parse_scope(text)
@@ -87,6 +89,11 @@ def test_plan_of_one_group_may_leave_its_name_out() -> None:
     assert parse_plan("g,orders,0,5\nh,orders,1,6", "f", None) == {"g": {ZERO: 5}, "h": {ONE: 6}}
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_of_a_plan_end_as_on_any_system(end: str) -> None:
+    assert parse_plan(f"orders,0,5{end}orders,1,7{end}", "f", ["g"]) == {"g": {ZERO: 5, ONE: 7}}
+
+
 @pytest.mark.parametrize(
     ("text", "groups", "words"),
     [
@@ -95,6 +102,10 @@ def test_plan_of_one_group_may_leave_its_name_out() -> None:
         ("g,orders,0,5\norders,0", ["g"], "f, line 2: a line is topic,partition,offset"),
         ("orders,zero,5", ["g"], "are numbers"),
         ("orders,0,-5", ["g"], "are numbers"),
+        ("orders,2147483648,5", ["g"], "are numbers"),
+        ("orders,0,9223372036854775808", ["g"], "are numbers"),
+        pytest.param(f"orders,0,{'1' * 5_000}", ["g"], "f, line 1: partition and offset are numbers", id="no int()"),
+        pytest.param(f"orders,0,1\norders,{'1' * 200_000},5", ["g"], "f, line 2: this is no CSV", id="csv's limit"),
         ("\n", ["g"], "f has no line"),
     ],
 )
