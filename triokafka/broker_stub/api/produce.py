@@ -110,10 +110,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 else:
                     entries[key] = _checked(data.records, context.version)
             except errors.BrokerResponseError as failure:
-                reason = failure
-                if context.broker.image.partition(name, data.index) is None:
-                    reason = errors.UnknownTopicOrPartitionError(f"{key} does not exist")
-                refused[number, data.index] = AppendOutcome(reason.code, error_message=str(reason))
+                refused[number, data.index] = _refusal(failure, key, context)
     work = replicas.work_ahead(entries)
     if work:
         entries.update(await check_ahead(context.world, work))
@@ -127,10 +124,11 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
             _refuse_deleted(some, refused, first, request, context)
             outcomes.update(replicas.append(some, required_acks=request.acks))
             await trio.lowlevel.checkpoint()
-    entries.clear()  # while the operation waits, the request's records need not stay in memory (L11)
     if request.acks == -1 or (request.acks == 1 and any(outcome.flushing for outcome in outcomes.values())):
         operation = replicas.delay_produce(outcomes, request.timeout_ms, required_acks=request.acks)
         if operation is not None:
+            entries.clear()
+            _forget_records(request, context)
             await context.park(operation)
     if faults is not None:
         _answer_falsely(outcomes, faults)
@@ -192,6 +190,21 @@ def _refuse_deleted(
         if request.topic_data[number].topic_id not in there:
             del entries[key]
             refused[number, index] = AppendOutcome(errors.UnknownTopicIdError.code)
+
+
+def _refusal(failure: errors.BrokerResponseError, key: TopicPartition, context: RequestContext) -> AppendOutcome:
+    if context.broker.image.partition(*key) is None:
+        failure = errors.UnknownTopicOrPartitionError(f"{key} does not exist")
+    return AppendOutcome(failure.code, error_message=str(failure))
+
+
+def _forget_records(request: ProduceRequest, context: RequestContext) -> None:
+    """They are in the log: while the answer waits for replicas or the disk, they need not stay in memory (L11)."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None
+    if context.let_go is not None:
+        context.let_go()
 
 
 def _checked(records: Buffer | None, version: int) -> Buffer:

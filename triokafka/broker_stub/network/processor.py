@@ -45,6 +45,24 @@ class Shared(NamedTuple):
     failed_authentication_delay_ms: int = 0
 
 
+class _Held:
+    """What a connection holds for its request: the buffer of the frame, and the memory that was ``reserved`` for it."""
+
+    __slots__ = ("_memory", "_reader", "reserved")
+
+    def __init__(self, reader: FrameReader, memory: RequestMemory) -> None:
+        self.reserved = 0
+        self._reader = reader
+        self._memory = memory
+
+    def let_go(self) -> None:
+        """The frame is not looked at any more. A second call does nothing."""
+        if self.reserved:
+            reserved, self.reserved = self.reserved, 0
+            self._memory.release(reserved)
+        self._reader.done()
+
+
 class ConnectionProcessor:
     """Serves one connection until either side closes it.
 
@@ -118,17 +136,17 @@ class ConnectionProcessor:
         shared, stream = self._shared, self._stream
         world, slots, dispatcher = shared.world, shared.slots, shared.dispatcher
         reader = FrameReader(stream, max_bytes=shared.max_frame_bytes, buffers=shared.buffers)
+        held = _Held(reader, shared.memory)
         peer = stream.peer_address
         turns = 0
         while not self._closing:
             size = await reader.read_size()
             if size is None:
                 return
-            reserved = 0
             slot: Slot | None = None
             try:
                 if size > BUFFER_BYTES or slots.full:
-                    reserved = await self._admit(size)
+                    held.reserved = await self._admit(size)
                 frame = await reader.read_body(size)
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
@@ -137,7 +155,7 @@ class ConnectionProcessor:
                 else:
                     slot = await slots.acquire()
                     started_at = world.now()
-                answer = await dispatcher.dispatch(
+                work = dispatcher.dispatch(
                     frame,
                     slot=slot,
                     principal=self.principal,
@@ -145,14 +163,14 @@ class ConnectionProcessor:
                     peer=peer,
                     received_at=received_at,
                     started_at=started_at,
+                    let_go=held.let_go,
                 )
+                del frame  # so that nobody has it but who works on it
+                answer = await work
             finally:
                 if slot is not None:
                     slot.release()
-                if reserved:
-                    shared.memory.release(reserved)
-            del frame  # records of a produce request are not kept while the peer takes its time
-            reader.done()
+                held.let_go()
             await self._send(answer)
             if answer.closes:
                 self._reason = "a fault was injected: closed within the answer"

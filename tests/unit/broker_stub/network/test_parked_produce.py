@@ -1,0 +1,115 @@
+"""What a connection holds of a produce request: all of it until its records are in the log, nothing while it waits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from tests.unit.broker_stub.api.node import Node, batch, running_node
+from tests.unit.broker_stub.network.streams import ScriptedStream
+from tests.unit.broker_stub.test_disks import DiskWorld
+from triokafka import errors
+from triokafka.broker_stub.network.framing import FrameBuffers
+from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
+from triokafka.broker_stub.network.request_memory import RequestMemory
+from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from triokafka.protocol.frames import decode_response, encode_request
+
+VALUE = b"v" * 100_000
+
+
+class Wire:
+    """Connections to a broker whose disk holds its syncs back, with memory for one request and a little more."""
+
+    def __init__(self, node: Node, world: DiskWorld) -> None:
+        self.node = node
+        self.world = world
+        self.memory = RequestMemory(150_000)
+        self.buffers = FrameBuffers()
+
+    async def produce(self, request: ProduceRequest) -> ProduceResponse:
+        """Send a request over a connection of its own; the answer."""
+        frame = b"".join(encode_request(request, version=9, correlation_id=7, client_id="test"))
+        stream = ScriptedStream(frame)
+        broker = self.node.broker
+        shared = Shared(broker.dispatcher, broker.sockets.slots, self.memory, self.buffers, self.world, 10**6)
+        await ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared).run()
+        return decode_response(ProduceResponse, bytes(stream.sent)[4:], version=9)[1]
+
+
+@asynccontextmanager
+async def wired(acks: int) -> AsyncIterator[tuple[Wire, ProduceRequest]]:
+    """A broker, and a request that waits for the disk after its records were appended."""
+    world = DiskWorld()
+    async with running_node(world=world) as node:
+        await node.create("t", 2, flush_messages="1")
+        world.hold = trio.Event()
+        try:
+            yield Wire(node, world), node.produce_request("t", batch(VALUE), acks=acks)
+        finally:
+            world.hold.set()
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_parked_produce_keeps_neither_its_frame_nor_a_share_of_the_memory(acks: int) -> None:
+    """The next one has room, and the very buffer, however many wait (`broker-log/L11`, `Z21`)."""
+    async with wired(acks) as (wire, request):
+        answers: list[ProduceResponse] = []
+
+        async def produce() -> None:
+            answers.append(await wire.produce(request))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(produce)
+                await trio.testing.wait_all_tasks_blocked()
+                assert (wire.memory.used, wire.memory.waiting) == (0, 0)
+                assert wire.buffers.kept == FrameBuffers.room_for(len(VALUE))
+            assert answers == []
+            assert wire.world.hold is not None
+            wire.world.hold.set()
+        codes = [answer.responses[0].partition_responses[0].error_code for answer in answers]
+        bases = [answer.responses[0].partition_responses[0].base_offset for answer in answers]
+        assert (codes, sorted(bases)) == ([0] * 5, [0, 1, 2, 3, 4])
+        assert wire.memory.used == 0
+
+
+async def test_refused_partition_of_a_parked_produce_keeps_nothing_either() -> None:
+    """(`broker-log/L11`)"""
+    async with wired(1) as (wire, request):
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=b""))
+        nowhere = TopicProduceData(name="nowhere", partition_data=[PartitionProduceData(records=b"abc")])
+        request.topic_data.append(nowhere)
+        answers: list[ProduceResponse] = []
+
+        async def produce() -> None:
+            answers.append(await wire.produce(request))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(produce)
+            await trio.testing.wait_all_tasks_blocked()
+            assert (wire.memory.used, wire.buffers.kept) == (0, FrameBuffers.room_for(len(VALUE)))
+            assert wire.world.hold is not None
+            wire.world.hold.set()
+        codes = [part.error_code for topic in answers[0].responses for part in topic.partition_responses]
+        assert codes == [0, errors.InvalidRecordError.code, errors.UnknownTopicOrPartitionError.code]
+
+
+async def test_produce_whose_records_are_not_in_the_log_yet_counts_towards_the_memory() -> None:
+    """Its batch is looked into in a thread: another one is not read before it is appended (`broker-log/Z21`, `L11`)."""
+    async with wired(1) as (wire, request):
+        noise = random.Random(1).randbytes(len(VALUE))
+        request.topic_data[0].partition_data[0].records = batch(noise, compression="gzip")
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(wire.produce, request)
+            await trio.testing.wait_all_tasks_blocked()
+            assert (wire.memory.used > len(VALUE), wire.memory.waiting) == (True, 1)
+            assert wire.world.hold is not None
+            wire.world.hold.set()
+        assert wire.memory.used == 0
