@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 TopicConfigs = Callable[[str], Mapping[str, str | None]]
 
 _CLOSED_AT_ONCE: Final = 8
+_SEEN_AT_ONCE: Final = 500
+"""Logs that are looked at before others have their turn: less than a millisecond."""
 _FLUSH_TICK_MS: Final = 5_000  # Kafka's default, never, would make flush.ms of a topic mean nothing
 
 
@@ -327,8 +329,10 @@ class LogManager(NewLogs):
     async def _expire_producers(self) -> None:
         """Forget producers that have been silent for too long, in all logs (Z11)."""
         now_ms = self._world.wall_ms()
-        for log in self.all().values():
-            log.expire_producers(now_ms, self.producer_expiration_ms)
+        for logs in self._portions():
+            for log in logs:
+                log.expire_producers(now_ms, self.producer_expiration_ms)
+            await trio.lowlevel.checkpoint()
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the folders of deleted logs whose time has come."""
@@ -341,21 +345,35 @@ class LogManager(NewLogs):
 
     async def flush_due(self) -> None:
         """Flush the logs whose ``flush.ms`` is over (G07)."""
-        now_ms = self._world.wall_ms()
-        await self._flush([log for log in self.all().values() if log.flush_due(now_ms)])
+        now_ms, due = self._world.wall_ms(), list[PartitionLog]()
+        for logs in self._portions():
+            due += [log for log in logs if log.flush_due(now_ms)]
+            await trio.lowlevel.checkpoint()
+        await self._flusher.flush(due)
+        await self._checkpoint_recovery_points()
 
     async def flush_sealed(self) -> None:
         """Flush segments that are not written to any more, so that recovery need not read them (F13, G08)."""
-        await self._flush(list(self.all().values()), sealed_only=True)
+        for logs in self._portions():
+            await self._flusher.flush(logs, sealed_only=True)
+            await trio.lowlevel.checkpoint()
+        await self._checkpoint_recovery_points()
 
     async def flush_sealed_of(self, topic_partition: TopicPartition) -> None:
         """`flush_sealed` for one log. A failure is logged."""
         log = self.get(topic_partition)
-        await self._flush([log] if log is not None else [], sealed_only=True)
+        await self._flusher.flush([log] if log is not None else [], sealed_only=True)
+        await self._checkpoint_recovery_points()
 
-    async def _flush(self, logs: list[PartitionLog], *, sealed_only: bool = False) -> None:
-        await self._flusher.flush(logs, sealed_only=sealed_only)
+    def _portions(self) -> list[list[PartitionLog]]:
+        """The logs that there are now; others are to have their turn between two portions."""
+        logs = list(self.all().values())
+        return [logs[start : start + _SEEN_AT_ONCE] for start in range(0, len(logs), _SEEN_AT_ONCE)]
+
+    async def _checkpoint_recovery_points(self) -> None:
+        """Each directory's in one turn: no log is to be cut back between the points of it being read and written."""
         for directory in self._online():
+            await trio.lowlevel.checkpoint()
             try:
                 self._written(directory, directory.checkpoint_recovery_points)
             except KafkaError as error:

@@ -6,7 +6,7 @@ import errno
 import os
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import pytest
 import trio
 import trio.testing
 
+from tests.bystander import Bystander
 from tests.unit.broker_stub.log.builders import NOW, append, batch, config, fill, from_producer, offsets
-from triokafka.broker_stub.log import LogManager, PartitionLog
+from triokafka.broker_stub.log import LogManager, PartitionLog, log_manager
 from triokafka.broker_stub.log.log_directory import parse_folder, renamed_folder
 from triokafka.broker_stub.log.log_manager import LogManagerConfig
 from triokafka.errors import ConfigurationError, IllegalStateError, InvalidConfigurationError, KafkaStorageError
@@ -513,6 +514,22 @@ async def test_checkpoints_that_would_say_the_same_are_not_written_again(
     log.roll(now_ms=NOW)
     await logs.flush_sealed()
     assert len(written) == 3
+
+
+@pytest.mark.parametrize("work", [LogManager.flush_due, LogManager.flush_sealed, LogManager._expire_producers])
+async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
+    work: Callable[[LogManager], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """(`broker-log/A01`, `G07`, `G08`, `Z11`)"""
+    monkeypatch.setattr(log_manager, "_SEEN_AT_ONCE", 5)
+    logs, bystander = started(DiskWorld()), Bystander()
+    for number in range(60):
+        logs.create(TopicPartition("t", number))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bystander.run)
+        await work(logs)
+        nursery.cancel_scope.cancel()
+    assert bystander.turns >= 10, f"{bystander.turns} turns"
 
 
 async def test_a_disk_that_fails_does_not_end_the_background_work(autojump_clock: trio.testing.MockClock) -> None:
