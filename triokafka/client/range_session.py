@@ -14,12 +14,14 @@ from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
+from triokafka.client.range_watch import RangeWatch
 from triokafka.errors import (
     ClosedError,
     IllegalStateError,
     KafkaError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from triokafka.network.cluster import NetworkClient
 from triokafka.network.snapshot import Cluster
@@ -28,6 +30,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld, World
 
 _LEAST_WAIT: Final = 2.0  # seconds
+_COMPARING: Final = "comparing leader epochs"
 
 OffsetRange = tuple[int, int]
 """First offset, and the offset after the last."""
@@ -36,8 +39,9 @@ OffsetRange = tuple[int, int]
 class RangeLostError(OffsetOutOfRangeError):
     """Records of a range are not in the log: ``partition``, and the ``position`` from which on it cannot be read.
 
-    Either retention deleted them, or the log was truncated; or, when ``is_made_anew``, the topic was deleted and made
-    again, and what it has at that position is another record. `RangeReader.go_on_at` passes over them.
+    Either retention deleted them, or the log is too short. Or there are other records now: when ``is_made_anew``, of
+    another topic of that name; when ``is_truncated``, of a leader that had not followed the one that was read from, and
+    the last records that were handed out may be gone too. `RangeReader.go_on_at` passes over them.
     """
 
     def __init__(
@@ -47,11 +51,13 @@ class RangeLostError(OffsetOutOfRangeError):
         position: int = -1,
         *,
         is_made_anew: bool = False,
+        is_truncated: bool = False,
     ) -> None:
         super().__init__(message)
         self.partition = partition
         self.position = position
         self.is_made_anew = is_made_anew
+        self.is_truncated = is_truncated
 
 
 class RangeSession:
@@ -75,10 +81,8 @@ class RangeSession:
         self.is_open = False
         self._failure: Exception | None = None
         self._reading = False
-        self._ids: dict[str, UUID] = {}
-        self.made_anew: dict[TopicPartition, int] = {}
-        """Partitions of topics that were deleted and made again since `begin`, with the first offset that was not
-        fetched before: what comes from there on is of the new topic (KIP-516)."""
+        self._comparing: trio.CancelScope | None = None
+        self.watch = RangeWatch(self.subscription, self.fetcher.buffer)
 
     async def __aenter__(self) -> Self:
         await self.network.__aenter__()
@@ -114,18 +118,22 @@ class RangeSession:
         """Whether the brokers last said that there is no such topic. New leaders may say that for a moment."""
         return isinstance(self.network.metadata.error_for(topic), UnknownTopicOrPartitionError)
 
-    def begin(self, ranges: Mapping[TopicPartition, OffsetRange], topics: Iterable[str]) -> None:
-        """Start to fetch ranges of partitions."""
+    def begin(
+        self,
+        ranges: Mapping[TopicPartition, OffsetRange],
+        topics: Iterable[str],
+        topic_ids: Mapping[str, UUID] | None = None,
+    ) -> None:
+        """Start to fetch ranges of partitions; of topics whose ids are given, only from topics that have these."""
         if self._reading:
             raise IllegalStateError("this session serves another reader now: use a session for each of them")
         self._reading = True
-        # What is known now may be old: a topic is the one that the next metadata tells of.
-        self._ids.clear()
-        self.made_anew.clear()
         self.subscription.assign(ranges)
         for partition, (start, end) in ranges.items():
             self.subscription.seek(partition, start)
             self.subscription.state(partition).stop_at = end
+        # What is known now may be old: other topics are those that the next metadata tells of.
+        self.watch.begin(topic_ids or {}, self.network.cluster, self.network.metadata.version)
         self.network.metadata.set_topics(dict.fromkeys(topics))
         self.network.request_metadata_update()
         self.fetcher.wake()
@@ -133,22 +141,48 @@ class RangeSession:
     def end(self) -> None:
         """Fetch nothing more; what was fetched is dropped."""
         self._reading = False
+        self.watch.end()
+        if self._comparing is not None:
+            self._comparing.cancel()
+            self._comparing = None
         if self.is_open:
             self.subscription.unsubscribe()
             self.fetcher.buffer.clear()
 
     def _metadata_changed(self, cluster: Cluster) -> None:
-        topics = dict.fromkeys(partition.topic for partition in self.subscription.assignment)
-        told, _ = cluster.ids_of(topics if self._reading else ())
-        for partition, state in self.subscription:
-            before, now = self._ids.get(partition.topic), told.get(partition.topic)
-            if before is not None and now not in (None, before) and partition not in self.made_anew:
-                fetched = self.fetcher.buffer.fetch_offset(partition, state)
-                self.made_anew[partition] = fetched if fetched is not None else state.position or 0
-        self._ids.update(told)
+        if self._reading and self.watch.look_at(cluster, self.network.metadata.version):
+            self.network.request_metadata_update()
+        if self.watch.suspects() and self._comparing is None:
+            self._comparing = trio.CancelScope()
+            self._tasks.start(self._compare_epochs, self._comparing, name="kafka leader epochs of ranges")
         self.fetcher.wake()
-        if self.made_anew or cluster.topic_errors:
+        if self.watch.made_anew or cluster.topic_errors:
             self.notify()
+
+    async def _compare_epochs(self, scope: trio.CancelScope) -> None:
+        """Ask new leaders whether their logs have what was read, until nothing is left to be asked (KIP-320)."""
+        offsets = LogOffsets(self.options, self.network, self._note)
+        with scope:
+            while suspects := self.watch.suspects():
+                deadline = self.world.now() + self.options.request_timeout_ms / 1000
+                epochs = {partition: suspect.epoch for partition, suspect in suspects.items()}
+                try:
+                    ends = await offsets.epoch_ends(epochs, deadline=deadline)
+                except UnsupportedVersionError:
+                    ends = None
+                except KafkaError as error:
+                    self._note(error)
+                    await trio.sleep(self.options.retry_backoff_ms / 1000)
+                    continue
+                self.watch.compared(suspects, ends)
+                self.fetcher.wake()
+                self.notify()
+            self.troubles.succeeded(_COMPARING)
+            if self._comparing is scope:
+                self._comparing = None
+
+    def _note(self, error: KafkaError) -> None:
+        self.troubles.failed(_COMPARING, error, self.world.now())
 
     def notify(self) -> None:
         """Something came for the one who waits."""

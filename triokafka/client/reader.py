@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from uuid import UUID
 
 import trio
 
@@ -56,9 +57,12 @@ class RangeReader:
         batch_bytes: a batch of so many bytes, decompressed, or more goes out, however few rows it has. What was
             compressed together is in it as a whole.
         session: an open `RangeSession` to read with instead of connections of its own; then there are no options.
+        topic_ids: the ids that topics had when the ranges were chosen (KIP-516). Without one, a topic is the one that
+            there is when the reader begins.
 
     Iterating raises:
-        RangeLostError: the first offsets were deleted, the log is shorter than the range, or the topic was made anew.
+        RangeLostError: the first offsets were deleted, the log is shorter than the range or was truncated below what
+            was read of it, or the topic was made anew.
         CorruptRecordError: names topic, partition and offset.
         TopicAuthorizationFailedError: a topic may not be read.
         KafkaTimeoutError: no progress within ``default_api_timeout_ms``; says where it stands.
@@ -73,6 +77,7 @@ class RangeReader:
         batch_rows: int = 100_000,
         batch_bytes: int = _BATCH_BYTES,
         session: RangeSession | None = None,
+        topic_ids: Mapping[str, UUID] | None = None,
         world: World | None = None,
         **options: Any,
     ) -> None:
@@ -90,6 +95,7 @@ class RangeReader:
         self._values = values
         self._batch_rows = batch_rows
         self._batch_bytes = batch_bytes
+        self._topic_ids = topic_ids
         self._world = self.session.world
         self._ranges = {TopicPartition(*partition): bounds for partition, bounds in ranges.items()}
         self._left = {partition: end for partition, (start, end) in self._ranges.items() if start < end}
@@ -103,6 +109,7 @@ class RangeReader:
         self.session.begin(
             {partition: self._ranges[partition] for partition in self._left},
             [partition.topic for partition in self._ranges],
+            self._topic_ids,
         )
         self._is_open = True
         return self
@@ -158,8 +165,11 @@ class RangeReader:
         if offset < self.position(partition):
             raise ValueError(f"{partition} stands at {self.position(partition)} and does not go back to {offset}")
         end = self._left[partition]
-        self.session.made_anew.pop(partition, None)
-        self._subscription.seek(partition, min(offset, end))
+        # What was fetched since the topic was seen to be another one is of the new one already.
+        is_fetched = partition in self.session.watch.made_anew and offset == self.position(partition)
+        self.session.watch.passed_over(partition)
+        if not is_fetched:
+            self._subscription.seek(partition, min(offset, end))
         self._fetcher.wake()
         self._drop_read()
 
@@ -176,7 +186,7 @@ class RangeReader:
             self._drop_read()
             if not self._left:
                 return
-            self._check_made_anew(self.session.made_anew)
+            self._check_watch()
             now = self._world.now()
             if self._progress() != seen:
                 seen, since = self._progress(), now
@@ -239,10 +249,10 @@ class RangeReader:
 
     def _current(self, count: Callable[[FetchedData, int], tuple[int, bool]]) -> Iterator[tuple[FetchedData, int]]:
         """Data to take from, with the number of records that lie inside the range, as ``count`` finds it."""
-        made_anew = self.session.made_anew
+        made_anew = self.session.watch.made_anew
         for data, _ in self._fetcher.buffer.current():
             if made_anew and data.position >= made_anew.get(data.partition, _ALL):
-                self._check_made_anew(made_anew)
+                self._check_watch()
             if data.error is not None:
                 self._explain(data)
             stop = self._left[data.partition]
@@ -272,16 +282,29 @@ class RangeReader:
         if error is not None:
             raise error
 
-    def _check_made_anew(self, made_anew: Mapping[TopicPartition, int]) -> None:
-        for partition, first in made_anew.items():
+    def _check_watch(self) -> None:
+        """Raise where a log has other records now than the range is about, once what was fetched before is read."""
+        for partition, first in self.session.watch.made_anew.items():
             if partition in self._left and self.position(partition) >= first:
                 start, end = self._ranges[partition]
                 raise RangeLostError(
-                    f"{partition}: the topic was deleted and made again while the range {start} to {end} was read, and"
-                    f" offset {self.position(partition)} is another record now, if there is one",
+                    f"{partition}: the topic was deleted and made again after the range {start} to {end} was chosen,"
+                    f" and offset {self.position(partition)} is another record now, if there is one",
                     partition,
                     self.position(partition),
                     is_made_anew=True,
+                )
+        for partition, same in self.session.watch.truncated.items():
+            if partition in self._left:
+                start, end = self._ranges[partition]
+                position = self.position(partition)
+                where = f"offset {same}" if 0 <= same < position else "an unknown offset"
+                raise RangeLostError(
+                    f"{partition}: the log was truncated while the range {start} to {end} was read: from {where} on the"
+                    f" new leader has other records than what was read up to offset {position}",
+                    partition,
+                    position,
+                    is_truncated=True,
                 )
 
     def _advance(self, data: FetchedData, *, reached: bool) -> None:

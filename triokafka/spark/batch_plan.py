@@ -32,7 +32,8 @@ async def plan_batch(brokers: Brokers, options: ReadOptions) -> list[Task]:
     latest = await brokers.latest(partitions)
     first = await settle(brokers, starts, earliest=earliest, latest=latest)
     last = await settle(brokers, ends, earliest=earliest, latest=latest)
-    found = list(_checked(options, first, last, earliest, latest))
+    ranges = _checked(options, first, last, earliest, latest)
+    found = [one._replace(topic_id=brokers.topic_ids.get(one.topic)) for one in ranges]
     if not options.late_binding:
         return tasks(options, found)
     return merge(_late(options, found, starts, ends), options.max_partitions)
@@ -68,9 +69,12 @@ def _late(options: ReadOptions, found: list[OffsetRange], starts: Offsets, ends:
     for one in found:
         # An empty one gets a task as well: records may come until it runs.
         mine = [piece for piece in pieces if piece.topic_partition == one.topic_partition] or [one]
+        if (starts[one.topic_partition], ends[one.topic_partition]) == (EARLIEST, LATEST):
+            # All that there is when the tasks run, in whatever topic has the name then.
+            mine = [piece._replace(topic_id=None) for piece in mine]
         if starts[one.topic_partition] == EARLIEST:
             mine[0] = mine[0]._replace(start=EARLIEST)
         if ends[one.topic_partition] == LATEST:
             mine[-1] = mine[-1]._replace(end=LATEST)
-        late += [piece for piece in mine if piece.size > 0 or LATEST in piece[2:] or EARLIEST in piece[2:]]
+        late += [piece for piece in mine if piece.size > 0 or piece.end == LATEST or piece.start == EARLIEST]
     return late

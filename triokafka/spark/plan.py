@@ -10,6 +10,7 @@ import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from triokafka.spark.options import ReadOptions
 from triokafka.structs import TopicPartition
@@ -22,6 +23,8 @@ class OffsetRange(NamedTuple):
     partition: int
     start: int
     end: int
+    topic_id: UUID | None = None
+    """Of the topic that the offsets are of (KIP-516); None where brokers give none, or any topic of that name does."""
 
     @property
     def topic_partition(self) -> TopicPartition:

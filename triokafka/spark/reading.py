@@ -99,6 +99,7 @@ async def _open(options: ReadOptions, ranges: list[OffsetRange]) -> AsyncIterato
             batch_rows=options.batch_rows,
             batch_bytes=options.batch_bytes,
             session=session,
+            topic_ids={one.topic: one.topic_id for one in ranges if one.topic_id is not None},
         )
         async with reader:
             yield _batches(reader, options, bounds)
@@ -177,11 +178,12 @@ async def _pass_over(
         )
         reader.go_on_at(partition, end)
         return False
-    if lost.is_made_anew:
-        # As the connector, which does not notice: no offset comes twice.
-        report_loss(options.fail_on_data_loss, "PARTITIONS_DELETED", str(lost))
+    if lost.is_made_anew or lost.is_truncated:
+        # With failOnDataLoss=false as the connector, which does not notice: no offset comes twice.
+        kind = "PARTITIONS_DELETED" if lost.is_made_anew else "PARTITION_OFFSET_CHANGED"
+        report_loss(options.fail_on_data_loss, kind, str(lost))
     reader.go_on_at(partition, position)
-    return not lost.is_made_anew
+    return not (lost.is_made_anew or lost.is_truncated)
 
 
 def _pass_over_deleted(reader: RangeReader, options: ReadOptions) -> bool:

@@ -74,6 +74,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._reached: dict[TopicPartition, int] | None = None
         self._has_admitted = False
         self._topic_ids: dict[str, UUID] = {}
+        self._has_asked_for_ids = False
         self._sizes: dict[TopicPartition, float] = {}  # bytes per offset, as they were seen last
 
     # ---------------------------------------------------------------- offsets
@@ -173,23 +174,26 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         async def look(
             brokers: Brokers,
         ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[str, UUID]]:
-            present = set(await brokers.partitions(missing_ok=True)) if new or self._target is not None else set()
+            present = set(await brokers.partitions(missing_ok=True))
             return (
                 await brokers.earliest(sorted(new & present)),
                 await brokers.latest(sorted(present)) if self._target is not None else {},
                 brokers.topic_ids,
             )
 
-        asked = new or self._target is not None
+        asked = new or self._target is not None or not self._has_asked_for_ids
         earliest, latest, topic_ids = ask_brokers(self.options, look) if asked else ({}, {}, {})
         if self._target is not None:
             self._target.check(until, latest, replayed=not self._has_admitted)
-        self._check_topics(first, topic_ids)
+        # Where the batch ends was asked for before: of the topic that was there then.
+        self._check_topics({**first, **until}, topic_ids)
         found = batch_ranges(first, until, earliest)
         for kind, sentence in found.losses:
             report_loss(self.options.fail_on_data_loss, kind, sentence)
         self._reached = until
-        return [RangePartition(task) for task in tasks(self.options, found.ranges)]
+        # A topic that is made anew before the tasks run is another one, whatever offsets it has.
+        ranges = [one._replace(topic_id=self._topic_ids.get(one.topic)) for one in found.ranges]
+        return [RangePartition(task) for task in tasks(self.options, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task; raises as `read_task`."""
@@ -261,6 +265,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
                 " read.",
             )
         self._topic_ids.update(topic_ids)
+        self._has_asked_for_ids = True
 
     def _admit(self, begin: Offsets) -> dict[TopicPartition, int]:
         new = self._latest.keys() - begin.keys()

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +27,7 @@ class Tables:
     def __init__(self, logs: dict[TopicPartition, tuple[int, int]], committed: Offsets | None = None) -> None:
         self.logs = logs
         self.group = committed or {}
+        self.topic_ids: dict[str, UUID] = {}
 
     async def partitions(self) -> list[TopicPartition]:
         return sorted(self.logs)
@@ -53,10 +55,16 @@ LOGS = {A: (10, 20), B: (0, 7)}
 
 
 async def planned(
-    options: dict[str, str], logs: dict[TopicPartition, tuple[int, int]] | None = None, **more: Any
+    options: dict[str, str],
+    logs: dict[TopicPartition, tuple[int, int]] | None = None,
+    topic_id: UUID | None = None,
+    **more: Any,
 ) -> list[Task]:
     given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders", **options}
-    return await plan_batch(Tables(LOGS if logs is None else logs, **more), ReadOptions.parse(given))  # type: ignore[arg-type]
+    tables = Tables(LOGS if logs is None else logs, **more)
+    if topic_id is not None:
+        tables.topic_ids["orders"] = topic_id
+    return await plan_batch(tables, ReadOptions.parse(given))  # type: ignore[arg-type]
 
 
 def task(partition: TopicPartition, start: int, end: int) -> Task:
@@ -113,6 +121,21 @@ async def test_late_binding_keeps_the_beginning_and_the_end_open():
     assert await planned({"offsetsBinding": "late", "maxPartitions": "1"}) == [
         (OffsetRange(*A, EARLIEST, LATEST), OffsetRange(*B, EARLIEST, LATEST))
     ]
+
+
+@pytest.mark.parametrize("how", [{}, {"minPartitions": "5"}, {"maxPartitions": "1"}], ids=["whole", "split", "merged"])
+async def test_tasks_know_the_topic_that_was_planned_with(how: dict[str, str]):
+    """KIP-516: offsets alone do not show that it was deleted and made again since."""
+    for topic_id in (UUID(int=7), None):
+        found = await planned(how, topic_id=topic_id)
+        assert {one.topic_id for each in found for one in each} == {topic_id}
+
+
+async def test_what_is_bound_late_as_a_whole_is_of_any_topic_of_the_name():
+    """Where one end is an offset, it is of the topic that was there when it was given."""
+    late = {"offsetsBinding": "late", "minPartitions": "5"}
+    found = await planned({**late, "startingOffsets": by_partition(-2, 3)}, topic_id=UUID(int=7))
+    assert {one.partition: one.topic_id for each in found for one in each} == {0: None, 1: UUID(int=7)}
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])

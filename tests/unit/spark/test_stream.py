@@ -15,6 +15,8 @@ from triokafka.spark import listener, samples, stream
 from triokafka.spark.data_loss import KafkaDataLossError
 from triokafka.spark.offsets import Offsets, offsets_json
 from triokafka.spark.options import ReadOptions
+from triokafka.spark.plan import OffsetRange
+from triokafka.spark.reader import RangePartition
 from triokafka.spark.stream import TopicStreamReader
 from triokafka.structs import TopicPartition
 
@@ -29,8 +31,10 @@ class GivenBrokers:
         self.first: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, UUID] = {}
         self.asked = 0
+        self.described = 0
 
     async def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
+        self.described += 1
         return list(self.ends[0])
 
     async def earliest(self, partitions: Any) -> dict[TopicPartition, int]:
@@ -232,9 +236,56 @@ def test_what_is_lost_fails_the_query_or_is_a_warning(
 
 
 def test_a_batch_that_is_planned_asks_the_brokers_nothing_when_nothing_is_new(brokers: GivenBrokers):
-    """Every question is a round trip in every trigger."""
-    reader().partitions(at(a=4), at(a=5))
-    assert brokers.asked == 0
+    """Every question is a round trip in every trigger. Which topics there are was told with the offsets; a batch that
+    an earlier run planned asks for it once."""
+    asked = reader()
+    for start in (4, 5):
+        asked.partitions(at(a=start), at(a=start + 1))
+    assert (brokers.asked, brokers.described) == (0, 1)
+    asked, brokers.ends = reader(), [{A: 5}]
+    asked.latestOffset(at(a=4), None)
+    before = (brokers.asked, brokers.described)
+    asked.partitions(at(a=4), at(a=5))
+    assert (brokers.asked, brokers.described) == before
+
+
+def test_tasks_know_the_topic_that_the_batch_ends_in(brokers: GivenBrokers):
+    """KIP-516: offsets alone do not show that it was deleted and made again since."""
+
+    def ids(tasks: list[Any]) -> set[UUID | None]:
+        return {one.topic_id for task in tasks for one in task.ranges}
+
+    brokers.ends, brokers.topic_ids = [{A: 5, B: 5}], {"orders": UUID(int=1)}
+    asked = reader(minPartitions="4")
+    assert ids(asked.partitions(at(a=0, b=0), at(a=5, b=5))) == {UUID(int=1)}, "a batch of an earlier run"
+    asked = reader(failOnDataLoss="false")
+    end = asked.latestOffset(at(a=0), None)
+    brokers.topic_ids = {"orders": UUID(int=2)}
+    assert ids(asked.partitions(at(a=0, b=0), end)) == {UUID(int=1)}, "the tasks will notice"
+    brokers.topic_ids = {}
+    assert ids(reader().partitions(at(a=0, b=0), at(a=5, b=5))) == {None}, "brokers that give no ids"
+
+
+def test_a_topic_made_anew_between_the_offsets_and_the_plan_is_told_though_nothing_of_it_was_read(
+    brokers: GivenBrokers,
+):
+    brokers.ends, brokers.topic_ids = [{A: 5, B: 5}], {"orders": UUID(int=1)}
+    asked = reader()
+    end = asked.latestOffset(at(a=0), None)
+    brokers.topic_ids = {"orders": UUID(int=2)}
+    with pytest.raises(KafkaDataLossError, match=r"PARTITIONS_DELETED.*made again"):
+        asked.partitions(at(a=0), end)  # a partition is new, so the brokers are asked
+
+
+def test_tasks_of_a_plan_without_ids_are_still_read():
+    """As it was pickled before ranges had them."""
+    old = (
+        b"\x80\x04\x95z\x00\x00\x00\x00\x00\x00\x00\x8c\x16triokafka.spark.reader\x94\x8c\x0eRangePartition\x94\x93"
+        b"\x94)\x81\x94}\x94\x8c\x06ranges\x94\x8c\x14triokafka.spark.plan\x94\x8c\x0bOffsetRange\x94\x93\x94("
+        b"\x8c\x06orders\x94K\x00K\x05K\tt\x94\x81\x94\x85\x94sb."
+    )
+    assert pickle.loads(old) == RangePartition((OffsetRange("orders", 0, 5, 9),))
+    assert pickle.loads(old).ranges[0].topic_id is None
 
 
 def test_a_commit_that_fails_ends_no_query(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):

@@ -1,0 +1,74 @@
+"""A log that is cut under a task by a leader that had not followed (KIP-320), where loss is an error and where it is
+let pass (`spark/3.4`). In virtual time."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.scripted_reading import ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.client.reader import RangeReader
+from triokafka.spark.data_loss import KafkaDataLossError
+from triokafka.spark.options import ReadOptions
+from triokafka.spark.reading import _batches
+from triokafka.structs import TopicPartition
+
+T0 = TopicPartition("t", 0)
+CASES = {
+    # where it is cut, where it ends then, and what the loss is called
+    "rewritten beyond the range": (40, 120, "PARTITION_OFFSET_CHANGED"),
+    "rewritten to the range's end": (40, 100, "PARTITION_OFFSET_CHANGED"),
+    "shorter than what was read": (20, 30, "COULD_NOT_READ_OFFSET_RANGE"),
+}
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize(("cut", "end", "kind"), CASES.values(), ids=CASES)
+@simulated
+async def test_records_that_were_read_and_are_others_now(
+    cut: int, end: int, kind: str, fails: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Never a mixture unsaid; and no offset twice."""
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=1)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=2)
+
+    def write(start: int, end: int, add: int) -> None:
+        for batch in range(start, end, 10):
+            cluster.write("t", 0, [b"%d" % (number + add) for number in range(batch, batch + 10)])
+
+    write(0, 100, 0)
+    given = {"kafka.bootstrap.servers": address, "subscribe": "t", "failOnDataLoss": fails}
+    options = ReadOptions.parse({**given, "kafkaConsumer.pollTimeoutMs": "20000"})
+    little = {"max_partition_fetch_bytes": 200, "prefetch_max_bytes": 400, "batch_rows": 10}
+    found: list[tuple[int, int]] = []
+
+    async def read() -> None:
+        async with RangeReader(
+            {T0: (0, 100)}, bootstrap_servers=address, world=simulation.host("client").world, **little
+        ) as reader:
+            async for batch in _batches(reader, options, {T0: (0, 100)}):
+                found.extend(zip(batch["offset"].to_pylist(), map(int, batch["value"].to_pylist()), strict=True))
+                if len(found) == 50:
+                    cluster.epoch_ends[T0, 0] = (0, cut)
+                    cluster.move("t", 0, 2)
+                    del cluster.batches[T0][cut // 10 :]
+                    cluster.ends[T0] = cut
+                    write(cut, end, 1_000)
+
+    if fails == "true":
+        with pytest.raises(KafkaDataLossError, match=rf"KAFKA_DATA_LOSS\.{kind}.*t-0"):
+            await read()
+    else:
+        with caplog.at_level(logging.WARNING):
+            await read()
+        assert f"KAFKA_DATA_LOSS.{kind}" in caplog.text
+    old = next((at for at, (_, value) in enumerate(found) if value >= 1_000), len(found))
+    assert found[:old] == [(number, number) for number in range(old)]
+    assert 50 <= old <= 70, "what was fetched ahead comes all the same"
+    if fails == "true":
+        assert found[old:] == []
+    else:
+        assert found[old:] == [(number, number + 1_000) for number in range(old, min(end, 100))]
