@@ -110,13 +110,13 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "the marker of a clean stop is gone before anything is written",
                 _LOG + "log_directory.py",
-                "            self._storage.remove(self._marker)\n            self._storage.sync_dir(self.path)\n",
-                "            self._storage.remove(self._marker)\n",
+                "        self._storage.sync_dir(self.path)\n",
+                "",
             ),
             (
                 "a new log inherits no checkpoint",
                 _LOG + "log_directory.py",
-                "            if gone:\n",
+                "            if gone or checkpoint in self._doubtful:\n",
                 "            if False:\n",
             ),
             (

@@ -60,6 +60,7 @@ class LogDirectory:
         self._release: Callable[[], None] | None = None
         self._checkpointed: dict[str, Mapping[TopicPartition, int]] = {}  # by name of the file
         self._written: dict[str, Mapping[TopicPartition, int]] = {}  # those known to be durable: this object wrote them
+        self._doubtful: set[str] = set()  # a write has failed: what is there may go with a power cut
 
     def open(self) -> None:
         """Make the directory if it is missing, and lock it (G02, G03).
@@ -110,7 +111,8 @@ class LogDirectory:
         """Remove the marker, durably, before anything is written: a crash from now on is a crash (I02)."""
         if self._storage.exists(self._marker):
             self._storage.remove(self._marker)
-            self._storage.sync_dir(self.path)
+        # Also for what a dead process has renamed: else a power cut brings back checkpoints that it has replaced.
+        self._storage.sync_dir(self.path)
 
     def mark_clean_stop(self, broker_epoch: int = -1) -> None:
         """Write the marker: all logs are closed and on disk (G13).
@@ -213,11 +215,13 @@ class LogDirectory:
             return
         self._written.pop(checkpoint, None)
         self._checkpointed.pop(checkpoint, None)  # when it fails, it is not known which are there
+        self._doubtful.add(checkpoint)
         try:
             write_offsets(self._storage, f"{self.path}/{checkpoint}", offsets)
         except OSError as error:
             raise KafkaStorageError(f"{checkpoint} in {self.path} cannot be written: {error}") from error
         self._checkpointed[checkpoint] = self._written[checkpoint] = offsets
+        self._doubtful.discard(checkpoint)
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Take logs out of the checkpoints, before new ones of these names are made: they must not inherit offsets.
@@ -228,7 +232,7 @@ class LogDirectory:
         for checkpoint in CHECKPOINTS:
             offsets = self._known(checkpoint)
             gone = offsets.keys() & topic_partitions
-            if gone:
+            if gone or checkpoint in self._doubtful:
                 self.write_offsets(checkpoint, {tp: at for tp, at in offsets.items() if tp not in gone})
 
 
