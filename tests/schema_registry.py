@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +29,10 @@ class StubRegistry:
     """What it answers instead of what it has."""
     missing_bytes: int = 0
     """How much of every answer never comes."""
+    retry_after: list[str] = field(default_factory=list)
+    """The headers of the next answers that are failures."""
+    on_answer: Callable[[], None] = lambda: None
+    """Called before every answer."""
 
     def register(
         self,
@@ -80,9 +84,12 @@ def schema_registry() -> Iterator[StubRegistry]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             stub.authorization.append(self.headers.get("Authorization"))
+            stub.on_answer()
             status, body = stub.answer(self.path) if not stub.redirect_to else (302, {})
             data = json.dumps(body).encode() if stub.body is None else stub.body
             self.send_response(status)
+            if status >= 400 and stub.retry_after:
+                self.send_header("Retry-After", stub.retry_after.pop(0))
             if stub.redirect_to:
                 self.send_header("Location", stub.redirect_to + self.path)
             self.send_header("Content-Length", str(len(data) + stub.missing_bytes))

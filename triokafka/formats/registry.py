@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -16,7 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from triokafka.errors import ConfigurationError, KafkaError
+from triokafka.errors import ClosedError, ConfigurationError, KafkaError
+from triokafka.network.backoff import Backoff
+from triokafka.world import RealWorld, World
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
 _ENVELOPE: Final = 5
 _END: Final = 2**31 - 1  # pyarrow 26 fails on values of five bytes when the end is left out
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
-_TRIES: Final = 3
+_TRIES: Final = 6
+_BACKOFF: Final = Backoff(0.1, 2.0)
 _NOT_FOUND: Final = 404
 
 
@@ -67,9 +71,14 @@ class SchemaRegistry:
         url: its address, ``http://host:8081``; several with commas, which are tried in turn.
         user, password: for basic authentication.
         token: for bearer authentication.
-        timeout_ms: how long one answer may take. Each question is asked three times before it is an error.
+        timeout_ms: how long one answer may take. A question that fails for a reason that may pass is asked again, of
+            each address six times at most, with pauses of 0.1 seconds, doubling, and by chance a fifth more or less; a
+            registry that is busy (429, 503) may ask for longer ones. Nothing is asked again once ``timeout_ms`` are
+            over.
+        world: whose clock and chance are used; the real one by default.
 
-    Pickling leaves out what was learned.
+    Its methods block, and may be called in any thread; `close`, in another one, ends the pauses. Pickling leaves out
+    what was learned, and the world.
     """
 
     url: str
@@ -77,6 +86,7 @@ class SchemaRegistry:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     timeout_ms: float = 10_000
+    world: World | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if "@" in self.url:
@@ -84,10 +94,23 @@ class SchemaRegistry:
         self._urls = [url.strip().rstrip("/") for url in self.url.split(",") if url.strip()]
         if not self._urls or not all(url.startswith(("http://", "https://")) for url in self._urls):
             raise ConfigurationError(f"schema registry {self.url!r} has no address like http://host:8081")
+        self._begin()
+
+    def _begin(self) -> None:
         self._known: dict[tuple[str, str], Any] = {}
+        self._closed = threading.Event()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": {}}
+        left_out = {"world": None, "_known": None, "_closed": None}
+        return {**self.__dict__, **left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def close(self) -> None:
+        """Ask nothing more: who pauses between two tries gets `ClosedError` at once, others when they ask."""
+        self._closed.set()
 
     def by_id(self, number: int, *, form: str = "") -> RegisteredSchema:
         """The schema with an id; ``form="serialized"`` for Protobuf's descriptors instead of its text.
@@ -95,6 +118,7 @@ class SchemaRegistry:
         Raises:
             UnknownSchemaError: there is none now; asked again, the registry may have it.
             SchemaRegistryError: the registry cannot be asked.
+            ClosedError: `close` was called.
         """
         answer = self._ask(f"/schemas/ids/{number}", form)
         return _schema(answer, number)
@@ -120,23 +144,36 @@ class SchemaRegistry:
         return known
 
     def _fetch(self, path: str) -> Any:
+        world = self.world if self.world is not None else RealWorld()
+        until_ms = world.wall_ms() + self.timeout_ms
         failures: list[str] = []
-        for number in range(_TRIES * len(self._urls)):
-            url = self._urls[number % len(self._urls)]
-            try:
-                with urllib.request.urlopen(self._request(url + path), timeout=self.timeout_ms / 1000) as answer:
-                    return _checked(json.loads(answer.read()))
-            except urllib.error.HTTPError as error:
-                said = f"{url}{path}: {error.code} {_said(error)}"
-                if error.code == _NOT_FOUND:
-                    raise UnknownSchemaError(said) from None
-                if error.code < 500 and error.code != 429:
-                    raise SchemaRegistryError(said) from None
-                failures.append(said)
-            except (OSError, ValueError, http.client.HTTPException) as error:
-                why = error.reason if isinstance(error, urllib.error.URLError) else error
-                failures.append(f"{url}{path}: {why or type(error).__name__}")
+        for tries in range(1, _TRIES + 1):
+            asked_for = 0.0  # seconds that a registry wants to be left alone
+            for url in self._urls:
+                if self._closed.is_set():
+                    raise ClosedError(f"the schema registry's client was closed before {path} was answered")
+                try:
+                    with urllib.request.urlopen(self._request(url + path), timeout=self.timeout_ms / 1000) as answer:
+                        return _checked(json.loads(answer.read()))
+                except urllib.error.HTTPError as error:
+                    said = f"{url}{path}: {error.code} {_said(error)}"
+                    if error.code == _NOT_FOUND:
+                        raise UnknownSchemaError(said) from None
+                    if error.code < 500 and error.code != 429:
+                        raise SchemaRegistryError(said) from None
+                    failures.append(said)
+                    asked_for = max(asked_for, _retry_after(error))
+                except (OSError, ValueError, http.client.HTTPException) as error:
+                    why = error.reason if isinstance(error, urllib.error.URLError) else error
+                    failures.append(f"{url}{path}: {why or type(error).__name__}")
+            pause = max(_BACKOFF.delay(tries, world.random.random()), asked_for)
+            if tries == _TRIES or world.wall_ms() + pause * 1000 >= until_ms:
+                break
+            self._pause(pause)
         raise SchemaRegistryError("; ".join(dict.fromkeys(failures)))
+
+    def _pause(self, seconds: float) -> None:
+        self._closed.wait(seconds)
 
     def _request(self, address: str) -> urllib.request.Request:
         """With credentials, which no variable of the frame that fails holds: Spark can show them all."""
@@ -202,6 +239,12 @@ def _checked(answer: Any) -> Any:
 
 def _references(answers: Any) -> Iterator[Reference]:
     return (Reference(each["name"], each["subject"], each["version"]) for each in answers)
+
+
+def _retry_after(error: urllib.error.HTTPError) -> float:
+    """The seconds of its header; none when it gives a date or nonsense."""
+    text = str(error.headers.get("Retry-After", "")).strip()
+    return float(text) if text.isascii() and text.isdigit() else 0.0
 
 
 def _said(error: urllib.error.HTTPError) -> str:

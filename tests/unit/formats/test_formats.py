@@ -19,7 +19,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
 
 from tests.schema_registry import StubRegistry, schema_registry
-from triokafka.errors import ConfigurationError
+from triokafka.errors import ClosedError, ConfigurationError
 from triokafka.formats import (
     AvroFormat,
     DecodeError,
@@ -31,6 +31,7 @@ from triokafka.formats import (
     SchemaRegistryError,
     decoded,
 )
+from triokafka.world import RealWorld
 
 
 @pytest.fixture
@@ -349,11 +350,11 @@ def test_a_schema_that_is_none_is_an_error_of_the_values_that_name_it(stub: Stub
     assert "it is not JSON" in errors[0]
 
 
-def test_a_registry_that_cannot_be_asked_is_always_an_error(stub: StubRegistry):
+def test_a_registry_that_cannot_be_asked_is_always_an_error(stub: StubRegistry, clock: Clock):
     """Nulls for what a registry cannot tell would be data lost."""
     stub.register("s", '"long"')
     how = AvroFormat(registry=SchemaRegistry(stub.url), subject="s")
-    for failures in ([503] * 3, [401]):
+    for failures in ([503] * 6, [401]):
         stub.failures[:] = failures
         with pytest.raises(SchemaRegistryError, match="not now"):
             values(how, enveloped(99, b"\2"))
@@ -535,7 +536,7 @@ def test_the_first_message_of_another_schema_is_not_read_as_the_one_that_is_mean
     assert len(stub.asked) == asked + 1
 
 
-def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRegistry):
+def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRegistry, clock: Clock):
     """The registry is asked for another place of the file alone, and once for all values of a batch."""
     text = base64.b64encode(proto("default").SerializeToString()).decode()
     number = stub.register("orders-value", "syntax…", "PROTOBUF", serialized=text)
@@ -546,7 +547,7 @@ def test_a_message_that_only_an_unknown_schema_could_tell_is_poison(stub: StubRe
     assert found == [None, FILLED, None]
     assert errors[0] == errors[2] and "404 Schema 99 not found" in errors[0]
     assert sum("ids/99" in path for path in stub.asked) == 1
-    stub.failures[:] = [503] * 3
+    stub.failures[:] = [503] * 6
     with pytest.raises(SchemaRegistryError, match="503 not now"):
         values(how, enveloped(99, b"", b"\0"))
 
@@ -560,16 +561,83 @@ def test_the_first_message_of_a_file_has_a_short_envelope(stub: StubRegistry):
 # -------------------------------------------------------------------- the registry
 
 
-def test_a_registry_is_asked_again_when_it_stumbles(stub: StubRegistry):
+class Clock(RealWorld):
+    """Time that passes in the pauses of registries, and by `advance`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.random.seed(1)
+        self.pauses: list[float] = []
+        self.at = 0.0
+
+    def wall_ms(self) -> int:
+        return round(self.at * 1000)
+
+    def advance(self, seconds: float) -> None:
+        self.at += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+
+    def pause(registry: SchemaRegistry, seconds: float) -> None:
+        made.pauses.append(seconds)
+        made.advance(seconds)
+
+    monkeypatch.setattr(SchemaRegistry, "_pause", pause)
+    return made
+
+
+def test_a_registry_is_asked_again_when_it_stumbles_with_growing_pauses(stub: StubRegistry, clock: Clock):
     stub.register("s", '"int"')
-    stub.failures = [503, 500]
-    assert SchemaRegistry(stub.url).by_id(1).text == '"int"'
-    stub.failures = [503] * 10
+    stub.failures = [503, 500, 429]
+    assert SchemaRegistry(stub.url, world=clock).by_id(1).text == '"int"'
+    assert clock.pauses == pytest.approx([0.1, 0.2, 0.4], rel=0.2)
+    assert clock.pauses != [0.1, 0.2, 0.4], "by chance a little more or less: tasks that failed together part"
+    stub.failures, clock.pauses = [503] * 10, []
     with pytest.raises(SchemaRegistryError, match="503 not now"):
-        SchemaRegistry(stub.url).by_id(1)
+        SchemaRegistry(stub.url, world=clock).by_id(1)
+    assert clock.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6], rel=0.2)
+    assert len(stub.failures) == 4, "six tries"
 
 
-def test_another_registry_is_asked_when_one_is_away(stub: StubRegistry):
+def test_nothing_is_asked_again_when_the_time_is_over(stub: StubRegistry, clock: Clock):
+    """Neither after pauses nor after slow answers; each address is asked once all the same."""
+    stub.failures = [503] * 10
+    with pytest.raises(SchemaRegistryError):
+        SchemaRegistry(stub.url, timeout_ms=500, world=clock).by_id(1)
+    assert clock.pauses == pytest.approx([0.1, 0.2], rel=0.2)
+    stub.failures, clock.pauses = [503] * 10, []
+    stub.on_answer = lambda: clock.advance(0.4)
+    with pytest.raises(SchemaRegistryError):
+        SchemaRegistry(f"{stub.url},{stub.url}/", timeout_ms=500, world=clock).by_id(1)
+    assert (clock.pauses, len(stub.failures)) == ([], 8)
+
+
+def test_a_registry_that_is_busy_says_for_how_long(stub: StubRegistry, clock: Clock):
+    stub.register("s", '"int"')
+    stub.failures, stub.retry_after = [429, 503, 503], ["3", "Fri, 31 Dec 1999 23:59:59 GMT", "4"]
+    assert SchemaRegistry(stub.url, world=clock).by_id(1).text == '"int"'
+    assert clock.pauses == [3.0, pytest.approx(0.2, rel=0.2), 4.0]
+    stub.failures, stub.retry_after, clock.pauses = [429], ["30"], []
+    with pytest.raises(SchemaRegistryError, match="429"):
+        SchemaRegistry(stub.url, world=clock).by_id(2)
+    assert clock.pauses == []
+
+
+def test_a_pause_ends_when_the_registry_is_closed(stub: StubRegistry):
+    registry = SchemaRegistry(stub.url, timeout_ms=120_000)
+    stub.failures, stub.retry_after = [503], ["100"]
+    stub.on_answer = registry.close
+    with pytest.raises(ClosedError, match="closed before /schemas/ids/1 was answered"):
+        registry.by_id(1)
+    assert stub.asked == ["/schemas/ids/1"]
+    stub.register("s", '"int"')
+    assert pickle.loads(pickle.dumps(registry)).by_id(1).text == '"int"', "another process has one of its own"
+
+
+def test_another_registry_is_asked_when_one_is_away(stub: StubRegistry, clock: Clock):
     stub.register("s", '"int"')
     assert SchemaRegistry(f"http://127.0.0.1:1, {stub.url}/").latest("s").id == 1
     with pytest.raises(SchemaRegistryError, match=r"127\.0\.0\.1:1"):
@@ -586,7 +654,7 @@ def test_credentials_are_sent_and_shown_to_nobody(stub: StubRegistry):
 
 
 @pytest.mark.parametrize("given", [{"user": "me", "password": "hush"}, {"token": "hush"}])
-def test_no_local_variable_of_a_failure_shows_a_password(stub: StubRegistry, given: dict[str, str]):
+def test_no_local_variable_of_a_failure_shows_a_password(stub: StubRegistry, clock: Clock, given: dict[str, str]):
     """``spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled`` prints them all (`spark/2.4`)."""
     registry = SchemaRegistry(stub.url, **given)
     secret = next(iter(registry._credentials().values()))
@@ -616,13 +684,13 @@ def test_credentials_in_an_address_are_refused_and_not_repeated():
 @pytest.mark.parametrize(
     "body", [b"[]", b"{}", b'{"schema": 3}', b'{"schema": "1", "references": [{}]}', b"<html>", b"1"]
 )
-def test_an_answer_about_no_schema_is_an_error_of_the_registry(stub: StubRegistry, body: bytes):
+def test_an_answer_about_no_schema_is_an_error_of_the_registry(stub: StubRegistry, clock: Clock, body: bytes):
     stub.body = body
     with pytest.raises(SchemaRegistryError, match="/schemas/ids/1: "):
         SchemaRegistry(stub.url).by_id(1)
 
 
-def test_an_answer_that_breaks_off_is_an_error_of_the_registry(stub: StubRegistry):
+def test_an_answer_that_breaks_off_is_an_error_of_the_registry(stub: StubRegistry, clock: Clock):
     stub.body, stub.missing_bytes = b"{}", 10
     with pytest.raises(SchemaRegistryError, match="IncompleteRead"):
         SchemaRegistry(stub.url).by_id(1)
