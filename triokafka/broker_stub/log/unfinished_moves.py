@@ -165,7 +165,11 @@ def settle_moves(
                 logger.info("%s is whole, and becomes %s", folder, target)
                 with _on_disk_of(directory):
                     storage.rename(folder, target)
-                    storage.sync_dir(directory.path)
+                # Who renamed the log may have died before that was on the disk: it must not come back without the mark.
+                for each in directories:
+                    with _on_disk_of(each):
+                        storage.sync_dir(each.path)
+                with _on_disk_of(directory):
                     take_mark(storage, target)
             else:
                 logger.warning("%s is a copy of a log that is not here; it is left alone", folder)

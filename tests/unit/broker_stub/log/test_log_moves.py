@@ -458,6 +458,38 @@ def cut_power_at(world: DiskWorld, step: int) -> None:
 
 
 @pytest.mark.parametrize("tear", [False, True])
+async def test_the_power_may_fail_while_a_dead_process_s_move_is_brought_to_its_end(tear: bool) -> None:
+    """Nobody has synced that the log has gone: if it comes back, the mark must still say which one counts."""
+    steps, finished = 0, False
+    while not finished:
+        world = DiskWorld(MemoryStorage(page_bytes=64))
+        logs = filled(world, 24)
+        logs.mover.move(TP, "/two")
+
+        def die(operation: str, _path: str, _size: int, storage: MemoryStorage = world.storage) -> None:
+            if operation == "sync_dir" and not storage.exists("/one/orders-0"):
+                cut_power_at(world, 0)
+                raise PowerCut
+
+        world.storage.before_operation = die
+        with pytest.raises(BaseExceptionGroup):
+            await carried_out(logs)
+        world.storage.kill()
+        cut_power_at(world, steps)
+        try:
+            started(world, "/one", "/two")
+            finished = True
+        except PowerCut:
+            pass
+        world.storage.before_operation = None
+        world.storage.crash(random.Random(steps), tear=tear)
+        log = started(world, "/one", "/two").get(TP)
+        assert log is not None and len(offsets(log)) >= 14, steps
+        steps += 1
+    assert steps > 20
+
+
+@pytest.mark.parametrize("tear", [False, True])
 @pytest.mark.parametrize("dies", ["machine", "process"])
 async def test_the_power_may_fail_at_any_step(tear: bool, dies: str) -> None:
     """What was flushed is there once, start-up needs no hand, and a move that was not at its end begins again."""
