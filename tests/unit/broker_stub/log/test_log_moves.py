@@ -466,8 +466,8 @@ async def test_the_power_may_fail_while_a_dead_process_s_move_is_brought_to_its_
         logs = filled(world, 24)
         logs.mover.move(TP, "/two")
 
-        def die(operation: str, _path: str, _size: int, storage: MemoryStorage = world.storage) -> None:
-            if operation == "sync_dir" and not storage.exists("/one/orders-0"):
+        def die(operation: str, _path: str, _size: int, world: DiskWorld = world) -> None:
+            if operation == "sync_dir" and not world.storage.exists("/one/orders-0"):
                 cut_power_at(world, 0)
                 raise PowerCut
 
