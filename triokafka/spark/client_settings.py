@@ -1,25 +1,23 @@
 """Options that begin with ``kafka.``: settings of Java's consumer, turned into those of the client here. No I/O.
 
 What changes what is read, and cannot be done, is refused: serializers, interceptors, securing of connections. What only
-tunes Java's consumer, and what nobody knows, is left out with one warning.
+tunes Java's clients is left out, and what nobody knows is refused.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from triokafka.client.config import ClientOptions, ConsumerOptions
+from triokafka.client.config import ClientOptions, ConsumerOptions, ProducerOptions
 from triokafka.errors import ConfigurationError
+from triokafka.spark.java_settings import NO_PROTECTION, OF_PRODUCERS, PREFIX, is_passed_over, refuse_unknown
 
-PREFIX: Final = "kafka."
 SERVERS: Final = "kafka.bootstrap.servers"
 GROUP_ID: Final = "kafka.group.id"
 
-NO_PROTECTION: Final = "TLS and SASL are not there yet, so use a listener of the brokers that is PLAINTEXT"
 _BYTES: Final = (
     "Kafka option '{name}' is not supported as {what} are deserialized as byte arrays with ByteArrayDeserializer. Use"
     " DataFrame operations to explicitly deserialize the {what}."
@@ -34,19 +32,11 @@ _REFUSED: Final = {
     " 'commitGroupId' commits them to a group as well",
     "interceptor.classes": "Kafka option '{name}' is not supported: interceptors may change what is read",
 }
-# They belong to members of a group, to records handed out one by one, or to Java's own workings.
-WITHOUT_EFFECT: Final = frozenset((
-    "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "config.providers",
-    "enable.metrics.push", "exclude.internal.topics", "group.instance.id", "group.protocol", "group.remote.assignor",
-    "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "metric.reporters", "metrics.num.samples",
-    "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy", "session.timeout.ms",
-    "share.acknowledgement.mode", "transaction.timeout.ms",
-))  # fmt: skip
-"""Settings of Java's clients, without the prefix, that change nothing of what is read or written here."""
 # Objects and functions, which text cannot stand for, and what Spark decides.
 _NOT_FROM_TEXT: Final = frozenset((
     "bootstrap_servers", "group_id", "hooks", "stream_factory", "plugin_options", "interceptors", "key_deserializer",
     "value_deserializer", "deserialization_error_policy", "auto_offset_reset", "enable_auto_commit", "defaults",
+    "given", "on_delivery",
 ))  # fmt: skip
 
 
@@ -88,11 +78,12 @@ class ClientSettings:
         return (self.bootstrap_servers, hashlib.sha256(told.encode()).hexdigest())
 
 
-def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]]:
-    """The settings in ``given`` options, whose names are in lower case, and warnings about those left out.
+def client_settings(given: Mapping[str, str]) -> ClientSettings:
+    """The settings in ``given`` options, whose names are in lower case.
 
     Raises:
-        ConfigurationError: there are no bootstrap servers, or a setting is refused or has an impossible value.
+        ConfigurationError: there are no bootstrap servers, or a setting is refused, has an impossible value, or is one
+            that nobody knows.
     """
     for name, why in _REFUSED.items():
         if PREFIX + name in given:
@@ -101,27 +92,17 @@ def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]
     if not servers:
         raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka consumer")
     values = HiddenValues()
-    unknown: list[str] = []
     # By name: no variable holds a value when something is refused.
     for name in _names(given):
         setting = name.replace(".", "_")
-        if name in WITHOUT_EFFECT:
+        if is_passed_over(name, OF_PRODUCERS):
             continue
-        if setting in _fields() and setting not in _NOT_FROM_TEXT:
+        if setting in settable():
             values[setting] = _value(setting, given[PREFIX + name])
-        elif setting.startswith(("sasl_", "ssl_")):
-            # Left out, it would be read without the protection that was asked for.
-            raise ConfigurationError(f"Kafka option '{name}' is not supported: {NO_PROTECTION}")
-        else:
-            near = difflib.get_close_matches(setting, _fields(), n=1, cutoff=0.8)
-            hint = f" (did you mean '{PREFIX}{near[0].replace('_', '.')}'?)" if near else ""
-            unknown.append(f"'{PREFIX}{name}'{hint}")
+        elif setting not in settable(ProducerOptions):
+            refuse_unknown(name, "read", settable())
     _check(servers, values)
-    warnings = []
-    if unknown:
-        listed = ", ".join(sorted(unknown))
-        warnings.append(f"options that no Kafka client here knows are left out: {listed}")
-    return ClientSettings(servers, values), warnings
+    return ClientSettings(servers, values)
 
 
 def _names(given: Mapping[str, str]) -> list[str]:
@@ -130,6 +111,11 @@ def _names(given: Mapping[str, str]) -> list[str]:
 
 def _fields() -> Mapping[str, Any]:
     return ConsumerOptions.__dataclass_fields__
+
+
+def settable(options: type[ClientOptions] = ConsumerOptions) -> set[str]:
+    """What a text can set of a client, the readers' by default, under the names that it has here."""
+    return {name for name in options.__dataclass_fields__ if name.islower()} - _NOT_FROM_TEXT
 
 
 def _value(setting: str, text: str) -> Any:

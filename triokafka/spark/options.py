@@ -14,9 +14,10 @@ from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.bounds import check_bounds, ending_bound, starting_bound
-from triokafka.spark.client_settings import GROUP_ID, PREFIX, ClientSettings, HiddenValues, client_settings
+from triokafka.spark.client_settings import GROUP_ID, ClientSettings, HiddenValues, client_settings
 from triokafka.spark.decoding import NAMES as DECODING_NAMES
 from triokafka.spark.decoding import DecodingOptions
+from triokafka.spark.java_settings import PREFIX
 from triokafka.spark.offsets import EARLIEST, LATEST, Bound, parse_partitions
 from triokafka.spark.option_values import choice, column_names, duration_ms, flag, whole
 from triokafka.spark.topics import Assign, Subscribe, SubscribePattern, Topics
@@ -135,7 +136,7 @@ class ReadOptions:
         max_records = whole(given, "maxRecordsPerPartition", at_least=1)
         if group_id is not None:
             warnings.append(_group_id_warning("groupidprefix" in given))
-        client, more = client_settings(given)
+        client = client_settings(given)
         fewest, most = (whole(given, f"{end}OffsetsPerTrigger", at_least=1) for end in ("min", "max"))
         if fewest is not None and most is not None and fewest > most:
             raise ConfigurationError(
@@ -182,7 +183,7 @@ class ReadOptions:
             batch_rows=whole(given, "batchRows", at_least=1, largest=1_000_000) or 20_000,
             batch_bytes=whole(given, "batchBytes", at_least=1024, largest=1 << 30) or 2 << 20,
             fetch_ahead=whole(given, "fetchAhead", at_least=1, largest=1_000) or 2,
-            warnings=tuple(warnings + more),
+            warnings=tuple(warnings),
         )
 
     @classmethod

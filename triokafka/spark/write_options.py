@@ -9,16 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from triokafka.client.option_names import ABSENT, RENAMED, unknown_option
 from triokafka.errors import ConfigurationError
-from triokafka.spark.client_settings import (
-    NO_PROTECTION,
-    PREFIX,
-    SERVERS,
-    WITHOUT_EFFECT,
-    HiddenValues,
-    check_protection,
-)
+from triokafka.spark.client_settings import SERVERS, HiddenValues, check_protection, settable
+from triokafka.spark.java_settings import OF_CONSUMERS, PREFIX, is_passed_over, refuse_unknown
 from triokafka.spark.options import NAMES as NAMES_OF_READER
 
 if TYPE_CHECKING:
@@ -78,8 +71,8 @@ class WriteOptions:
             ConfigurationError: one is missing, misspelt or cannot be used; the message names it.
         """
         given = HiddenValues((name.lower(), value) for name, value in options.items())
-        client, warnings = _client_settings(given)
-        warnings += _unknown_names(given)
+        client = _client_settings(given)
+        warnings = _unknown_names(given)
         servers = given.get(SERVERS, "").strip()
         if not servers:
             raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka writers")
@@ -130,11 +123,10 @@ def check_columns(schema: StructType, topic: str | None) -> None:
             )
 
 
-def _client_settings(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The producer's settings, and warnings about those that nobody knows."""
+def _client_settings(given: Mapping[str, str]) -> dict[str, Any]:
+    """The producer's settings; those that nobody knows are refused."""
     kinds = _kinds()
     settings = HiddenValues()
-    unknown: list[str] = []
     # By name: no variable holds a value when something is refused.
     for name in [each.removeprefix(PREFIX) for each in given if each.startswith(PREFIX) and each != SERVERS]:
         if PREFIX + name in _REFUSED_CLIENT:
@@ -145,32 +137,9 @@ def _client_settings(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str
                 settings["partitioner"] = _partitioner(given[PREFIX + name])
         elif setting in kinds:
             settings[setting] = _value(kinds[setting], given[PREFIX + name])
-        elif not _is_of_others(name):
-            unknown.append(_unknown_setting(name, kinds))
-    warnings = (
-        [f"options that no Kafka client here knows are left out: {', '.join(sorted(unknown))}"] if unknown else []
-    )
-    return settings, warnings
-
-
-def _is_of_others(name: str) -> bool:
-    """Whether it is a setting of Java's consumers, or one that says nothing about what is written."""
-    from triokafka.client.config import ConsumerOptions
-
-    return name in WITHOUT_EFFECT or name.replace(".", "_") in ConsumerOptions.__dataclass_fields__
-
-
-def _unknown_setting(name: str, kinds: Mapping[str, str]) -> str:
-    """The name for a warning; what secures a connection, or looks like a slip of the pen, is refused."""
-    setting = name.replace(".", "_")
-    if setting.startswith(("sasl_", "ssl_")):
-        raise ConfigurationError(f"Kafka option '{name}' is not supported: {NO_PROTECTION}")
-    if setting in RENAMED or setting in ABSENT:
-        raise ConfigurationError(f"Kafka option {unknown_option('producer', name, kinds)}")
-    if near := difflib.get_close_matches(setting, kinds, n=1, cutoff=0.8):
-        meant = near[0].replace("_", ".")
-        raise ConfigurationError(f"Unknown option '{PREFIX}{name}' of a write; did you mean '{PREFIX}{meant}'?")
-    return f"'{PREFIX}{name}'"
+        elif not (is_passed_over(name, OF_CONSUMERS) or setting in settable()):
+            refuse_unknown(name, "write", kinds)
+    return settings
 
 
 def _partitioner(value: str) -> str:

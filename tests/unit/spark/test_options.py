@@ -12,6 +12,7 @@ import pytest
 from triokafka.client.config import ConsumerOptions
 from triokafka.errors import ConfigurationError
 from triokafka.spark.decoding import DecodingOptions
+from triokafka.spark.java_settings import OF_CONSUMERS, OF_PRODUCERS, WITHOUT_EFFECT
 from triokafka.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -24,6 +25,7 @@ from triokafka.spark.offsets import (
 )
 from triokafka.spark.options import NAMES, ReadOptions
 from triokafka.spark.topics import Assign, Subscribe, SubscribePattern
+from triokafka.spark.write_options import WriteOptions
 from triokafka.structs import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -397,15 +399,51 @@ def test_isolation_levels(level: str):
     assert ConsumerOptions.parse({"bootstrap_servers": "a:1"}).isolation_level == "read_uncommitted"
 
 
-def test_unknown_client_settings_are_one_warning_and_those_of_group_members_none():
-    given = {"kafka.foo.bar": "1", "kafka.isolation.levl": "2", "kafka.max.poll.records": "5", "verbose": "yes"}
-    options = parse(given)
+def parse_write(given: dict[str, str]) -> WriteOptions:
+    return WriteOptions.parse({"kafka.bootstrap.servers": "a:1", "topic": "t", **given})
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT | OF_CONSUMERS | OF_PRODUCERS))
+def test_what_java_knows_is_taken_or_refused_with_a_reason_and_never_unknown(name: str):
+    """`spark/5.2`: options are moved from the connector as they are. Both sides are often given the same ones."""
+    told = {"write": {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+                      "transaction.two.phase.commit.enable"}}  # fmt: skip
+    for side, take in (("read", parse), ("write", parse_write)):
+        try:
+            take({f"kafka.{name}": "1"})
+        except ConfigurationError as refused:
+            assert "Unknown option" not in str(refused) or name in told.get(side, ())
+
+
+def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing():
+    given = {"kafka.max.poll.records": "5", "kafka.acks": "all", "kafka.config.providers.file.class": "F"}
+    options = parse({**given, "kafka.metrics.context.team": "a", "kafka.compression.level": "3", "verbose": "yes"})
     assert options.client.values == {}
-    assert options.warnings == (
-        "options that the source does not know are left out: 'verbose'",
-        "options that no Kafka client here knows are left out: 'kafka.foo.bar', 'kafka.isolation.levl' (did you mean"
-        " 'kafka.isolation.level'?)",
-    )
+    assert options.warnings == ("options that the source does not know are left out: 'verbose'",)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("isolation.levl", "did you mean 'kafka.isolation.level'?"),
+        ("isolation-level", "did you mean 'kafka.isolation.level'?"),
+        ("max.poll.record", "did you mean 'kafka.max.poll.records'?"),
+        ("fetch.message.max.bytes", "here it is 'kafka.max.partition.fetch.bytes'"),
+        ("consumer.timeout.ms", "option kafkaConsumer.pollTimeoutMs says how long a task waits"),
+        ("api.version", "versions are negotiated with every broker"),
+        ("foo.bar", "neither the clients here nor Kafka's own have such a setting"),
+        ("hooks", "neither the clients here nor Kafka's own have such a setting"),
+        ("security.providers", "TLS and SASL are not there yet"),
+    ],
+)
+def test_a_setting_that_nobody_knows_is_refused_on_both_sides(name: str, sentence: str):
+    """Java's clients log a line, and read what was not meant: aborted records, say."""
+    for side, take in (("read", parse), ("write", parse_write)):
+        with pytest.raises(ConfigurationError) as refused:
+            take({f"kafka.{name}": "hush"})
+        assert f"of a {side}" in str(refused.value) or "is not supported" in str(refused.value)
+        assert sentence in str(refused.value) or (side, name) == ("write", "fetch.message.max.bytes")
+        assert "hush" not in str(refused.value)
 
 
 def test_a_group_id_is_taken_with_a_warning():
