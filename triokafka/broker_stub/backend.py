@@ -16,11 +16,12 @@ import trio
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller, MetadataDelta, MetadataImage
+from triokafka.broker_stub.controller.metadata_log import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.log.cleaner import CleanerConfig, LogCleaner
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_manager import LogManager, LogManagerConfig
-from triokafka.errors import KafkaError
+from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
@@ -72,9 +73,27 @@ class Backend:
         # The locks come first, so that nobody else writes the metadata log either; then the metadata, for the
         # configuration of a topic says how its logs are recovered.
         await self._world.run_in_thread(self.logs.lock)
-        await self.controller.start(without=self.logs.offline_directories())
+        offline = self.logs.offline_directories()
+        if self.config.metadata_directory.rstrip("/") not in offline:
+            await self._world.run_in_thread(self._check_metadata_is_there)
+        await self.controller.start(without=offline)
+        ids = self.controller.identity.directory_ids
+        self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
         await self.logs.load(self.controller.image.topic_configs, self._topic_id_of)
         self._hosting = True
+
+    def _check_metadata_is_there(self) -> None:
+        """Without the metadata log, a new one would know none of the topics whose logs are there."""
+        directory = self.config.metadata_directory.rstrip("/")
+        if self._world.storage.is_dir(f"{directory}/{METADATA_PARTITION}"):
+            return
+        found = self.logs.find_folders()
+        if found:
+            raise ConfigurationError(
+                f"{directory} has no {METADATA_PARTITION}, the metadata log, but there are logs of topics, as in "
+                f"{found[0]}: they would all be put aside. Put the data directory with the metadata log back, as the "
+                f"first in log.dirs or as metadata.log.dir; or move the logs away, to begin without them."
+            )
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> UUID | None:
         topic = self.controller.image.topics.get(topic_partition.topic)
@@ -159,6 +178,8 @@ class Backend:
                     for topic_partition, (topic_id, _) in states.items():
                         if self.logs.get(topic_partition) is None:
                             config = self.logs.config_for(image.topic_configs(topic_partition.topic))
+                            if not broker.replicas.may_be_made(topic_partition, topic_id, config):
+                                continue
                             wanted[topic_partition] = topic_id, config
                             theirs.append(topic_partition)
         except KafkaError as error:

@@ -39,8 +39,8 @@ class RequestContext:
     here; ``listener`` the name of the listener that the client connected to; ``size`` the request's bytes, header
     included. A handler that finds a quota exceeded sets ``throttle_ms``: the answer will say so, and the connection is
     not read for as long. ``parked_seconds`` of its time were spent waiting; without ``counts_time`` all of it may have
-    been. ``follower`` marks a fetch of another broker. ``let_go``, where it is given, may be called when nothing has a view
-    of the request's frame any more: the connection then holds no memory for it while the request waits.
+    been. ``follower`` marks a fetch of another broker. ``let_go``, where it is given, may be called when nothing has a
+    view of the request's frame any more: the connection then holds no memory for it while the request waits.
     """
 
     header: RequestHeader

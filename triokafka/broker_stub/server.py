@@ -396,10 +396,13 @@ class Broker:
             endpoints=tuple(self._advertised()),
             features=features.SUPPORTED,
             rack=self.config.broker_rack,
-            directories=tuple(
-                identity.directory_ids[path]
-                for path in self.config.data_directories
-                if path in identity.directory_ids  # else it is offline
+            directories=(
+                *(
+                    identity.directory_ids[path]
+                    for path in self.config.data_directories
+                    if path in identity.directory_ids  # else it is offline
+                ),
+                *self.replicas.missed_directories,  # so that the next start knows of them, too
             ),
         )
 

@@ -13,6 +13,12 @@ import trio.testing
 
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from triokafka.records import decode_records
 from triokafka.structs import TopicPartition
@@ -160,18 +166,96 @@ async def test_a_log_of_no_topic_is_put_aside_at_the_start() -> None:
         assert [name.partition(".")[0] for name in folders] == ["gone-1"]
 
 
-async def test_a_data_directory_that_is_missing_in_log_dirs_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Its partitions begin anew in the others: who took it out should know."""
+async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not empty, as if nothing had been in them; also at later starts, and until it is back (`broker-log/Z16`)."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
         await node.create("t", 20)
-        missing = number_in(node, "/two")
-    assert "missing in log.dirs?" not in caplog.text
+        lost, kept = number_in(node, "/two"), number_in(node, "/one")
+        for number in (lost, kept):
+            assert (await node.produce("t", batch(b"a"), partition=number)).error_code == 0
+    for _ in range(2):
+        caplog.clear()
+        async with running_node(world=world, log_dirs=TWO[:1]) as node:
+            refused = await node.produce("t", batch(b"b"), partition=lost)
+            assert refused.error_code == STORAGE_ERROR
+            assert (await described(node, lost)).offline_replicas == [node.broker.node_id]
+            assert (await node.produce("t", batch(b"b"), partition=kept)).error_code == 0
+            await node.create("new", 6)
+            assert (await node.produce("new", batch(b"b"), partition=5)).base_offset == 0
+            await node.call(DeleteTopicsRequest(topic_names=["new"], timeout_ms=1000), 5)
+            assert not world.storage.exists(f"/one/t-{lost}")
+        (line,) = [record.message for record in caplog.records if "not in log.dirs now: put it back" in record.message]
+        assert line.startswith("no data directory has a log of t-")
+        assert "and 5 other partitions" in line
+    async with running_node(world=world, log_dirs=TWO) as node:
+        assert (await described(node, lost)).offline_replicas == []
+        assert (await node.produce("t", batch(b"b"), partition=lost)).base_offset == 1
+        assert len(node.broker.image.brokers[node.broker.node_id].directories) == 2
+
+
+async def test_partitions_of_a_directory_that_is_gone_begin_anew_where_their_topic_allows_it() -> None:
+    """At once; and the next start remembers nothing of the directory (`broker-log/Z16`)."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 4)
+        lost = number_in(node, "/two")
+        assert (await node.produce("t", batch(b"a"), partition=lost)).error_code == 0
     async with running_node(world=world, log_dirs=TWO[:1]) as node:
-        assert (await node.produce("t", batch(b"a"), partition=missing)).base_offset == 0
-    (line,) = [record.message for record in caplog.records if "missing in log.dirs?" in record.message]
-    assert line.startswith("no data directory has a log that can be used of t-")
-    assert "and 5 other partitions" in line
+        assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
+        allowed = AlterableConfig(name="unclean.leader.election.enable", config_operation=0, value="true")
+        topic = AlterConfigsResource(resource_type=2, resource_name="t", configs=[allowed])
+        assert (await node.call(IncrementalAlterConfigsRequest(resources=[topic]), 1)).responses[0].error_code == 0
+        for number in range(4):
+            assert (await described(node, number)).offline_replicas == []
+        assert (await node.produce("t", batch(b"b"), partition=lost)).base_offset == 0
+    async with running_node(world=world, log_dirs=TWO[:1]) as node:
+        assert len(node.broker.image.brokers[node.broker.node_id].directories) == 1
+
+
+async def test_partitions_of_a_disk_that_failed_and_was_then_taken_out_are_offline() -> None:
+    """What did not come up at one start is not forgotten at the next (`broker-log/Z16`)."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 4)
+        lost = number_in(node, "/two")
+    take_back = world.storage.inject(DiskFault("*", "/two*", errno.EIO))
+    async with running_node(world=world, log_dirs=TWO) as node:
+        assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
+    take_back()
+    async with running_node(world=world, log_dirs=TWO[:1]) as node:
+        assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
+
+
+async def test_log_that_was_removed_by_hand_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """All directories are there, so it is nowhere (`broker-log/G14`)."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 4)
+        lost = number_in(node, "/two")
+        assert (await node.produce("t", batch(b"a"), partition=lost)).error_code == 0
+    world.storage.remove_tree(f"/two/t-{lost}")
+    async with running_node(world=world, log_dirs=TWO) as node:
+        assert (await node.produce("t", batch(b"b"), partition=lost)).base_offset == 0
+    assert f"no data directory has a log that can be used of t-{lost}; what is not damaged begins anew" in caplog.text
+
+
+async def test_a_start_without_the_metadata_log_is_refused_where_there_are_logs() -> None:
+    """Nothing is put aside, and with the directory back all is as before (`broker-log/Z15`)."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 4)
+        here = number_in(node, "/two")
+        assert (await node.produce("t", batch(b"a"), partition=here)).error_code == 0
+    before = world.storage.list_dir("/two")
+    with pytest.raises(errors.ConfigurationError, match=r"/two has no __cluster_metadata-0.*as in /two/t-\d"):
+        async with running_node(world=world, log_dirs=TWO[1:]):
+            raise AssertionError("it must not start")
+    assert world.storage.list_dir("/two") == before
+    async with running_node(world=world, log_dirs=TWO[::-1], metadata_log_dir="/one") as node:
+        assert (await node.produce("t", batch(b"b"), partition=here)).base_offset == 1
 
 
 async def test_the_configuration_of_topics_is_known_when_their_logs_are_recovered() -> None:

@@ -106,6 +106,8 @@ class HostedLogs:
         self.on_log_opened: Callable[[int], None] | None = None
         self.broker_epoch = -1
         """The broker's registration, for the marker of a clean stop; the broker sets it."""
+        self.directory_ids: frozenset[UUID] = frozenset()
+        """The ids of the data directories that can be used, by ``meta.properties``; whoever reads that sets it."""
         self._world = world
         self._config = config or LogManagerConfig()
         self.producer_expiration_ms = self._config.producer_expiration_ms
@@ -191,6 +193,16 @@ class HostedLogs:
                 self._fail(directory, cause_of(error))
             raise
 
+    def find_folders(self) -> list[str]:
+        """The folders of logs in the data directories, open or not."""
+        found: list[str] = []
+        for directory in self._online():
+            try:
+                found += directory.log_folders().values()
+            except OSError as error:
+                self._fail(directory, error)
+        return found
+
     # -- logs
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
@@ -222,6 +234,10 @@ class HostedLogs:
         """Of which topic a log is; None when there is no such log, or it does not say."""
         hosted = self._logs.get(topic_partition)
         return None if hosted is None else hosted.topic_id
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Whether there is a log that cannot be used."""
+        return any(topic_partition in directory.offline for directory in self._directories)
 
     def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
         """Give up a log. Its folder is renamed now and removed ``file.delete.delay.ms`` later (Z17).

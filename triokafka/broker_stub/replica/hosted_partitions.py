@@ -14,6 +14,7 @@ from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
+from triokafka.broker_stub.log.checkpoints import format_uuid
 from triokafka.broker_stub.log.disk_guard import gets_better
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.partition import Partition
@@ -23,6 +24,7 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:
+    from triokafka.broker_stub.log.config import LogConfig
     from triokafka.broker_stub.log.log import PartitionLog
     from triokafka.broker_stub.log.log_manager import LogManager
 
@@ -70,6 +72,7 @@ class HostedPartitions:
         self._listeners: list[HighWatermarkListener] = []
         self._image = EMPTY_IMAGE
         self._inherited: Set[tuple[UUID, int]] = frozenset()  # may have logs in directories that were never online
+        self._gone_directories: tuple[UUID, ...] = ()  # that were there before
 
     # Partitions
 
@@ -132,7 +135,8 @@ class HostedPartitions:
                 try:
                     partition = self._open(topic_partition, image)
                 except (OSError, errors.KafkaError) as error:
-                    logger.error("%s is offline: its log cannot be opened: %s", topic_partition, error)
+                    if not isinstance(error, _MissedError):  # of those, all were named together
+                        logger.error("%s is offline: its log cannot be opened: %s", topic_partition, error)
                     self._failed[topic_partition] = f"the log of {topic_partition} cannot be opened: {error}"
                     if _may_get_better(topic_partition, error):
                         self._unlucky.add(topic_partition)
@@ -153,13 +157,34 @@ class HostedPartitions:
             if image.partition(*topic_partition) is None:
                 self.logs.put_aside(topic_partition)
         missing = [str(known) for known in image.replicas_on(self.node_id) if self.logs.get(known) is None]
-        if missing and not self._inherited:
-            logger.warning(
-                "no data directory has a log that can be used of %s%s; what is not damaged begins anew; is a directory "
-                "missing in log.dirs?",
-                ", ".join(missing[:_NAMED]),
-                f" and {len(missing) - _NAMED} other partitions" if len(missing) > _NAMED else "",
-            )
+        if not missing:
+            return
+        named = ", ".join(missing[:_NAMED])
+        named += f" and {len(missing) - _NAMED} other partitions" if len(missing) > _NAMED else ""
+        before = image.brokers.get(self.node_id)
+        self._gone_directories = tuple(
+            directory
+            for directory in (before.directories if before is not None else ())
+            if directory not in self.logs.directory_ids
+        )
+        if self._gone_directories:
+            self._inherited = {(topic.topic_id, state.partition) for topic, state in image.partitions()}
+            logger.error("no data directory has a log of %s; %s", named, self._way_out)
+        elif not self._inherited:
+            logger.warning("no data directory has a log that can be used of %s; what is not damaged begins anew", named)
+
+    @property
+    def missed_directories(self) -> tuple[UUID, ...]:
+        """Data directories that were there before, as long as partitions are offline that may have their logs there."""
+        return self._gone_directories if self._failed else ()
+
+    @property
+    def _way_out(self) -> str:
+        gone = ", ".join(map(format_uuid, self._gone_directories))
+        return (
+            f"the data directory with the id {gone} (meta.properties) was there before and is not in log.dirs now: put "
+            f"it back; or, if it is lost, delete the topics, or let them begin anew (unclean.leader.election.enable)"
+        )
 
     async def open_ahead(self, topic_partitions: Iterable[TopicPartition], image: MetadataImage) -> None:
         """Open new partitions of ``image``, which is about to be applied; others have their turn in between.
@@ -188,11 +213,13 @@ class HostedPartitions:
 
     def _new_partition(self, topic_partition: TopicPartition, image: MetadataImage) -> Partition:
         topic = image.topics[topic_partition.topic]
+        config = self.logs.config_for(image.topic_configs(topic_partition.topic))
+        self._check_not_missed(topic_partition, topic.topic_id, config)
         # Also for a log that is there: it was opened with the defaults, maybe for an earlier topic of that name.
         log = self.logs.create(
             topic_partition,
             topic.topic_id,
-            self.logs.config_for(image.topic_configs(topic_partition.topic)),
+            config,
             is_new=(topic.topic_id, topic_partition.partition) not in self._inherited,
         )
         if self._checkpointed is None:
@@ -205,6 +232,25 @@ class HostedPartitions:
             high_watermark=self._checkpointed.get(topic_partition, 0),
             shares_log=self._shares_logs,
         )
+
+    def may_be_made(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> bool:
+        """Whether a log may be made where there is none."""
+        try:
+            self._check_not_missed(topic_partition, topic_id, config)
+        except _MissedError:
+            return False
+        return True
+
+    def _check_not_missed(self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig) -> None:
+        """Of the one replica that there is, an empty log would be the loss of all its records: as Kafka's controller
+        does with replicas out of sync, nobody may lead that partition unless the topic allows it."""
+        if not self._gone_directories or config.unclean_leader_election_enable:
+            return
+        here = self.logs.is_offline(topic_partition) or (
+            self.logs.get(topic_partition) is not None and self.logs.topic_id(topic_partition) in (None, topic_id)
+        )
+        if not here and (topic_id, topic_partition.partition) in self._inherited:
+            raise _MissedError(f"there is no log of {topic_partition}; {self._way_out}")
 
     def _open_again(self, topic_partition: TopicPartition) -> Partition | None:
         """A partition whose log could not be opened for want of room or files, if there is some now."""
@@ -325,7 +371,13 @@ class HostedPartitions:
         self.fetch_purgatory.complete_all()
 
 
+class _MissedError(errors.KafkaStorageError):
+    """A log that may be in a data directory which is not in ``log.dirs`` any more."""
+
+
 def _may_get_better(topic_partition: TopicPartition, error: Exception) -> bool:
     """Whether opening the log may succeed later. Coordinators would have to be told, so not for their topics."""
+    if isinstance(error, _MissedError):
+        return topic_partition.topic not in INTERNAL_TOPICS
     cause = error if isinstance(error, OSError) else error.__cause__
     return isinstance(cause, OSError) and gets_better(cause) and topic_partition.topic not in INTERNAL_TOPICS
