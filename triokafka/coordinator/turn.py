@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import trio
 
 from triokafka.coordinator.timers import Moment, TimerQueue
-from triokafka.errors import KafkaError
+from triokafka.errors import IllegalStateError, KafkaError
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -100,7 +100,13 @@ class Turn(Generic[C]):
         self.records.append(record)
 
     def write_encoded(self, changes: Sequence[C], encoded: Sequence[CoordinatorRecord]) -> None:
-        """As `write`, of changes that come before all others and whose records were made ahead of the turn."""
+        """As `write`, of changes that come before all others and whose records were made ahead of the turn.
+
+        Raises:
+            IllegalStateError: others were written: the records would be taken for theirs.
+        """
+        if len(self.records) > len(self.encoded):
+            raise IllegalStateError("records made ahead must be written before all others of a turn")
         self.records.extend(changes)
         self.encoded.extend(encoded)
 

@@ -10,9 +10,9 @@ from tests.unit.coordinator.rig import subscription
 from triokafka.coordinator.group.subscription import ConsumerProtocolSubscription, OwnedPartitions, subscribed_topics
 from triokafka.coordinator.journal import Journal
 from triokafka.coordinator.partitioning import coordinator_partition, java_string_hash
-from triokafka.coordinator.timers import TimerKey, TimerQueue
-from triokafka.coordinator.turn import Reply
-from triokafka.errors import NotCoordinatorError
+from triokafka.coordinator.timers import Moment, TimerKey, TimerQueue
+from triokafka.coordinator.turn import CoordinatorRecord, Reply, Turn
+from triokafka.errors import IllegalStateError, NotCoordinatorError
 
 # --- the group's partition ---
 
@@ -208,3 +208,17 @@ async def test_failed_reply_raises_for_everybody_who_waits() -> None:
 def test_reply_without_an_answer_has_no_value() -> None:
     with pytest.raises(RuntimeError, match="not answered"):
         _ = Reply[int]().value
+
+
+# --- turns ---
+
+
+def test_records_made_ahead_are_refused_behind_others() -> None:
+    """They are told apart by how many there are."""
+    turn: Turn[str] = Turn(Moment(0.0, 0), TimerQueue())
+    turn.write_encoded(["a", "b"], [CoordinatorRecord(b"a", None), CoordinatorRecord(b"b", None)])
+    turn.write_encoded(["c"], [CoordinatorRecord(b"c", None)])
+    turn.write("d")
+    with pytest.raises(IllegalStateError):
+        turn.write_encoded(["e"], [CoordinatorRecord(b"e", None)])
+    assert (turn.records, len(turn.encoded)) == (["a", "b", "c", "d"], 3)
