@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from tests.in_steps import done
 from triokafka.coordinator import GroupCoordinatorConfig, operations
 from triokafka.coordinator.consumer_group import operations as consumer_groups
 from triokafka.coordinator.consumer_group.heartbeat import Beat
@@ -435,7 +436,7 @@ class Rig:
             self.new_reply(),
             request=request,
             known=known,
-            prepared=result_of(steps),
+            prepared=done(steps),
             response=response,
             version=version,
         )
@@ -508,16 +509,6 @@ class Rig:
         )
         assert [reply.value.error_code for reply in replies] == [0] * size
         return members, generation
-
-
-def result_of(steps: Generator[None, None, T]) -> T:
-    """Do all steps of something that lets others have their turn."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def code(reply: Reply[Any]) -> int | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import trio
 
@@ -34,19 +33,6 @@ from triokafka.world_memory import MemoryStorage
 DATA = "/data"
 CONFIG = BrokerConfig.for_tests(log_dirs=(DATA,))
 ENDPOINT = EndpointImage("PLAINTEXT", "localhost", 9092)
-
-
-T = TypeVar("T")
-
-
-def done(steps: Generator[int, None, T]) -> T:
-    """What a work in steps leads to, when nobody else has a turn."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def numbered_ids() -> Callable[[], uuid.UUID]:

@@ -7,15 +7,8 @@ from typing import ClassVar
 import pytest
 
 import triokafka
-from tests.unit.broker_stub.controller.clusters import (
-    cluster,
-    codes,
-    creation,
-    done,
-    replication,
-    topic,
-    wanted,
-)
+from tests.in_steps import done
+from tests.unit.broker_stub.controller.clusters import cluster, codes, creation, replication, topic, wanted
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.configuration import ConfigurationControl

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.in_steps import done
 from tests.unit.broker_stub.controller.clusters import (
     CONFIG,
     broker,
     cluster,
     codes,
     creation,
-    done,
     replayed,
     replication,
     topic,

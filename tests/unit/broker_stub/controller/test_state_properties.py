@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.unit.broker_stub.controller.clusters import CONFIG, creation, done, wanted
+from tests.in_steps import done
+from tests.unit.broker_stub.controller.clusters import CONFIG, creation, wanted
 from triokafka.broker_stub.controller import EndpointImage, MetadataImage
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.controller.features import SUPPORTED, initial_records
