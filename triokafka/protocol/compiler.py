@@ -62,6 +62,22 @@ def make_decoder(cls: Any, version: int, *, view: bool = False, prefix: bool = F
     return kept.setdefault(version, decoder)
 
 
+def decode_replacing(cls: Any, version: int, buffer: Any, offset: int, *, prefix: bool = False) -> Any:
+    """Decode a message that has text which is not UTF-8, as Java does: with replacement characters in its place.
+
+    The decoders that are made for good input stop there, which costs them nothing.
+    """
+    view = type(buffer) is not bytes
+    kept = cls._replacing_decoders
+    decoder = kept.get((version, view, prefix))
+    if decoder is None:
+        writer = DecoderWriter(view=view, prefix=prefix, replacing=True)
+        writer.message(cls.construct(version), cls.__name__)
+        filename = f"<triokafka {cls.__module__}.{cls.__name__} v{version} {view=} {prefix=} replacing decoder>"
+        decoder = kept.setdefault((version, view, prefix), _finish(writer, filename, "decode"))
+    return decoder(buffer, offset)
+
+
 def make_encoder(cls: Any, version: int) -> Any:
     """The encoder of one version; kept by the class."""
     writer = EncoderWriter()
@@ -143,8 +159,6 @@ def explain_decode(cls: Any, error: Exception) -> KafkaError:
     offset = frame.f_locals.get("p", -1) if frame is not None else -1
     if isinstance(error, Malformed):
         text = str(error)
-    elif isinstance(error, UnicodeDecodeError):
-        text = f"not UTF-8: {error.reason}"
     elif isinstance(error, (struct.error, IndexError)) and frame is not None:
         end = len(frame.f_locals["d"])
         for part, size in parts:

@@ -40,13 +40,15 @@ class _Fixed(NamedTuple):
 class DecoderWriter(SourceWriter):
     """Emits the decoder of one construct tree.
 
-    ``view`` chooses the kind of input: a memoryview, or bytes. ``prefix`` allows bytes after the message.
+    ``view`` chooses the kind of input: a memoryview, or bytes. ``prefix`` allows bytes after the message. ``replacing``
+    is for text that is not UTF-8: it becomes replacement characters, instead of a `UnicodeDecodeError`.
     """
 
-    def __init__(self, *, view: bool = False, prefix: bool = False) -> None:
+    def __init__(self, *, view: bool = False, prefix: bool = False, replacing: bool = False) -> None:
         super().__init__()
         self.view = view
         self.prefix = prefix
+        self.replacing = replacing
         self.run: list[_Fixed] = []
         self.sections: list[tuple[str, Structure, str]] = []
 
@@ -193,6 +195,8 @@ class DecoderWriter(SourceWriter):
     def slice(self, wire: LengthPrefixed) -> str:
         """The expression for the bytes between ``p`` and ``e`` as the type wants them."""
         if isinstance(wire, StringType):
+            if self.replacing:
+                return "str(d[p:e], 'utf-8', 'replace')"
             return "str(d[p:e], 'utf-8')" if self.view else "d[p:e].decode()"
         if isinstance(wire, RecordsType):
             return "d[p:e]" if self.view else "m[p:e]"

@@ -43,6 +43,7 @@ class Message(Struct):
     _decoders: ClassVar[dict[int, Callable[[bytes, int], Any]]]
     _view_decoders: ClassVar[dict[int, Callable[[memoryview, int], Any]]]
     _prefix_decoders: ClassVar[dict[int, Callable[[bytes, int], Any]]]
+    _replacing_decoders: ClassVar[dict[tuple[int, bool, bool], Callable[[Any, int], Any]]]
     _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer], list[int]], None]]]
     _carries_records: ClassVar[bool | None]
 
@@ -54,6 +55,7 @@ class Message(Struct):
         cls._decoders = {}
         cls._view_decoders = {}
         cls._prefix_decoders = {}
+        cls._replacing_decoders = {}
         cls._encoders = {}
         cls._carries_records = None
 
@@ -72,7 +74,8 @@ class Message(Struct):
     def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
         """Read one message that fills ``buffer`` from ``offset`` to its end.
 
-        Fields of type ``Records`` are slices of ``buffer``, which they keep alive; all else is copied.
+        Fields of type ``Records`` are slices of ``buffer``, which they keep alive; all else is copied. Text that is not
+        UTF-8 has replacement characters, as in Java.
 
         Raises:
             ProtocolError: the bytes are not such a message; with the path of the field and the offset.
@@ -92,8 +95,12 @@ class Message(Struct):
                 decoder = compiler.make_decoder(cls, version, view=True)
         else:
             return cls.decode(bytes(buffer), version, offset)
+        made: Self
         try:
-            made: Self = decoder(buffer, offset)
+            try:
+                made = decoder(buffer, offset)
+            except UnicodeDecodeError:
+                made = compiler.decode_replacing(cls, version, buffer, offset)
             return made
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
@@ -106,8 +113,12 @@ class Message(Struct):
         Raises the same as `decode`.
         """
         decoder = cls._prefix_decoders.get(version) or compiler.make_decoder(cls, version, prefix=True)
+        made: Self
         try:
-            made: Self = decoder(bytes(buffer), offset)
+            try:
+                made = decoder(data := bytes(buffer), offset)
+            except UnicodeDecodeError:
+                made = compiler.decode_replacing(cls, version, data, offset, prefix=True)
             return made
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)

@@ -199,7 +199,7 @@ class LengthPrefixed(Construct):  # type: ignore[misc]
 
 
 class StringType(LengthPrefixed):
-    """UTF-8 text."""
+    """UTF-8 text. Bytes that are not become replacement characters when they are read, as in Java."""
 
     code = "h"
     zero: Any = ""
@@ -210,10 +210,7 @@ class StringType(LengthPrefixed):
             return None
         _check_string(length, path)
         data: bytes = stream_read(stream, length, path)
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise StringError(f"not UTF-8: {error}", path=path) from None
+        return data.decode("utf-8", "replace")
 
     def _build(self, obj: str | None, stream: BinaryIO, context: Any, path: str) -> str | None:
         data = None if obj is None else obj.encode()

@@ -15,7 +15,7 @@ _MODULES = (
     "admin.acl", "admin.client_quotas", "admin.cluster", "admin.configs", "admin.groups", "admin.topics",
     "admin.transactions", "consumer.fetch", "consumer.group", "consumer.metadata", "consumer.offsets",
     "metadata.api_versions", "metadata.find_coordinator", "metadata.metadata", "producer.produce",
-    "producer.transaction",
+    "producer.transaction", "sasl",
 )  # fmt: skip
 
 

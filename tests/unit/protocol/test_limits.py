@@ -14,6 +14,7 @@ from triokafka.protocol.api.api_versions import ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
 from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from triokafka.protocol.message import Message
 from triokafka.protocol.primitives import CompactString
 
@@ -56,7 +57,6 @@ def test_bytes_after_the_message_are_refused(cls: type[Message], version: int) -
         (b"\x03ab\0\0\0\0", "the data ends early", "HeartbeatRequest.member_id", 7),
         (b"\x09ab", "length 8 is more than the 2 bytes left", "HeartbeatRequest.group_id", 1),
         (b"\0\0\0\0\0\0\0\0", "null where it is not allowed", "HeartbeatRequest.group_id", 1),
-        (b"\x03\xff\xff\0\0\0\0\1\0\0", "not UTF-8: invalid start byte", "HeartbeatRequest.group_id", 1),
         (b"\x80\x80\x80\x80\x80\x01", "varint is longer than 5 bytes", "HeartbeatRequest.group_id", 1),
         (b"\xff\xff\xff\xff\x7f", "varint does not fit 32 bits", "HeartbeatRequest.group_id", 1),
         (
@@ -74,6 +74,45 @@ def test_the_error_says_what_where_and_at_which_byte(data: bytes, message: str, 
         with pytest.raises(ProtocolError) as caught:
             HeartbeatRequest.decode(buffer, 4)
         assert (caught.value.message, caught.value.path, caught.value.offset) == (message, path, offset)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"caf\xe9",
+        b"\xff\xff",
+        b"\xc3",
+        b"\xf0\x9f\x98",
+        b"\xc0\x80",
+        b"\xe2\x82A",
+        b"\xf5\x80\x80\x80",
+        b"\xed\xa0\x80",
+    ],
+)
+def test_text_that_is_not_utf_8_is_read_with_replacement_characters(text: bytes) -> None:
+    """As Java reads it, wherever it is, and by all decoders; what follows it is read as ever."""
+    data = bytes([len(text) + 1]) + text + b"\0\0\0\7\4ok!\0\0"
+    expected = HeartbeatRequest(group_id=text.decode("utf-8", "replace"), generation_id=7, member_id="ok!")
+    for buffer in (data, bytearray(data), memoryview(data)):
+        assert HeartbeatRequest.decode(buffer, 4) == HeartbeatRequest.decode_prefix(buffer, 4) == expected
+    assert HeartbeatRequest.construct(4).parse(data).group_id == expected.group_id
+    with pytest.raises(ProtocolError, match="1 bytes too many"):
+        HeartbeatRequest.decode(data + b"!", 4)
+    with pytest.raises(ProtocolError, match="the data ends early"):
+        HeartbeatRequest.decode_prefix(data[:-1], 4)
+
+
+def test_topic_that_is_not_utf_8_does_not_disturb_its_records() -> None:
+    """They are slices of the input, whatever kind that is."""
+    name, records = b"caf\xe9", b"records!"
+    data = ProduceRequest(topic_data=[topic_of("name", records)]).encode(9).replace(b"name", name)
+    for buffer in (data, bytearray(data), memoryview(data)):
+        (found,) = ProduceRequest.decode(buffer, 9).topic_data
+        assert (found.name, bytes(found.partition_data[0].records or b"")) == ("caf\ufffd", records)
+
+
+def topic_of(name: str, records: bytes) -> TopicProduceData:
+    return TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=records)])
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,6 @@ def test_wire_type_builds_and_parses(wire: Any, value: object, data: str) -> Non
         (String, "ffff"),
         (NullableString, "fffe"),
         (String, "000561"),
-        (String, "0001ff"),
         (CompactString, "00"),
         (Bytes, "7fffffff00"),
         (Array(Int16), "0000000200010"),

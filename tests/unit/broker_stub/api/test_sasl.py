@@ -1,0 +1,38 @@
+"""Who means to authenticate with SASL where nobody is asked to is told so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.broker_stub.api.node import running_node
+from triokafka.errors import IllegalSaslStateError
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
+from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest
+from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_handshake_on_a_plaintext_listener_is_refused_with_the_sasl_state(version: int) -> None:
+    """As Kafka's request handlers do: whatever gets to them is past authentication (`security-metrics-tools/SS-13`)."""
+    async with running_node() as node:
+        answer = await node.call(SaslHandshakeRequest(mechanism="PLAIN"), version)
+        assert (answer.error_code, answer.mechanisms) == (IllegalSaslStateError.code, [])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_token_on_a_plaintext_listener_is_refused_in_words(version: int) -> None:
+    """(`security-metrics-tools/SS-13`)"""
+    async with running_node() as node:
+        answer = await node.call(SaslAuthenticateRequest(auth_bytes=b"\0user\0secret"), version)
+        assert answer.error_code == IllegalSaslStateError.code
+        assert answer.error_message == "SaslAuthenticate request received after successful authentication"
+
+
+async def test_both_are_advertised_on_every_listener() -> None:
+    """Kafka names all APIs of its brokers, whatever the listener and the state of the connection."""
+    async with running_node() as node:
+        named = {
+            api.api_key: (api.min_version, api.max_version)
+            for api in (await node.call(ApiVersionsRequest(), 2)).api_keys
+        }
+        assert (named[17], named[36]) == ((0, 1), (0, 2))
