@@ -72,22 +72,20 @@ class Backend:
         """
         # The locks come first, so that nobody else writes the metadata log either; then the metadata, for the
         # configuration of a topic says how its logs are recovered.
-        await self._world.run_in_thread(self.logs.lock)
-        offline = self.logs.offline_directories()
-        if self.config.metadata_directory.rstrip("/") not in offline:
-            await self._world.run_in_thread(self._check_metadata_is_there)
-        await self.controller.start(without=offline)
+        await self._world.run_in_thread(self._lock)
+        await self.controller.start(without=self.logs.offline_directories())
         ids = self.controller.identity.directory_ids
         self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
         await self.logs.load(self.controller.image.topic_configs, self._topic_id_of)
         self._hosting = True
 
-    def _check_metadata_is_there(self) -> None:
-        """Without the metadata log, a new one would know none of the topics whose logs are there."""
+    def _lock(self) -> None:
+        """Lock the directories. Where logs are, the metadata log must be, too: a new one would know none of them."""
+        self.logs.lock()
         directory = self.config.metadata_directory.rstrip("/")
         if self._world.storage.is_dir(f"{directory}/{METADATA_PARTITION}"):
             return
-        found = self.logs.find_folders()
+        found = self.logs.find_folders() if directory not in self.logs.offline_directories() else []
         if found:
             raise ConfigurationError(
                 f"{directory} has no {METADATA_PARTITION}, the metadata log, but there are logs of topics, as in "
@@ -200,7 +198,7 @@ class Backend:
 
     def _logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
         for broker in self._brokers:
-            broker.logs_offline(topic_partitions, reason)
+            broker.follower.logs_offline(topic_partitions, reason)
 
     def _log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         for broker in self._brokers:

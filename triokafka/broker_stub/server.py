@@ -1,51 +1,43 @@
 """One broker node: makes the parts, connects them, starts and stops them in order.
 
-Start: lock and open the logs, replay the metadata log (every image change reaches `ReplicaManager` and the group
-coordinator), bind the listeners, register with the controller, accept. Stop: the same backwards. No request is handled
-here.
+Start: bind the listeners, lock and open the logs, replay the metadata log (``image_follower`` does what every change of
+the image asks for), register with the controller (``registration``), accept; what is not needed for that is imported
+afterwards (``late_imports``). Stop: the same backwards. No request is handled here.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
-from triokafka.broker_stub.api import MODULES, Handlers
+from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import Authorizer
-from triokafka.broker_stub.backend import Backend, cleaner_config, move_rate
-from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
-from triokafka.broker_stub.controller import (
-    EndpointImage,
-    MetadataDelta,
-    MetadataImage,
-    ResourceType,
-    features,
-)
-from triokafka.broker_stub.controller.cluster import BrokerRegistration
+from triokafka.broker_stub.backend import Backend
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller import MetadataImage
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.topic_names import GROUP_METADATA_TOPIC
 from triokafka.broker_stub.dispatcher import Dispatcher, QuotaHook
 from triokafka.broker_stub.faults import Faults
+from triokafka.broker_stub.image_follower import ImageFollower
+from triokafka.broker_stub.late_imports import load_the_rest
 from triokafka.broker_stub.lifecycle import BrokerLifecycle
 from triokafka.broker_stub.network.authentication import Authentication
-from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
+from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.quotas import ClientQuotas
+from triokafka.broker_stub.registration import advertised_endpoints, check_listeners, registration_of
 from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
-from triokafka.broker_stub.replica.hosted_partitions import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.topic_creation import TopicCreation
-from triokafka.errors import ConfigurationError, IllegalStateError, KafkaError
-from triokafka.structs import TopicPartition
+from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.world import RealWorld, World
 
 if TYPE_CHECKING:
@@ -56,15 +48,6 @@ logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_MS: Final = 2_000
 """How long requests in progress get to finish when the broker stops."""
-
-_FIRST_ANSWERS_SECONDS: Final = 0.02
-"""How long clients that waited for the start are served before what nobody has asked for is loaded."""
-
-_PARTS: Final = ("triokafka.broker_stub.group_service", "triokafka.broker_stub.metrics")
-"""What is imported when it is first needed, or else soon after the start, besides the handlers."""
-
-_LOAD_AT_ONCE_BYTES: Final = 65_536
-"""Groups and offsets in so few bytes are read at once when this broker becomes their coordinator."""
 
 
 class Broker:
@@ -100,7 +83,7 @@ class Broker:
         authentication: Authentication | None = None,
         backend: Backend | None = None,
     ) -> None:
-        _check_listeners(config)
+        check_listeners(config)
         self.config = config
         self.world: World = RealWorld() if world is None else world
         self.node_id = config.node_id
@@ -146,7 +129,8 @@ class Broker:
         self._stopped = trio.Event()
         self._made_at = self.world.now()
         self.failure: Exception | None = None
-        self.replicas.on_high_watermark(self._high_watermark_rose)
+        self.follower = ImageFollower(self)
+        self.replicas.on_high_watermark(self.follower.high_watermark_rose)
 
     # What it is
 
@@ -173,7 +157,8 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``host:port`` of every listener, separated by commas."""
-        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self._advertised())
+        endpoints = advertised_endpoints(self.config, self.sockets)
+        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in endpoints)
 
     @property
     def group_coordinator(self) -> GroupCoordinator:
@@ -189,6 +174,11 @@ class Broker:
             elif self._nursery_manager is not None:
                 self._group_coordinator.stop()
         return self._group_coordinator
+
+    @property
+    def has_group_coordinator(self) -> bool:
+        """Whether `group_coordinator` is made already."""
+        return self._group_coordinator is not None
 
     @property
     def idle_share(self) -> float:
@@ -233,17 +223,17 @@ class Broker:
             if not self._backend.shared:
                 await self._backend.start()
             self._backend.join(self)
-            self.controller.subscribe(self._metadata_changed)
+            self.controller.subscribe(self.follower.metadata_changed)
             if not self._backend.shared:
                 self._backend.run_tasks(nursery, self._guard)
             for purgatory in (self.replicas.produce_purgatory, self.replicas.fetch_purgatory):
                 nursery.start_soon(self._guard, Expirer(purgatory, world).run)
             await self.lifecycle.start(
-                self._registration(), timeout_ms=self.config.initial_broker_registration_timeout_ms
+                registration_of(self), timeout_ms=self.config.initial_broker_registration_timeout_ms
             )
             nursery.start_soon(self._guard, self.lifecycle.run)
             nursery.start_soon(self._guard, self._serve)
-            nursery.start_soon(self._guard, self._load_the_rest)
+            nursery.start_soon(self._guard, partial(load_the_rest, self))
         except BaseException:
             await self._stop()
             raise
@@ -277,7 +267,7 @@ class Broker:
         nursery.cancel_scope.cancel()
         await manager.__aexit__(None, None, None)
         if self._backend.shared:
-            self.controller.unsubscribe(self._metadata_changed)
+            self.controller.unsubscribe(self.follower.metadata_changed)
         elif cleanly:
             await self._backend.close()
         else:
@@ -303,18 +293,6 @@ class Broker:
             except KafkaError as error:
                 logger.warning("could not sign off with the controller: %s", error)
 
-    async def _load_the_rest(self) -> None:
-        """Import what no request has asked for yet, little by little: later, files may be out of reach or replaced."""
-        await trio.sleep(_FIRST_ANSWERS_SECONDS)
-        parts: list[Callable[[], object]] = [partial(self.dispatcher.load, key) for key in self.dispatcher.handlers]
-        parts += [lambda: self.group_coordinator, *(partial(import_module, name) for name in _PARTS)]
-        for load in parts:
-            try:
-                load()
-            except OSError as error:  # too many files are open, say; a request will try it again
-                logger.warning("a part of the broker is not loaded yet: %s", error)
-            await trio.lowlevel.checkpoint()
-
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)
 
@@ -328,112 +306,9 @@ class Broker:
             self.sockets.close()
             self._stopped.set()
 
-    # What others tell it
-
-    def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Partitions, logs, coordinators and configuration follow the image."""
-        if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
-            self._reconfigure(image)
-        if delta.client_quotas_changed:
-            self.quotas.configure(image.client_quotas)
-            self.sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
-        offsets = image.topics.get(GROUP_METADATA_TOPIC)
-        if offsets is not None and GROUP_METADATA_TOPIC not in delta.base.topics:
-            # The topic wins over the configuration; that it grows later must not move groups (GMD-02).
-            self.group_coordinator.partitions = len(offsets.partitions)
-        changes = self.replicas.apply(delta, image)
-        if self._group_coordinator is not None:
-            self._groups_follow(self._group_coordinator, changes, delta)
-
-    def _groups_follow(
-        self, coordinator: GroupCoordinator, changes: Sequence[LeadershipChange], delta: MetadataDelta
-    ) -> None:
-        unread_bytes, has_others_to_load = 0, coordinator.runtime.is_loading
-        for change in changes:
-            if change.topic_partition.topic == GROUP_METADATA_TOPIC:
-                if change.leads:
-                    coordinator.load(change.topic_partition.partition, change.leader_epoch)
-                    unread_bytes += self.replicas.partition(change.topic_partition).log.size
-                else:
-                    coordinator.unload(change.topic_partition.partition)
-        if unread_bytes <= _LOAD_AT_ONCE_BYTES and not has_others_to_load:
-            # Before anybody asks: clients need not be told to come back later.
-            coordinator.runtime.load_all()
-        if delta.deleted_topics:
-            coordinator.topics_deleted({gone: topic.name for gone, topic in delta.deleted_topics.items()})
-
-    def _reconfigure(self, image: MetadataImage) -> None:
-        self.config = self.configuration.broker_config(image)
-        self.logs.defaults = self.config.topic_defaults
-        self.cleaner.config = cleaner_config(self.config)
-        self.logs.producer_expiration_ms = self.config.producer_id_expiration_ms
-        self.logs.mover.bytes_per_second = move_rate(image, self.node_id)
-        self.replicas.reconfigure_all(image)
-        self.sockets.reconfigure(socket_config(self.config))
-
-    def _high_watermark_rose(self, topic_partition: TopicPartition, offset: int) -> None:
-        if topic_partition.topic == GROUP_METADATA_TOPIC:
-            self.group_coordinator.high_watermark_changed(topic_partition.partition, offset)
-
-    def logs_offline(self, topic_partitions: list[TopicPartition], reason: str) -> None:
-        """Logs cannot be used any more, as the backend says."""
-        for topic, number in topic_partitions:
-            if topic == GROUP_METADATA_TOPIC:
-                self.group_coordinator.unload(number)
-        self.replicas.logs_offline(topic_partitions, reason)
-
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         block = await self.controller.allocate_producer_ids(self.node_id, self.lifecycle.broker_epoch)
         return block.first, block.size
 
-    def _registration(self) -> BrokerRegistration:
-        """What the controller is told of this process."""
-        identity = self.controller.identity
-        return BrokerRegistration(
-            broker_id=self.node_id,
-            incarnation_id=self.world.uuid(),
-            cluster_id=self.cluster_id,
-            endpoints=tuple(self._advertised()),
-            features=features.SUPPORTED,
-            rack=self.config.broker_rack,
-            directories=(
-                *(
-                    identity.directory_ids[path]
-                    for path in self.config.data_directories
-                    if path in identity.directory_ids  # else it is offline
-                ),
-                *self.replicas.missed_directories,  # so that the next start knows of them, too
-            ),
-        )
-
     def _registered(self, broker_epoch: int) -> None:
         self.logs.broker_epoch = broker_epoch
-
-    def _advertised(self) -> list[EndpointImage]:
-        """Every listener as clients should know it: as configured, with the port that it really has."""
-        endpoints = []
-        for listener in self.config.broker_listeners:
-            _, port = self.sockets.address(listener.name)
-            host = listener.host or "localhost"
-            configured = self.config.advertised.get(listener.name)
-            if configured is not None:
-                host, port = configured.host or host, configured.port or port
-            protocol = SECURITY_PROTOCOLS[listener.security_protocol]
-            endpoints.append(EndpointImage(listener.name, host, port, protocol))
-        return endpoints
-
-
-@cache
-def import_everything() -> None:
-    """Import what brokers else import when it is first needed, or soon after the start: not within a test, say."""
-    for name in (*(f"triokafka.broker_stub.api.{name}" for name in MODULES), *_PARTS):
-        import_module(name)
-
-
-def _check_listeners(config: BrokerConfig) -> None:
-    for listener in config.broker_listeners:
-        if listener.security_protocol != "PLAINTEXT":
-            raise ConfigurationError(
-                f"the listener {listener.name} has the security protocol {listener.security_protocol}; this broker "
-                f"serves PLAINTEXT only (listener.security.protocol.map)"
-            )

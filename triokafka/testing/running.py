@@ -160,7 +160,8 @@ class RunningBroker(FaultCalls):
         await self.start()
 
     async def _run(self, task_status: trio.TaskStatus[None]) -> None:
-        from triokafka.broker_stub.server import Broker, import_everything
+        from triokafka.broker_stub.late_imports import import_everything
+        from triokafka.broker_stub.server import Broker
 
         import_everything()
         self._leave, self._gone = trio.Event(), trio.Event()

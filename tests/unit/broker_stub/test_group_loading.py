@@ -14,5 +14,5 @@ async def test_a_change_of_the_metadata_does_not_wait_for_what_is_loading_in_the
     broker = Broker(BrokerConfig(), world=RealWorld())
     broker.group_coordinator.load(0, leader_epoch=0)
     change = MetadataDelta(MetadataImage())
-    broker._metadata_changed(change, change.image(1, 1))
+    broker.follower.metadata_changed(change, change.image(1, 1))
     assert broker.group_coordinator.runtime.is_loading
