@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -46,18 +48,62 @@ def test_only_what_came_since_is_read_again(bootstrap: str, monkeypatch: pytest.
     assert read == [[(0, 3)], [(3, 4)]]
 
 
-def test_a_topic_that_was_made_anew_is_read_from_its_beginning(bootstrap: str):
+async def delete(bootstrap: str, topic: str) -> None:
+    async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+        await admin.delete_topics([topic])
+
+
+@pytest.mark.parametrize("notes", [0, 1, 2])
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(bootstrap: str, notes: int):
+    """Also when it has as much as the former one had by now, or more."""
     one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     one.note(b"q", 7)
     assert one.last_done(b"q") == 7
+    trio.run(delete, bootstrap, one.topic)
+    other = ledger(bootstrap, one.topic)
+    assert other.last_done(b"q") is None
+    for batch in range(notes):
+        other.note(b"r", batch)
+    assert (one.last_done(b"q"), one.last_done(b"r")) == (None, notes - 1 if notes else None)
 
-    async def make_anew() -> None:
-        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
-            await admin.delete_topics([one.topic])
-            await admin.create_topics([triokafka.NewTopic(one.topic, 1)])
 
-    trio.run(make_anew)
+def test_a_topic_that_was_deleted_is_made_again(bootstrap: str):
+    one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
     assert one.last_done(b"q") is None
+    trio.run(delete, bootstrap, one.topic)
+    assert one.last_done(b"q") is None
+    one.note(b"q", 1)
+    assert one.last_done(b"q") == 1
+
+
+def test_two_that_ask_at_once_do_not_undo_each_other(bootstrap: str, monkeypatch: pytest.MonkeyPatch):
+    """Two queries may share a function. While the first one's reading is held up, the second could read further."""
+    one = ledger(bootstrap, f"{make_topic(bootstrap)}-done")
+    one.note(b"q", 5)
+    held_up, go_on = threading.Event(), threading.Event()
+    found: list[int | None] = []
+
+    class Slow(triokafka.RangeReader):
+        async def next_records(self, limit: int = 1_000) -> list[triokafka.ConsumerRecord]:
+            records = await super().next_records(limit)
+            if records and not held_up.is_set():
+                held_up.set()
+                await trio.to_thread.run_sync(go_on.wait)
+            return records
+
+    monkeypatch.setattr(triokafka, "RangeReader", Slow)
+    first = threading.Thread(target=lambda: found.append(one.last_done(b"q")))
+    first.start()
+    held_up.wait()
+    ledger(bootstrap, one.topic).note(b"q", 7)
+    second = threading.Thread(target=lambda: found.append(one.last_done(b"q")))
+    second.start()
+    while second.is_alive() and not one._turn.statistics().tasks_waiting:
+        time.sleep(0.001)
+    go_on.set()  # what the second has found must not be overwritten now by what the first found before
+    first.join()
+    second.join()
+    assert found == [5, 7]
 
 
 def test_a_topic_that_is_there_is_not_made(bootstrap: str, monkeypatch: pytest.MonkeyPatch):

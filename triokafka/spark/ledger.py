@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
+
+import trio
 
 import triokafka
 from triokafka.client.range_bounds import resolve_ranges
@@ -29,7 +32,8 @@ class Ledger:
     def __init__(self, topic: str, options: Mapping[str, Any]) -> None:
         self.topic = topic
         self._options = HiddenValues(options)
-        self._is_there = False
+        self._turn = trio.Lock()  # batches of two queries with one function may ask at the same time
+        self._topic_id: UUID | None = None
         self._done: dict[bytes, int] = {}
         self._read: dict[TopicPartition, int] = {}  # up to where
 
@@ -60,30 +64,33 @@ class Ledger:
         loop_thread().call(write)
 
     async def _catch_up(self) -> None:
-        if not self._is_there:
-            await self._make()
-        ranges = await resolve_ranges([self.topic], "earliest", "latest", **self._options)
-        if any(end < self._read.get(one, 0) for one, (_, end) in ranges.items()):
-            self._read, self._done = {}, {}  # the topic was made anew
-        left = {one: (min(max(start, self._read.get(one, 0)), end), end) for one, (start, end) in ranges.items()}
-        async with triokafka.RangeReader(left, **self._options) as reader:
-            while records := await reader.next_records():
-                for record in records:
-                    if record.key is not None and record.value is not None:
-                        self._done[bytes(record.key)] = self._batch_of(record)
-        self._read = {one: end for one, (_, end) in ranges.items()}
+        async with self._turn:
+            topic_id = await self._find_or_make()
+            ranges = await resolve_ranges([self.topic], "earliest", "latest", **self._options)
+            # The second is for brokers that give topics no ids.
+            if topic_id != self._topic_id or any(end < self._read.get(one, 0) for one, (_, end) in ranges.items()):
+                self._topic_id, self._read, self._done = topic_id, {}, {}  # the topic was made anew
+            left = {one: (min(max(start, self._read.get(one, 0)), end), end) for one, (start, end) in ranges.items()}
+            async with triokafka.RangeReader(left, **self._options) as reader:
+                while records := await reader.next_records():
+                    for record in records:
+                        if record.key is not None and record.value is not None:
+                            self._done[bytes(record.key)] = self._batch_of(record)
+            self._read = {one: end for one, (_, end) in ranges.items()}
 
-    async def _make(self) -> None:
+    async def _find_or_make(self) -> UUID | None:
+        """The topic's id; None when it was made just now. It may go at any time: somebody may have deleted it."""
         async with triokafka.AdminClient(**self._options) as admin:
             found = await admin.describe_topics([self.topic])
             # Asked for first: who may write to a topic that is there need not be allowed to make one.
-            if isinstance(found.errors.get(self.topic), UnknownTopicOrPartitionError):
-                new = triokafka.NewTopic(self.topic, 1, configs={"cleanup.policy": "compact"})
-                try:
-                    await admin.create_topics([new])
-                except TopicAlreadyExistsError:
-                    pass
-        self._is_there = True
+            if not isinstance(found.errors.get(self.topic), UnknownTopicOrPartitionError):
+                return found[self.topic].topic_id
+            new = triokafka.NewTopic(self.topic, 1, configs={"cleanup.policy": "compact"})
+            try:
+                await admin.create_topics([new])
+            except TopicAlreadyExistsError:
+                pass
+        return None
 
     def _batch_of(self, record: ConsumerRecord) -> int:
         try:
