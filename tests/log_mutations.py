@@ -11,6 +11,7 @@ _LOG = "triokafka/broker_stub/log/"
 _T_RECOVERY = "tests/unit/broker_stub/log/test_recovery.py::"
 _T_LOG = "tests/unit/broker_stub/log/test_log.py::"
 _T_MOVES = "tests/unit/broker_stub/log/test_log_moves.py::"
+_T_MANAGER = "tests/unit/broker_stub/log/test_log_manager.py::"
 _T_CRASHES = "tests/property/test_log_crashes.py::test_logs_are_what_was_appended_through_crashes_and_failures"
 
 LOG_MUTATIONS: tuple[Mutation, ...] = (
@@ -220,11 +221,31 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         _T_MOVES + "test_what_is_committed_of_a_log_is_known_where_it_has_moved_to",
     ),
     Mutation(
+        "the mark of a move goes when nothing of the log can come back",
+        _LOG + "unfinished_moves.py",
+        "                        storage.sync_dir(each.path)\n",
+        "                        pass\n",
+        _T_MOVES + "test_the_power_may_fail_while_a_dead_process_s_move_is_brought_to_its_end",
+    ),
+    Mutation(
+        "moves that were found begin again whatever disk fails",
+        _LOG + "log_manager.py",
+        "                    self._moves_again,\n",
+        "                    [],\n",
+        _T_MOVES + "test_moves_begin_again_whatever_other_disk_fails_at_the_start",
+    ),
+    Mutation(
+        "a checkpoint whose write has failed is written again before a log is made",
+        _LOG + "log_directory.py",
+        "        self._doubtful.add(checkpoint)\n",
+        "",
+        _T_MANAGER + "test_a_new_log_inherits_nothing_from_a_checkpoint_that_a_power_cut_brings_back",
+    ),
+    Mutation(
         "of two logs the one of a former topic goes",
         _LOG + "log_loading.py",
         "if known not in (None, topic_id)]\n",
         "if known is None]\n",
-        "tests/unit/broker_stub/log/test_log_manager.py::"
-        "test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log",
+        _T_MANAGER + "test_a_topic_that_was_made_anew_while_a_directory_was_missing_has_one_log",
     ),
 )
