@@ -11,6 +11,9 @@ one action on a frame that is loaded for it; CPU is that of the JVM and the Pyth
 In streams an operation is done with the frame of each micro-batch. What no reader can avoid is measured beside the
 connector only: counting and grouping are the same work of Spark's for all. Python processes find byte code of what they
 import, as after an installation.
+
+Before it is measured, each reader must give every record of the topic once, and no other; what a stream has read and
+what ``count`` says is looked at each time.
 """
 
 from __future__ import annotations
@@ -29,8 +32,21 @@ from typing import Any, Final, NamedTuple
 from benchmarks.broker_kinds import KINDS, Instance
 from benchmarks.report import save
 from benchmarks.spark_jars import connector_jars
-from benchmarks.spark_processes import forget_peaks, spark_cpu, worker_peak_mib
-from benchmarks.spark_tables import Findings, IdleRow, MemoryRow, Row, as_document, draw, line, ratios, show
+from benchmarks.spark_processes import OTHERS, forget_peaks, spark_cpu, worker_peak_mib
+from benchmarks.spark_rows import check_count, check_read, read_of
+from benchmarks.spark_tables import (
+    OURS,
+    TUPLES,
+    Findings,
+    IdleRow,
+    MemoryRow,
+    Row,
+    as_document,
+    draw,
+    line,
+    ratios,
+    show,
+)
 from benchmarks.spark_topics import Topic, filled, idle
 from triokafka.cli.measuring.process import MeasurementError
 
@@ -39,9 +55,12 @@ SIZES: Final = (100, 1_000)
 CODECS: Final = ("none", "lz4")
 OPERATIONS: Final = ("noop", "count", "group by")
 MODES: Final = ("batch", "available now")
-READERS: Final = ("triokafka", "connector", "ceiling", "ready", "tuples")
-_STREAMS: Final = ("triokafka", "connector")
+READERS: Final = (OURS, "connector", "ceiling", "ready", *TUPLES, "ready tuples")
+_STREAMS: Final = (OURS, "connector")
+_MADE: Final = ("ceiling", "ready", "ready tuples")  # their rows are not the topic's, only as many
 _WHERE_ALL: Final = ("batch", "noop")  # what all readers are measured in
+_OTHERS: Final = TUPLES[1:]  # clients of others
+_SLOW: Final = (*TUPLES, "ready tuples")
 _TUPLE_SHARE: Final = 10  # tuples are that much slower: they get a topic of a tenth
 _LARGE: Final = 1_000_000  # of records of 1,000 bytes there are not fewer than that, if there are of small ones
 _LONG: Final = 10.0  # seconds of a read of idle partitions: what takes longer is measured by its first run alone
@@ -126,16 +145,17 @@ class _Case:
         count = plan.records if size <= 100 else max(plan.records // 5, min(plan.records, _LARGE))
         topic = filled(self._address, count, plan.partitions, size, codec)
         small = filled(self._address, count // _TUPLE_SHARE, plan.partitions, size, codec)
+        topics = {reader: small if reader in _SLOW else topic for reader in plan.readers}
+        complete = [reader for reader in plan.readers if self._is_complete(reader, topics[reader], size, codec)]
         found: list[Row] = []
         for mode in plan.modes:
             for operation in plan.operations:
-                chosen = [reader for reader in plan.readers if reader in _STREAMS or (mode, operation) == _WHERE_ALL]
+                chosen = [reader for reader in complete if reader in _STREAMS or (mode, operation) == _WHERE_ALL]
                 taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
                 for number in range(plan.rounds + 1):
                     for reader in list(chosen):
-                        of = small if reader == "tuples" else topic
                         try:
-                            seconds = self._once(reader, of, size, mode, operation)
+                            seconds = self._once(reader, topics[reader], size, mode, operation)
                         except Exception as error:
                             said = str(error).strip().splitlines()[:1]
                             self._failures.append(f"{self._broker}, {mode}, {operation}, {reader}: {said}")
@@ -144,7 +164,7 @@ class _Case:
                         if number:  # the first round warms everything up
                             taken[reader].append(seconds)
                 for reader, times in taken.items():
-                    records = small.records if reader == "tuples" else topic.records
+                    records = topics[reader].records
                     wall = statistics.median(wall for wall, _ in times)
                     cpu = statistics.median(cpu for _, cpu in times)
                     found.append(
@@ -161,23 +181,39 @@ class _Case:
             for reader, peak in self._peaks.items()
         ]
 
+    def _is_complete(self, reader: str, topic: Topic, size: int, codec: str) -> bool:
+        """Whether a reader gives every record once."""
+        options = _options(reader, self._address, topic, size)
+        try:
+            frame = self._spark.read.format(_format(reader)).options(**options).load()
+            check_read(read_of(frame), topic.ends, offsets=reader not in _MADE)
+        except Exception as error:
+            said = "".join(str(error).strip().splitlines()[:1])
+            self._failures.append(f"{self._broker}, {size} B, {codec}, {reader} is not complete: {said}")
+            return False
+        return True
+
     def _once(self, reader: str, topic: Topic, size: int, mode: str, operation: str) -> tuple[float, float]:
         loading = self._spark.readStream if mode == "available now" else self._spark.read
         forget_peaks()
         cpu, wall = spark_cpu(), time.perf_counter()
-        frame = loading.format(_FORMATS[reader]).options(**_options(reader, self._address, topic, size)).load()
+        frame = loading.format(_format(reader)).options(**_options(reader, self._address, topic, size)).load()
         if mode == "available now":
-            _stream(frame, operation)
+            query = _stream(frame, operation)
         else:
-            _OPERATIONS[operation](frame)
+            query, counted = None, _OPERATIONS[operation](frame)
         taken = (time.perf_counter() - wall, spark_cpu() - cpu)
+        if query is not None:
+            counted = sum(progress.numInputRows for progress in query.recentProgress)
+        if counted is not None:
+            check_count(counted, topic.records)
         if reader != "connector":
-            self._peaks[reader] = max(self._peaks[reader], worker_peak_mib())
+            self._peaks[reader] = max(self._peaks[reader], worker_peak_mib(others=reader in _OTHERS))
         return taken
 
 
-_FORMATS: Final = {"triokafka": "triokafka", "connector": "kafka", "ceiling": "ceiling", "ready": "ready",
-                   "tuples": "tuples"}  # fmt: skip
+def _format(reader: str) -> str:
+    return "kafka" if reader == "connector" else reader
 
 
 def _options(reader: str, address: str, topic: Topic, size: int) -> dict[str, str]:
@@ -190,24 +226,25 @@ def _noop(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _count(frame: Any) -> None:
-    frame.count()
+def _count(frame: Any) -> int:
+    return int(frame.count())
 
 
 def _group(frame: Any) -> None:
     _noop(frame.groupBy("key").count())
 
 
-def _stream(frame: Any, operation: str) -> None:
+def _stream(frame: Any, operation: str) -> Any:
     act = _OPERATIONS[operation]
     writer = frame.writeStream
     to = writer.format("noop") if operation == "noop" else writer.foreachBatch(lambda batch, number: act(batch))
     with tempfile.TemporaryDirectory() as checkpoint:
         query = to.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
+    return query
 
 
-_OPERATIONS: Final[dict[str, Callable[[Any], None]]] = {"noop": _noop, "count": _count, "group by": _group}
+_OPERATIONS: Final[dict[str, Callable[[Any], int | None]]] = {"noop": _noop, "count": _count, "group by": _group}
 
 
 def _idle(spark: Any, plan: Plan, broker: str, address: str, failures: list[str]) -> list[IdleRow]:
@@ -231,7 +268,7 @@ def _idle(spark: Any, plan: Plan, broker: str, address: str, failures: list[str]
                 options = {**_options(reader, address, topic, 100), **more}
                 began = time.perf_counter()
                 try:
-                    frame = loading.format(_FORMATS[reader]).options(**options).load()
+                    frame = loading.format(_format(reader)).options(**options).load()
                     if mode == "available now":
                         _stream(frame, "noop")
                     else:
@@ -251,7 +288,7 @@ def _idle(spark: Any, plan: Plan, broker: str, address: str, failures: list[str]
 
 def _session(jars: Sequence[Path]) -> Any:
     import triokafka.spark
-    from benchmarks import spark_readers
+    from benchmarks import spark_readers, spark_tuples
 
     # Whatever this process was told: an installed package has byte code, and so has Spark's.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -277,8 +314,18 @@ def _session(jars: Sequence[Path]) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    for source in (spark_readers.CeilingSource, spark_readers.ReadySource, spark_readers.TupleSource):
+    for source in (
+        spark_readers.CeilingSource,
+        spark_readers.ReadySource,
+        spark_tuples.TupleSource,
+        spark_tuples.ReadyTupleSource,
+    ):
         spark.dataSource.register(source)
+    # Spark keeps this with the source, and workers of another environment apart.
+    spark.sparkContext.environment[OTHERS] = "1"
+    for source in (spark_tuples.KafkaPythonSource, spark_tuples.ConfluentKafkaSource):
+        spark.dataSource.register(source)
+    del spark.sparkContext.environment[OTHERS]
     return spark
 
 

@@ -7,6 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+OTHERS: Final = "TRIOKAFKA_BENCHMARK_OTHERS"
+"""Set in the environment of the workers that read with clients of others. What these import, and leave behind in
+memory, would else be counted as ours, since Spark's workers go on from one query to the next."""
+
 _forked: Final[dict[int, int]] = {}
 _KIB: Final = 1024.0
 
@@ -34,9 +38,19 @@ def forget_peaks() -> None:
             continue  # it has just ended
 
 
-def worker_peak_mib() -> float:
-    """The most resident memory that any one of the Python workers has had since `forget_peaks`."""
-    return max((_peak(pid) for pid in _workers()), default=0.0) / _KIB
+def worker_peak_mib(*, others: bool = False) -> float:
+    """The most resident memory that any one of the Python workers has had since `forget_peaks`.
+
+    ``others``: of those in which `OTHERS` is set, instead of those in which it is not.
+    """
+    return max((_peak(pid) for pid in _workers() if _is_other(pid) is others), default=0.0) / _KIB
+
+
+def _is_other(pid: int) -> bool:
+    try:
+        return f"{OTHERS}=".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
 
 
 def _peak(pid: int) -> float:

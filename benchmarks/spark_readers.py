@@ -3,7 +3,8 @@
 - ``ceiling``: fetches the same bytes of the same broker in a thread of its own, drops them, and yields record batches
   that were made before. No reader in Python can be faster than that by much.
 - ``ready``: the same without the fetching: what Spark takes.
-- ``tuples``: reads like ours, and yields a tuple for each record, as data sources in Python usually do.
+
+Those that yield a tuple for each record are in `benchmarks.spark_tuples`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ import queue
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -31,8 +30,9 @@ if TYPE_CHECKING:
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )
+ROWS: Final = 10_000
+"""Most of a batch, and of what a client is asked for at once."""
 _VERSION: Final = 12  # the last with topics by name
-_ROWS: Final = 10_000
 _BYTES: Final = 1 << 20
 _AHEAD: Final = 2
 _SIZE: Final = struct.Struct(">i")
@@ -46,10 +46,10 @@ class Range(InputPartition):  # type: ignore[misc] # pyspark has no types here
     end: int
 
 
-class _Source(DataSource):  # type: ignore[misc] # pyspark has no types here
+class Source(DataSource):  # type: ignore[misc] # pyspark has no types here
     """Options: ``bootstrap``, ``topic``, ``ends`` (JSON list of end offsets by partition), ``size`` of values."""
 
-    reading: type[_Reader]
+    reading: type[PartitionReader]
 
     def schema(self) -> str:
         return SCHEMA
@@ -58,7 +58,9 @@ class _Source(DataSource):  # type: ignore[misc] # pyspark has no types here
         return self.reading(dict(self.options))
 
 
-class _Reader(DataSourceReader):  # type: ignore[misc] # pyspark has no types here
+class PartitionReader(DataSourceReader):  # type: ignore[misc] # pyspark has no types here
+    """Reads each partition of the options from its start to its end."""
+
     def __init__(self, options: dict[str, str]) -> None:
         self.bootstrap, self.topic = options["bootstrap"], options["topic"]
         self.ends: list[int] = json.loads(options["ends"])
@@ -68,15 +70,15 @@ class _Reader(DataSourceReader):  # type: ignore[misc] # pyspark has no types he
         return [Range(partition, end) for partition, end in enumerate(self.ends) if end]
 
 
-class _Ready(_Reader):
+class _Ready(PartitionReader):
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
-        made = _made(self.topic, partition.partition, self.size)
-        yield from _cut(made, partition.end)
+        batch = made(self.topic, partition.partition, self.size)
+        yield from _cut(batch, partition.end)
 
 
-class _Ceiling(_Reader):
+class _Ceiling(PartitionReader):
     def read(self, partition: Range) -> Iterator[pa.RecordBatch]:
-        made = _made(self.topic, partition.partition, self.size)
+        batch = made(self.topic, partition.partition, self.size)
         counts: queue.Queue[int | BaseException] = queue.Queue(_AHEAD)
         threading.Thread(target=_fetch_all, args=(self, partition, counts), daemon=True).start()
         rows = 0
@@ -84,33 +86,11 @@ class _Ceiling(_Reader):
             found = counts.get()
             if isinstance(found, BaseException):
                 raise found
-            yield from _cut(made, found)
+            yield from _cut(batch, found)
             rows += found
 
 
-class _Tuples(_Reader):
-    def read(self, partition: Range) -> Iterator[tuple[Any, ...]]:
-        import triokafka
-        from triokafka.loop_thread import loop_thread
-
-        wanted = {triokafka.TopicPartition(self.topic, partition.partition): (0, partition.end)}
-
-        @asynccontextmanager
-        async def records() -> AsyncIterator[AsyncIterator[list[triokafka.ConsumerRecord]]]:
-            async def lists() -> AsyncIterator[list[triokafka.ConsumerRecord]]:
-                while found := await reader.next_records(_ROWS):
-                    yield found
-
-            async with triokafka.RangeReader(wanted, bootstrap_servers=self.bootstrap) as reader:
-                yield lists()
-
-        for some in loop_thread().iterate(records):
-            for one in some:
-                at = datetime.fromtimestamp(one.timestamp / 1000, UTC)
-                yield (one.key, one.value, one.topic, one.partition, one.offset, at, one.timestamp_type)
-
-
-class CeilingSource(_Source):
+class CeilingSource(Source):
     """Fetches and drops."""
 
     reading = _Ceiling
@@ -121,7 +101,7 @@ class CeilingSource(_Source):
         return "ceiling"
 
 
-class ReadySource(_Source):
+class ReadySource(Source):
     """Does not fetch at all."""
 
     reading = _Ready
@@ -132,21 +112,11 @@ class ReadySource(_Source):
         return "ready"
 
 
-class TupleSource(_Source):
-    """A tuple for each record."""
-
-    reading = _Tuples
-
-    @classmethod
-    def name(cls) -> str:
-        """For ``format()``."""
-        return "tuples"
-
-
-def _made(topic: str, partition: int, size: int) -> pa.RecordBatch:
+def made(topic: str, partition: int, size: int) -> pa.RecordBatch:
+    """About a megabyte of records with values of ``size`` bytes, but not more than `ROWS`."""
     import pyarrow as pa
 
-    rows = max(1, min(_ROWS, _BYTES // (size + 60)))
+    rows = max(1, min(ROWS, _BYTES // (size + 60)))
     return pa.record_batch(
         {
             "key": pa.array([b"%08d" % n for n in range(rows)], pa.binary()),
@@ -160,10 +130,10 @@ def _made(topic: str, partition: int, size: int) -> pa.RecordBatch:
     )
 
 
-def _cut(made: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
     while rows > 0:
-        yield made if rows >= made.num_rows else made.slice(0, rows)
-        rows -= made.num_rows
+        yield batch if rows >= batch.num_rows else batch.slice(0, rows)
+        rows -= batch.num_rows
 
 
 def _fetch_all(reader: _Ceiling, wanted: Range, counts: queue.Queue[int | BaseException]) -> None:

@@ -1,0 +1,177 @@
+"""Readers that yield a tuple for each record, which is how a Python data source is usually written.
+
+- ``tuples``: reads by our own records.
+- ``kafka-python tuples`` and ``confluent-kafka tuples``: what one would write today with these clients, one consumer
+  for each partition, set up for reading much at once. Checksums are looked at by all, as ours does.
+- ``ready tuples``: made before, and fetched from nowhere: what Spark takes, as `ready` is for batches.
+
+All end with the last record before the end of their range, close their client when they are done or not wanted any
+more, and fail when the broker has nothing more before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.spark_readers import ROWS, PartitionReader, Range, Source, made
+
+if TYPE_CHECKING:
+    import triokafka
+
+Row = tuple[bytes | None, bytes | None, str, int, int, datetime, int]
+
+PATIENCE: Final = 60.0
+"""Seconds without a record after which a read fails."""
+PARTITION_BYTES: Final = 4 << 20
+"""Of an answer, for all clients: what our Spark reader asks for. Less costs the others more round trips."""
+
+
+class _Tuples(PartitionReader):
+    def read(self, partition: Range) -> Iterator[Row]:
+        import triokafka
+        from triokafka.loop_thread import loop_thread
+
+        wanted = {triokafka.TopicPartition(self.topic, partition.partition): (0, partition.end)}
+
+        @asynccontextmanager
+        async def records() -> AsyncIterator[AsyncIterator[list[triokafka.ConsumerRecord]]]:
+            async def lists() -> AsyncIterator[list[triokafka.ConsumerRecord]]:
+                while found := await reader.next_records(ROWS):
+                    yield found
+
+            async with triokafka.RangeReader(wanted, bootstrap_servers=self.bootstrap) as reader:
+                yield lists()
+
+        for some in loop_thread().iterate(records):
+            for one in some:
+                at = datetime.fromtimestamp(one.timestamp / 1000, UTC)
+                yield (one.key, one.value, one.topic, one.partition, one.offset, at, one.timestamp_type)
+
+
+class _KafkaPython(PartitionReader):
+    def read(self, partition: Range) -> Iterator[Row]:
+        import kafka
+
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=None,
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=PARTITION_BYTES,
+            max_poll_records=ROWS,
+        )
+        try:
+            of = kafka.TopicPartition(self.topic, partition.partition)
+            consumer.assign([of])
+            consumer.seek(of, 0)
+            after = 0
+            while after < partition.end:
+                found = consumer.poll(int(PATIENCE * 1000), max_records=min(ROWS, partition.end - after)).get(of)
+                if not found:
+                    raise _ended(self, partition, after)
+                for one in found:
+                    if one.offset >= partition.end:
+                        return
+                    at = datetime.fromtimestamp(one.timestamp / 1000, UTC)
+                    yield (one.key, one.value, one.topic, one.partition, one.offset, at, one.timestamp_type)
+                after = found[-1].offset + 1
+        finally:
+            consumer.close()
+
+
+class _ConfluentKafka(PartitionReader):
+    def read(self, partition: Range) -> Iterator[Row]:
+        import confluent_kafka
+
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "none",  # it must have one; nothing is joined or committed
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "check.crcs": True,  # not by default, but all others do
+                "max.partition.fetch.bytes": PARTITION_BYTES,
+                "fetch.queue.backoff.ms": 1,  # else a full queue is left to run empty for a second
+            }
+        )
+        try:
+            consumer.assign([confluent_kafka.TopicPartition(self.topic, partition.partition, 0)])
+            after = 0
+            while after < partition.end:
+                # It waits for as many as it is asked for, so that it must not be asked for more than there are.
+                found: list[Any] = consumer.consume(min(ROWS, partition.end - after), PATIENCE)
+                if not found:
+                    raise _ended(self, partition, after)
+                for one in found:
+                    if (error := one.error()) is not None:
+                        raise RuntimeError(f"partition {partition.partition} at offset {after}: {error}")
+                    if one.offset() >= partition.end:
+                        return
+                    kind, at_ms = one.timestamp()
+                    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+                    yield (one.key(), one.value(), one.topic(), one.partition(), one.offset(), at, kind - 1)
+                after = found[-1].offset() + 1
+        finally:
+            consumer.close()
+
+
+class _ReadyTuples(PartitionReader):
+    def read(self, partition: Range) -> Iterator[Row]:
+        columns = made(self.topic, partition.partition, self.size).to_pydict()
+        rows: list[Row] = list(zip(*columns.values(), strict=True))
+        for begin in range(0, partition.end, len(rows)):
+            yield from islice(rows, partition.end - begin)
+
+
+class TupleSource(Source):
+    """A tuple for each record, by our records."""
+
+    reading = _Tuples
+
+    @classmethod
+    def name(cls) -> str:
+        """For ``format()``."""
+        return "tuples"
+
+
+class KafkaPythonSource(Source):
+    """A tuple for each record, by kafka-python."""
+
+    reading = _KafkaPython
+
+    @classmethod
+    def name(cls) -> str:
+        """For ``format()``."""
+        return "kafka-python tuples"
+
+
+class ConfluentKafkaSource(Source):
+    """A tuple for each record, by confluent-kafka."""
+
+    reading = _ConfluentKafka
+
+    @classmethod
+    def name(cls) -> str:
+        """For ``format()``."""
+        return "confluent-kafka tuples"
+
+
+class ReadyTupleSource(Source):
+    """Does not fetch at all, and yields tuples."""
+
+    reading = _ReadyTuples
+
+    @classmethod
+    def name(cls) -> str:
+        """For ``format()``."""
+        return "ready tuples"
+
+
+def _ended(reader: PartitionReader, partition: Range, offset: int) -> RuntimeError:
+    return RuntimeError(
+        f"{reader.topic}-{partition.partition} has had no record at offset {offset} for {PATIENCE:g} s,"
+        f" and the range ends at {partition.end}"
+    )
