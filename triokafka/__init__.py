@@ -171,13 +171,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module, metadata
+    from importlib import import_module
 
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = import_module(f"triokafka.{name}")
     elif name == "__version__":
+        from importlib import metadata  # takes as long as half a client
+
         try:
             value = metadata.version("triokafka")
         except metadata.PackageNotFoundError:

@@ -40,6 +40,18 @@ print([name for name in {tuple(name for name in _HEAVY if name not in ("construc
     assert run_python(program) == "[]"
 
 
+def test_clients_import_nothing_that_only_says_versions() -> None:
+    """To import what reads the metadata of packages takes as long as half of a client."""
+    program = """
+import sys, triokafka
+for name in ("Producer", "Consumer", "AdminClient", "RangeReader"):
+    getattr(triokafka, name)
+print([name for name in ("argparse", "email", "importlib.metadata", "zipfile") if name in sys.modules])
+"""
+    assert run_python(program) == "[]"
+    assert run_python("import triokafka; print(triokafka.__version__[:1].isdecimal())") == "True"
+
+
 @pytest.mark.parametrize("name", triokafka.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(triokafka, name) is not None

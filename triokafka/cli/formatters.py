@@ -165,7 +165,7 @@ class ChecksumFormatter:
         self._prefix = f"{properties['topic']}:" if properties.get("topic") else ""
 
     def __call__(self, record: Record) -> bytes:
-        from crc32c import crc32c
+        from triokafka.checksum import crc32c
 
         checksum = crc32c(record.timestamp.to_bytes(8, "big", signed=True))
         for part in (record.key, record.value):

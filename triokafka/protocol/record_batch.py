@@ -34,8 +34,8 @@ from construct import (
     stream_read,
     this,
 )
-from crc32c import crc32c
 
+from triokafka.checksum import crc32c
 from triokafka.protocol.primitives import Int8, Int16, Int32, Int64, UInt32, VarInt, VarLong
 
 

@@ -10,7 +10,6 @@ records and bytes of a payload before its loop starts.
 from __future__ import annotations
 
 import cython
-from crc32c import crc32c
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytearray import (
     PyByteArray_AS_STRING,
@@ -34,6 +33,7 @@ from cython.cimports.triokafka.records._wire import (
     read_varint,
 )
 
+from triokafka.checksum import crc32c
 from triokafka.records.compression import is_lz4_header
 from triokafka.records.corruption import FAULTS, corrupt_batch, corrupt_record
 from triokafka.records.plain_columns import (

@@ -9,7 +9,6 @@ would check: every read is preceded by a comparison with the end of the record o
 from __future__ import annotations
 
 import cython
-from crc32c import crc32c
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
@@ -25,6 +24,7 @@ from cython.cimports.triokafka.records._wire import (
     read_varint,
 )
 
+from triokafka.checksum import crc32c
 from triokafka.records.corruption import FAULTS, corrupt_batch, corrupt_record
 
 _FIELDS = (

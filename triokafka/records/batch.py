@@ -10,8 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from triokafka.checksum import crc32c
 from triokafka.errors import CorruptRecordError
 from triokafka.records.compression import codec_name
 from triokafka.structs import Buffer

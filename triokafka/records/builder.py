@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from crc32c import crc32c
-
+from triokafka.checksum import crc32c
 from triokafka.errors import IllegalStateError, MessageSizeTooLargeError
 from triokafka.records import batch
 from triokafka.records.compression import CODEC_NAMES, check_codec, compress

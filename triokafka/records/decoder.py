@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, decompress
 from triokafka.records.corruption import corrupt_batch
 from triokafka.records.kernel import (
-    ColumnAppender,
     ConsumerRecord,
     RecordAppender,
     RecordOrigin,
@@ -25,6 +24,9 @@ from triokafka.records.lz4_library import decompress_block
 from triokafka.records.plain_columns import LARGEST_UNPACKED
 from triokafka.records.unpacker import Unpacker
 from triokafka.structs import Buffer
+
+if TYPE_CHECKING:
+    from triokafka.records.kernel import ColumnAppender
 
 _ABORT: Final = 0
 _LZ4: Final = CODEC_IDS["lz4"]

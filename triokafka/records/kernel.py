@@ -1,8 +1,12 @@
-"""The kernels that run: compiled, or their plain twins. Types are the twins'."""
+"""The kernels that run: compiled, or their plain twins. Types are the twins'.
+
+Each is loaded when a name of it is first used: who only writes records loads nothing for columns.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from triokafka import kernels
 
@@ -19,25 +23,24 @@ if TYPE_CHECKING:
         open_payload,
     )
     from triokafka.records.plain_survey import survey_records
-else:
-    _rows = kernels.load("triokafka.records._kernel")
-    ConsumerRecord = _rows.ConsumerRecord
-    RecordOrigin = _rows.RecordOrigin
-    decode_batches = _rows.decode_batches
-    decode_payload = _rows.decode_payload
-    open_payload = _rows.open_payload
-    _columns = kernels.load("triokafka.records._columns")
-    ColumnAppender = _columns.ColumnAppender
-    multiples = _columns.multiples
-    survey_records = kernels.load("triokafka.records._survey").survey_records
-    RecordAppender = kernels.load("triokafka.records._appender").RecordAppender
-    _buffers = kernels.load("triokafka.records._arrow_buffers")
-    BytesColumn = _buffers.BytesColumn
-    copy_integers = _buffers.copy_integers
-    copy_numbers = _buffers.copy_numbers
-    _from_columns = kernels.load("triokafka.records._from_columns")
-    RecordColumns = _from_columns.RecordColumns
-    murmur2 = _from_columns.murmur2
+
+_RUNS: Final = kernels.implementation()  # decided once: all run compiled, or none
+_HOMES: Final = {
+    "BytesColumn": "triokafka.records._arrow_buffers",
+    "ColumnAppender": "triokafka.records._columns",
+    "ConsumerRecord": "triokafka.records._kernel",
+    "RecordAppender": "triokafka.records._appender",
+    "RecordColumns": "triokafka.records._from_columns",
+    "RecordOrigin": "triokafka.records._kernel",
+    "copy_integers": "triokafka.records._arrow_buffers",
+    "copy_numbers": "triokafka.records._arrow_buffers",
+    "decode_batches": "triokafka.records._kernel",
+    "decode_payload": "triokafka.records._kernel",
+    "multiples": "triokafka.records._columns",
+    "murmur2": "triokafka.records._from_columns",
+    "open_payload": "triokafka.records._kernel",
+    "survey_records": "triokafka.records._survey",
+}
 
 __all__ = [
     "BytesColumn",
@@ -55,3 +58,14 @@ __all__ = [
     "open_payload",
     "survey_records",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(home if _RUNS == "compiled" else kernels.TWINS[home])
+        found = globals()[name] = getattr(module, name)
+        return found

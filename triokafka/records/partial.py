@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from crc32c import crc32c
-
+from triokafka.checksum import crc32c
 from triokafka.records import batch
 from triokafka.records.batch import HEADER, HEADER_SIZE, BatchInfo
 from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED, compress, decompress

@@ -26,6 +26,9 @@ class Stack:
         self.records: Any = records
         self.kernel: Any = sys.modules["triokafka.records.kernel"]
         self.decoder: Any = sys.modules["triokafka.records.decoder"]
+        for module in (self.records, self.kernel):  # what is else loaded when it is used, while this copy is the one
+            for each in module.__all__:
+                getattr(module, each)
 
     def __repr__(self) -> str:
         return self.name

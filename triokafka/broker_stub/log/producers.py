@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from triokafka.checksum import crc32c
 from triokafka.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,

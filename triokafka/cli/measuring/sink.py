@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 import trio
-from crc32c import crc32c
 
+from triokafka.checksum import crc32c
 from triokafka.cli.measuring.serving import HOST, run
 from triokafka.errors import (
     BrokerResponseError,
