@@ -27,6 +27,7 @@ class CuttableLog(AppendableLog):
 
         Raises:
             KafkaStorageError: the disk failed; how far the cut came shows when the log is opened again.
+            CorruptRecordError: a batch is damaged; the same.
         """
         self._guard.check()
         if offset >= self.log_end_offset:

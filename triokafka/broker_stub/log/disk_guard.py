@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from triokafka.errors import KafkaStorageError
+from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.structs import TopicPartition
 
 _PASSING: Final = frozenset(
@@ -58,13 +58,20 @@ class DiskGuard:
 
     @contextmanager
     def during(self, action: str, *, or_offline: bool = False) -> Iterator[None]:
-        """Turn `OSError` into `KafkaStorageError`; ``or_offline`` when half of the action would be a damage."""
+        """Turn `OSError` into `KafkaStorageError`; ``or_offline`` when half of the action would be a damage.
+
+        A damaged batch, `CorruptRecordError`, may cut an action short as well.
+        """
         try:
             yield
         except OSError as error:
             if or_offline:
                 self.failure = error
             raise self.error(action, error) from error
+        except CorruptRecordError as error:
+            if or_offline:  # this log alone: the disk has answered
+                self.failure = OSError(errno.EIO, str(error))
+            raise
 
     def error(self, action: str, error: OSError) -> KafkaStorageError:
         """What to raise for ``error``, which is told to whom it concerns, unless the log was closed."""

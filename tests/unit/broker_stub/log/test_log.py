@@ -23,6 +23,7 @@ from tests.unit.broker_stub.log.builders import (
 )
 from triokafka.broker_stub.log import PartitionLog
 from triokafka.errors import (
+    CorruptRecordError,
     IllegalStateError,
     InvalidProducerEpochError,
     KafkaStorageError,
@@ -778,6 +779,23 @@ def test_every_flush_makes_the_names_of_new_segments_durable() -> None:
     log.flush()
     storage.crash(random.Random(0), tear=False)
     assert offsets(open_log(storage, recovery_point=6)) == list(range(6))
+
+
+def test_a_cut_that_comes_upon_damage_takes_the_log_offline() -> None:
+    """Where the log ends then nobody knows: what came next would get offsets behind a gap."""
+    storage = MemoryStorage()
+    log = open_log(storage, config(segment_bytes=10**6, index_interval_bytes=200))
+    fill(log, 20)
+    (before, _), (last, _) = log.active_segment.offset_index.entries()[1:3]
+    between = next(info for info in log.active_segment.headers() if info.base_offset > before)
+    assert between.last_offset < last
+    log.active_segment.file.write_at(between.position + 8, b"\0\0\0\1")  # its size
+    with pytest.raises(CorruptRecordError):
+        log.truncate_to(last)
+    with pytest.raises(KafkaStorageError, match="offline"):
+        append(log, batch(b"x"))
+    storage.kill()
+    assert offsets(open_log(storage)) == list(range(between.base_offset))
 
 
 def test_a_flush_syncs_the_log_and_its_indexes_and_nothing_twice() -> None:
