@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -9,7 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import aiokafka.errors
+import confluent_kafka
+import kafka.errors
 import pytest
+from aiokafka import AIOKafkaProducer
+from kafka import KafkaProducer
 
 from tests.broker_process import broker_process
 
@@ -105,6 +111,52 @@ def test_a_missing_choice_is_told_in_one_line() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def begins(*arguments: str) -> tuple[str, str]:
+    """What a broker says until it is ready, and on standard error."""
+    command = [sys.executable, "-m", "triokafka", "broker", "--in-memory", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        ready = process.stdout.readline()
+        process.terminate()
+        return ready, process.stderr.read()
+
+
+def test_a_flag_wins_over_a_setting_and_a_setting_over_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text("listeners=PLAINTEXT://127.0.0.2:0\nnum.partitions=nonsense\n")
+    ready, said = begins(
+        *("--config", str(config), "--set", "listeners=PLAINTEXT://127.0.0.3:0", "--set", "num.partitions=1"),
+        *("--listen", "127.0.0.1:0"),
+    )
+    assert (ready.startswith("ready 127.0.0.1:"), said) == (True, "")
+
+
+def test_listen_stands_for_all_listeners_of_a_file(tmp_path: Path) -> None:
+    """Kafka's own server.properties names a listener for controllers, and others may name any."""
+    config = tmp_path / "server.properties"
+    config.write_text(
+        "listeners=INTERNAL://:1,CONTROLLER://:2\nadvertised.listeners=INTERNAL://a:1,CONTROLLER://b:2\n"
+        "listener.security.protocol.map=INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+        "inter.broker.listener.name=INTERNAL\ncontroller.listener.names=CONTROLLER\n"
+    )
+    ready, said = begins("--config", str(config), "--listen", "127.0.0.1:0")
+    assert (ready.startswith("ready 127.0.0.1:"), said) == (True, "")
+    config.write_text("advertised.listeners=PLAINTEXT://here:7\n")
+    assert begins("--config", str(config), "--listen", "127.0.0.1:0") == ("ready here:7\n", "")
+    # What is asked for beside it, and what makes it secure, is never dropped.
+    here = ("broker", "--in-memory", "--listen", "127.0.0.1:0")
+    says(triokafka(*here, "--set", "advertised.listeners=OTHER://a:1"), 2, "OTHER")
+    config.write_text("listener.security.protocol.map=PLAINTEXT:SSL\n")
+    says(triokafka(*here, "--config", str(config)), 1, "SSL")
+
+
+def test_what_other_machines_are_told_is_noted_where_it_is_of_no_use_to_them() -> None:
+    _, said = begins("--listen", "0.0.0.0:0")
+    assert "told to connect to 0.0.0.0" in said and "--set advertised.listeners=PLAINTEXT://HOST:" in said
+    ready, said = begins("--listen", "0.0.0.0:0", "--set", "advertised.listeners=PLAINTEXT://broker.example:9092")
+    assert (ready, said) == ("ready broker.example:9092\n", "")
+
+
 def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("not a directory")
@@ -142,7 +194,7 @@ def test_a_missing_java_is_said_before_the_demo_begins(tmp_path: Path) -> None:
     says(triokafka("demo", env=environment), 1, "Java 17", "pip install 'triokafka[java]'")
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signal.Signals) -> None:
     command = [sys.executable, "-m", "triokafka", "broker", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -154,8 +206,23 @@ def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signa
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def test_a_broker_that_is_to_outlive_its_terminal_does() -> None:
+    """As ``nohup triokafka broker … &``: the signal is ignored from the beginning."""
+    command = ["nohup", sys.executable, "-m", "triokafka", "broker", "--in-memory", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        bootstrap = process.stdout.readline().removeprefix("ready ").strip()
+        process.send_signal(signal.SIGHUP)
+        says(triokafka("topics", "list", "--bootstrap-server", bootstrap), 0)
+        process.terminate()
+    assert process.returncode == 0
+
+
 def test_a_signal_ends_a_broker_that_is_still_starting(tmp_path: Path) -> None:
     """It need not have looked at all of its logs first; nothing says that it has stopped in order."""
+    with broker_process(tmp_path):
+        pass  # without its metadata log a data directory with logs would be refused
+    (tmp_path / ".kafka_cleanshutdown").unlink(missing_ok=True)
     for number in range(5_000):
         (tmp_path / f"t-{number}").mkdir()
     command = [sys.executable, "-m", "triokafka", "broker", "-v", "--listen", "127.0.0.1:0"]
@@ -170,3 +237,25 @@ def test_a_signal_ends_a_broker_that_is_still_starting(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert "Traceback" not in complaints
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_who_asks_for_transactions_is_told() -> None:
+    """What docs/broker.md says of them: nobody waits for ever, and nobody goes on without."""
+    with broker_process() as bootstrap:
+        kafka_python = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="t", max_block_ms=20_000)
+        with pytest.raises(kafka.errors.KafkaError, match="InvalidRequestError"):
+            kafka_python.init_transactions()
+        kafka_python.close(timeout=0)
+
+        async def with_aiokafka() -> None:
+            producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
+            try:
+                await producer.start()
+            finally:
+                await producer.stop()
+
+        with pytest.raises(aiokafka.errors.KafkaError, match="InvalidRequestError"):
+            asyncio.run(asyncio.wait_for(with_aiokafka(), 30))
+        librdkafka = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
+        with pytest.raises(confluent_kafka.KafkaException, match="Timed out"):
+            librdkafka.init_transactions(2)
