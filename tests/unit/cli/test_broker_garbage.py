@@ -4,34 +4,66 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-
-import pytest
+from contextlib import contextmanager
 
 from triokafka.cli.broker import _Settling
 
 
-@pytest.fixture
-def settling() -> Iterator[_Settling]:
-    callback = _Settling(times=3)
+@contextmanager
+def settling(times: int = 3) -> Iterator[None]:
     gc.disable()  # looks only when it is told to
+    callback = _Settling(times)
     gc.callbacks.append(callback)
-    yield callback
-    gc.callbacks.remove(callback)
-    gc.unfreeze()
-    gc.enable()
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(callback)
+        gc.unfreeze()
+        gc.enable()
 
 
-def test_objects_that_stay_are_not_looked_at_again_and_again(settling: _Settling) -> None:
-    kept = [[number] for number in range(50_000)]
-    gc.collect(0)
-    assert not gc.get_freeze_count(), "what is new may be garbage soon"
-    gc.collect(1)
-    assert gc.get_freeze_count() > len(kept)
+class Knot:
+    """Refers to itself: nothing but a look for cycles frees it."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        self.itself = self
+        Knot.alive += 1
+
+    def __del__(self) -> None:
+        Knot.alive -= 1
 
 
-def test_cycles_among_objects_that_stayed_are_found_sometimes(settling: _Settling) -> None:
-    gc.collect(1)
-    gc.collect(1)
-    assert gc.get_freeze_count()
-    gc.collect(1)
-    assert not gc.get_freeze_count()
+def test_objects_that_stay_are_not_looked_at_again_and_again() -> None:
+    with settling():
+        kept = [[number] for number in range(50_000)]
+        gc.collect(0)
+        assert not gc.get_freeze_count(), "what is new may be garbage soon"
+        gc.collect(1)
+        assert gc.get_freeze_count() > len(kept)
+
+
+def test_cycles_among_objects_that_stayed_are_found_when_these_have_become_many() -> None:
+    """Only a full look finds them, whatever others come before it."""
+    with settling():
+        knots = [Knot() for _ in range(10)]
+        gc.collect(1)
+        knots.clear()
+        gc.collect(1)
+        assert Knot.alive == 10
+        gc.collect(1)  # there were none that stayed when it began
+        assert not gc.get_freeze_count()
+        gc.collect(1)
+        assert (gc.get_freeze_count(), Knot.alive) == (0, 10)
+        gc.collect(2)
+        assert gc.get_freeze_count()
+        assert Knot.alive == 0
+
+
+def test_a_broker_that_does_not_grow_never_looks_at_everything() -> None:
+    gc.freeze()
+    with settling():
+        for _ in range(10):
+            gc.collect(1)
+            assert gc.get_freeze_count()
