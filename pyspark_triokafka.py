@@ -6,7 +6,9 @@ of the session.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSource
 
@@ -23,6 +25,27 @@ if TYPE_CHECKING:
     from triokafka.spark.options import ReadOptions
     from triokafka.spark.write_options import WriteOptions
 
+T = TypeVar("T")
+
+
+def _told_shortly(method: Callable[..., T]) -> Callable[..., T]:
+    """What options are refused with has a sentence, and Spark shows its users the whole traceback: it comes without."""
+
+    @functools.wraps(method)
+    def call(*arguments: Any) -> T:
+        try:
+            return method(*arguments)
+        except Exception as error:
+            from triokafka.errors import KafkaError
+            from triokafka.spark.brokers import without_frames
+
+            if not isinstance(error, KafkaError):
+                raise
+            refused = without_frames(error)
+        raise refused
+
+    return call
+
 
 class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types here
     """Kafka topics as DataFrames, with the options and columns of Spark's own Kafka connector."""
@@ -36,6 +59,7 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
         """The format's name."""
         return "triokafka"
 
+    @_told_shortly
     def schema(self) -> StructType:
         """The connector's columns, or those of option ``columns``; ``headers`` only with ``includeHeaders``."""
         from triokafka.spark.options import ReadOptions
@@ -47,6 +71,7 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
             self._learned = options.decoding
         return found
 
+    @_told_shortly
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader. A schema of the user's is refused."""
         from triokafka.spark.reader import TopicReader
@@ -66,12 +91,14 @@ class DefaultSource(DataSource):  # type: ignore[misc] # pyspark has no types he
             return RefusedStreamReader(error)
         return TopicStreamReader(options)
 
+    @_told_shortly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The batch writer, which only appends."""
         from triokafka.spark.writer import TopicWriter
 
         return TopicWriter(self._write_options(), schema, overwrite)
 
+    @_told_shortly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a streaming query. In complete mode every batch's result is written whole."""
         from triokafka.spark.writer import stream_writer

@@ -141,8 +141,12 @@ def test_what_cannot_be_known_or_was_not_named_is_a_sentence():
 
 
 def test_a_wrong_option_is_refused_before_there_is_a_batch():
-    with pytest.raises(ConfigurationError, match="'linger_ms' is not an option of the admin client"):
+    with pytest.raises(ConfigurationError, match=r"'linger_ms' is not an option of kafka_batch.* about connections"):
         kafka_batch(bootstrap_servers="localhost:1", linger_ms=5)
+    with pytest.raises(ConfigurationError, match=r"'group' is not an option.* did you mean 'group_id'"):
+        kafka_batch(bootstrap_servers="localhost:1", group="g")
+    with pytest.raises(ConfigurationError, match="request_timeout_ms"):
+        kafka_batch(bootstrap_servers="localhost:1", request_timeout_ms=-5)
 
 
 def test_passwords_are_in_no_repr():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from triokafka.spark.listener import OffsetCommitListener
     from triokafka.spark.query_lag import LogExporter, PrometheusExporter, SourceLag, lag
     from triokafka.spark.ranges import read_ranges
+    from triokafka.spark.waiting import wait_for_query
 
 # Imported when they are first used: the doctor has to work where the clients' packages do not.
 _HOMES: Final = {
@@ -30,6 +31,7 @@ _HOMES: Final = {
     "kafka_batch": "triokafka.spark.each_batch",
     "lag": "triokafka.spark.query_lag",
     "read_ranges": "triokafka.spark.ranges",
+    "wait_for_query": "triokafka.spark.waiting",
     "write_kafka": "triokafka.spark.each_batch",
 }
 
@@ -49,6 +51,7 @@ __all__ = [
     "prepare_java",
     "read_ranges",
     "session_conf",
+    "wait_for_query",
     "write_kafka",
 ]
 

@@ -7,6 +7,7 @@ Everything here runs on the driver.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -144,6 +145,7 @@ def kafka_batch(
     Raises:
         ConfigurationError: an option is unknown, or cannot be used.
     """
+    _refuse_unknown(options)
     for kind in (AdminOptions, ProducerOptions, ConsumerOptions):
         kind.parse({"bootstrap_servers": bootstrap_servers, **options})
     given = HiddenValues({"bootstrap_servers": bootstrap_servers, **options})
@@ -177,6 +179,21 @@ def write_kafka(frame: Any, topic: str | None = None, **options: str) -> None:
     """
     writer = frame.write.format("triokafka").options(**options).mode("append")
     (writer if topic is None else writer.option("topic", topic)).save()
+
+
+def _refuse_unknown(options: Mapping[str, Any]) -> None:
+    """Options that not all of the three clients have."""
+    kinds = (AdminOptions, ProducerOptions, ConsumerOptions)
+    common = set.intersection(*({name for name in kind.__dataclass_fields__ if name.islower()} for kind in kinds))
+    own = ("bootstrap_servers", "group_id", "ledger")
+    for name in options:
+        if name not in common:
+            near = difflib.get_close_matches(name, sorted({*common, *own}), n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]!r}?" if near else "it takes what is about connections"
+            raise ConfigurationError(
+                f"{name!r} is not an option of kafka_batch, which has {', '.join(own)} and what its admin client,"
+                f" producer and reader have in common: {hint}"
+            )
 
 
 # -------------------------------------------------------------------- what Spark knows

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 import pyspark_triokafka
 from triokafka.errors import ConfigurationError
@@ -38,6 +41,24 @@ def test_the_source_gives_schema_and_reader():
     reader = source.reader(schema)
     assert isinstance(reader, TopicReader)
     assert str(reader.options.topics) == "Subscribe[orders]"
+
+
+@pytest.mark.parametrize(
+    ("options", "ask"),
+    [
+        ({"startingOffset": "earliest"}, lambda source: source.schema()),
+        ({"startingOffsets": "latest"}, lambda source: source.reader(spark_schema(ReadOptions.parse(OPTIONS)))),
+        ({"transactional": "on"}, lambda source: source.writer(StructType(), False)),
+        ({"transactional": "on"}, lambda source: source.streamWriter(StructType(), False)),
+    ],
+)
+def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str], ask: Callable[[Any], object]):
+    """Spark shows its users the whole."""
+    with pytest.raises(ConfigurationError) as refused:
+        ask(pyspark_triokafka.DefaultSource({**OPTIONS, **options}))
+    assert [entry.name for entry in refused.traceback][-1:] == ["call"]
+    assert len(refused.traceback) <= 3, "the test's two, and the one that raises"
+    assert refused.value.__context__ is None or refused.value.__suppress_context__
 
 
 def test_what_a_streaming_query_is_refused_is_said_when_it_asks_for_offsets():
