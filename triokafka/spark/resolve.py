@@ -68,13 +68,6 @@ async def resolve(
     }
 
 
-async def starting_offsets(
-    options: ReadOptions, brokers: Brokers, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Where a new query starts in each of the ``partitions``; raises as `resolve`."""
-    return await settle(brokers, await resolve(brokers, options, options.starting, partitions, side="start"))
-
-
 async def settle(
     brokers: Brokers,
     offsets: Offsets,
