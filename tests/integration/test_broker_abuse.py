@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ import pytest
 import trio
 
 from tests.abuse import Abuse, GoodClient, resident_bytes
+from tests.odd_requests import Asker, request
+from triokafka.protocol.frames import encode_request
 from triokafka.testing import running_broker
 
 _CLOSING = re.compile(r"closing \S+-(\d+): (.+)")
@@ -74,6 +77,27 @@ async def test_broker_among_bad_clients_serves_the_good_one_and_forgets_the_othe
         assert len(abuse.done) == 14, "every misuse happened"
         assert good.seconds
     check_log(caplog.text.splitlines(), abuse.connections + good.connections + 1)
+
+
+async def test_request_that_would_take_too_much_memory_is_refused_before_it_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is small enough as it comes, but nothing but tiny elements; others of its size are answered (`T8`, `A16`)."""
+    caplog.set_level(logging.INFO, logger="triokafka.broker_stub.network")
+    async with running_broker(socket_request_max_bytes=1_000_000, auto_create_topics_enable=False) as broker:
+        asker = Asker(broker.bootstrap_servers)
+        names = [{"name": f"{number:>200}"} for number in range(4_000)]
+        assert await asker.call(request("metadata", {"topics": names}), 9) is not None
+        tiny = request("metadata", {"topics": [{"name": f"{number:x}"} for number in range(100_000)]})
+        frame = b"".join(encode_request(tiny, version=9, correlation_id=1, client_id="odd"))
+        tracemalloc.start()
+        assert await asker.ask(frame) is None
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        asker.close()
+    (reason,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "100000 elements would take more memory than is allowed for the message" in reason
+    assert peak < 10_000_000, f"{peak} bytes"
 
 
 async def make_topic(host: str, port: int) -> None:

@@ -12,10 +12,10 @@ from tests.unit.protocol.fillings import name_of, stored_messages, wire_messages
 from triokafka.errors import ProtocolError
 from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.metadata import MetadataRequest
-from triokafka.protocol.message import Field, Message, Struct, StructMeta
+from triokafka.protocol.message import MOST_MEMORY, Field, Message, Request, Struct, StructMeta
 from triokafka.protocol.primitives import BytesType, StringType
 
-MAX_FACTOR = 64
+MAX_FACTOR = MOST_MEMORY
 FRAME_BYTES = 4_000
 
 
@@ -65,11 +65,14 @@ def one_encoded(element: Any, version: int, flexible: bool, text: int, tags: boo
     return bytes(element.variant(compact=flexible, nullable=False).build(value))
 
 
-def peak_of_decoding(cls: type[Message], version: int, data: bytes) -> int:
+def peak_of_decoding(cls: type[Message], version: int, data: bytes, max_memory: int | None = None) -> int:
     """The most memory, in bytes, that decoding needs at any time, the result included."""
     tracemalloc.start()
     try:
-        kept = cls.decode(data, version)
+        if max_memory is None:
+            kept = cls.decode(data, version)
+        else:
+            kept = cls.decode_within(data, version, max_memory=max_memory)
         peak = tracemalloc.get_traced_memory()[1]
         del kept
     except ProtocolError:
@@ -94,6 +97,27 @@ def test_decoding_needs_at_most_64_times_the_frame(cls: type[Message]) -> None:
             # A frame that breaks off at its end must not cost more than a good one.
             factor = peak_of_decoding(cls, version, data[:-1]) / len(data)
             assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name} cut: {factor:.0f} times"
+
+
+@pytest.mark.parametrize("cls", [cls for cls in wire_messages() if issubclass(cls, Request)], ids=name_of)
+def test_a_request_takes_no_more_memory_than_it_may(cls: type[Message]) -> None:
+    """Beside four times its bytes for text. None is refused of which a fifth of that were enough (`reliability/T8`)."""
+    for version in sorted({cls.all_versions.min, cls.flexible.min, cls.all_versions.max}):
+        if version not in cls.all_versions:
+            continue
+        for name, message in floods(cls, version, version in cls.flexible):
+            assert isinstance(message, Message)
+            data = message.encode(version)
+            assert cls.decode_within(data, version, max_memory=10**9) == message
+            whole = peak_of_decoding(cls, version, data)
+            for share in (2, 10):
+                allowed = whole // share
+                peak = peak_of_decoding(cls, version, data, allowed)
+                assert peak <= allowed + 4 * len(data) + 2_000, (
+                    f"{cls.__name__} {version} {name}: {peak}, not {allowed}"
+                )
+            if "text=2" in name:  # what is shared, as empty text and the zero id are, costs less than it counts for
+                assert cls.decode_within(data, version, max_memory=5 * whole) == message
 
 
 def test_a_flood_of_unknown_tags_needs_at_most_64_times_the_frame() -> None:

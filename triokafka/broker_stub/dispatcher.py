@@ -26,7 +26,7 @@ from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
-from triokafka.protocol.message import Response
+from triokafka.protocol.message import MOST_MEMORY, Response
 from triokafka.structs import Buffer
 from triokafka.world_files import FileSlice
 
@@ -41,6 +41,8 @@ UNKNOWN_SERVER_ERROR: Final = -1
 _FETCH_KEY: Final = 1
 _LARGE_BYTES: Final = 131_072
 """Requests beyond this are decoded, and their answers encoded, in a thread: it takes tens of milliseconds and more."""
+_DECODED_TIMES: Final = 4
+"""How many times ``socket.request.max.bytes`` a request may take in memory when it is decoded, beside its own bytes."""
 _FAULTS_BY_ITEM: Final = (0, 1, 2)  # Produce, Fetch and ListOffsets ask for each partition
 
 
@@ -142,8 +144,8 @@ class Dispatcher:
             header, handler = self._route(frame)
             if handler is None:
                 return self._refuse_api_versions(header, now)
-            if len(frame) > _LARGE_BYTES and not handler.carries_records:
-                request = await self._decode_aside(handler, frame, header)
+            if len(frame) > _LARGE_BYTES:
+                request = await self._decode_large(handler, frame, header)
             else:
                 request = handler.decode(frame, header.api_version, header.size)
         except ProtocolError as error:
@@ -173,9 +175,12 @@ class Dispatcher:
             return await self._finish_aside(response, context)
         return self._finish(response, context)
 
-    async def _decode_aside(self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader) -> Any:
-        """Decode a large request while others have their turn."""
-        return await self.broker.world.run_in_thread(handler.decode, frame, header.api_version, header.size)
+    async def _decode_large(self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader) -> Any:
+        """Decode a large request in bounded memory; others have their turn meanwhile, unless nearly all is records."""
+        max_memory = _DECODED_TIMES * self.broker.config.socket_request_max_bytes
+        if handler.carries_records:
+            return _decode(handler, frame, header, max_memory)
+        return await self.broker.world.run_in_thread(_decode, handler, frame, header, max_memory)
 
     async def _finish_aside(self, response: Response, context: RequestContext) -> Answer:
         """As `_finish`; others have their turn while the answer is encoded."""
@@ -309,6 +314,15 @@ class Dispatcher:
         response: Response | None = await handler.function(request, context)
         items.put_in(response)
         return response
+
+
+def _decode(handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, max_memory: int) -> Any:
+    version, offset = header.api_version, header.size
+    if len(frame) * MOST_MEMORY <= max_memory:
+        return handler.decode(frame, version, offset)
+    return handler.request_type.decode_within(
+        frame, version, offset, max_memory=max_memory, prefix=not handler.carries_records
+    )
 
 
 def _encode(response: Response, header: RequestHeader) -> list[Buffer]:

@@ -20,6 +20,11 @@ class Malformed(Exception):
     """The input is wrong; the text says how. Where is told by the line of generated code that raised it."""
 
 
+def too_much_memory(count: int) -> Malformed:
+    """What is wrong with an array that would take more memory than the message may."""
+    return Malformed(f"{count} elements would take more memory than is allowed for the message")
+
+
 class NotInVersion(Exception):
     """A value is set that the version to be encoded does not carry."""
 

@@ -9,6 +9,7 @@ was, and the function's local ``p`` at which byte.
 from __future__ import annotations
 
 import linecache
+import math
 import struct
 from types import FrameType
 from typing import Any, Final
@@ -62,20 +63,23 @@ def make_decoder(cls: Any, version: int, *, view: bool = False, prefix: bool = F
     return kept.setdefault(version, decoder)
 
 
-def decode_replacing(cls: Any, version: int, buffer: Any, offset: int, *, prefix: bool = False) -> Any:
-    """Decode a message that has text which is not UTF-8, as Java does: with replacement characters in its place.
+def decode_carefully(
+    cls: Any, version: int, buffer: Any, offset: int, *, prefix: bool = False, room: float = math.inf
+) -> Any:
+    """Decode a message that has text which is not UTF-8, or may take no more memory than ``room``.
 
-    The decoders that are made for good input stop there, which costs them nothing.
+    Text gets replacement characters, as in Java. The decoders that are made for good input do neither, so that it costs
+    them nothing.
     """
     view = type(buffer) is not bytes
-    kept = cls._replacing_decoders
+    kept = cls._careful_decoders
     decoder = kept.get((version, view, prefix))
     if decoder is None:
-        writer = DecoderWriter(view=view, prefix=prefix, replacing=True)
+        writer = DecoderWriter(view=view, prefix=prefix, careful=True)
         writer.message(cls.construct(version), cls.__name__)
-        filename = f"<triokafka {cls.__module__}.{cls.__name__} v{version} {view=} {prefix=} replacing decoder>"
+        filename = f"<triokafka {cls.__module__}.{cls.__name__} v{version} {view=} {prefix=} careful decoder>"
         decoder = kept.setdefault((version, view, prefix), _finish(writer, filename, "decode"))
-    return decoder(buffer, offset)
+    return decoder(buffer, offset, [room])
 
 
 def make_encoder(cls: Any, version: int) -> Any:

@@ -8,7 +8,7 @@ it. Every line remembers the field that it reads, so that a failure can be locat
 from __future__ import annotations
 
 from struct import calcsize
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from construct import Renamed
 
@@ -37,24 +37,60 @@ class _Fixed(NamedTuple):
     then: str = ""
 
 
+_PLACE_IN_LIST: Final = 16  # with what a list has too much while it grows
+_OBJECT_BYTES: Final = 32
+_EMPTY_LIST_BYTES: Final = 72
+_RAW_TAGS_BYTES: Final = 40
+
+
+def memory_of(wire: Any) -> int:
+    """About how many bytes a decoded value takes at most, without the elements of its arrays and what its text says."""
+    if isinstance(wire, Renamed):
+        wire = wire.subcon
+    if isinstance(wire, Number):
+        return 0 if wire.code in "bB?" else 32
+    if isinstance(wire, Absent):
+        return _EMPTY_LIST_BYTES if isinstance(wire.default, (list, tuple, dict)) else 0
+    if isinstance(wire, NullableStructure):
+        return memory_of(wire.structure)
+    if isinstance(wire, Structure):
+        parts = [memory_of(subcon) for subcon in wire.subcons]
+        if wire.tagged is not None:
+            parts += [_RAW_TAGS_BYTES, *(memory_of(f.subcon) for f in wire.tagged.fields.values())]
+        return _OBJECT_BYTES + 8 * (len(wire.factory.__fields__) + 1) + sum(parts)
+    return next((size for kind, size in _SIZES if isinstance(wire, kind)), 32)
+
+
+_SIZES: Final = (
+    (UuidType, 128),
+    (RecordsType, 200),
+    (ArrayType, _EMPTY_LIST_BYTES),
+    (StringType, 76),
+    (BytesType, 40),
+)
+
+
 class DecoderWriter(SourceWriter):
     """Emits the decoder of one construct tree.
 
-    ``view`` chooses the kind of input: a memoryview, or bytes. ``prefix`` allows bytes after the message. ``replacing``
-    is for text that is not UTF-8: it becomes replacement characters, instead of a `UnicodeDecodeError`.
+    ``view`` chooses the kind of input: a memoryview, or bytes. ``prefix`` allows bytes after the message. ``careful``
+    makes ``decode(d, p, room)``: text that is not UTF-8 gets replacement characters, instead of a `UnicodeDecodeError`,
+    and ``room[0]``, the bytes of memory that the message may take, is charged for the elements of each array before the
+    first of them is made.
     """
 
-    def __init__(self, *, view: bool = False, prefix: bool = False, replacing: bool = False) -> None:
+    def __init__(self, *, view: bool = False, prefix: bool = False, careful: bool = False) -> None:
         super().__init__()
         self.view = view
         self.prefix = prefix
-        self.replacing = replacing
+        self.careful = careful
+        self.room = ", room" if careful else ""
         self.run: list[_Fixed] = []
         self.sections: list[tuple[str, Structure, str]] = []
 
     def message(self, structure: Structure, name: str) -> None:
         """The whole module: ``decode(d, p)``, and a function for each tagged section with known fields."""
-        self.line("def decode(d, p):", name)
+        self.line(f"def decode(d, p{self.room}):", name)
         with self.indented():
             self.line("end = len(d)", name)
             if not self.view:
@@ -195,7 +231,7 @@ class DecoderWriter(SourceWriter):
     def slice(self, wire: LengthPrefixed) -> str:
         """The expression for the bytes between ``p`` and ``e`` as the type wants them."""
         if isinstance(wire, StringType):
-            if self.replacing:
+            if self.careful:
                 return "str(d[p:e], 'utf-8', 'replace')"
             return "str(d[p:e], 'utf-8')" if self.view else "d[p:e].decode()"
         if isinstance(wire, RecordsType):
@@ -214,12 +250,14 @@ class DecoderWriter(SourceWriter):
                 size = calcsize(">" + element.code)
                 self.line(f"e = p + {n} * {size}" if size > 1 else f"e = p + {n}", path)
                 self.line(f"if e > end: raise bad_length({n}, end - p)", path)
+                self.charge(element, n, path)
                 unpack = self.array_packers(element.code)
                 self.line(f"{target} = list(({unpack}_get({n}) or {unpack}.make_unpack({n}))(d, p)); p = e", path)
             else:
                 smallest = max(element.min_size, 1)
                 needed = n if smallest == 1 else f"{n} * {smallest}"
                 self.line(f"if {needed} > end - p: raise bad_length({n}, end - p)", path)
+                self.charge(element, n, path)
                 items, item = self.name("a"), self.name("i")
                 self.line(f"{target} = {items} = []; {items}_add = {items}.append", path)
                 self.line(f"for _ in range({n}):", path)
@@ -238,6 +276,12 @@ class DecoderWriter(SourceWriter):
             if wire.nullable:
                 self.line(f"elif {n} == -1: {null}", path)
             self.line(f"else: raise bad_length({n}, end - p)", path)
+
+    def charge(self, element: Any, n: str, path: str) -> None:
+        """Refuse an array that would take more memory than is left."""
+        if self.careful:
+            self.line(f"room[0] -= {n} * {memory_of(element) + _PLACE_IN_LIST}", path)
+            self.line(f"if room[0] < 0: raise too_much_memory({n})", path)
 
     # Structures and their tagged sections
 
@@ -262,7 +306,7 @@ class DecoderWriter(SourceWriter):
             return
         section = self.name("tags_")
         self.sections.append((section, structure, path))
-        self.line(f"if {t}: p = {section}(d, p - 1, end, {o})", path)
+        self.line(f"if {t}: p = {section}(d, p - 1, end, {o}{self.room})", path)
         self.line("else:", path)
         with self.indented():
             self.line(f"{o}._unknown_tags = None", path)
@@ -280,7 +324,7 @@ class DecoderWriter(SourceWriter):
         """The function that reads a section that has known fields: those into ``o``, the rest as raw bytes."""
         tagged = structure.tagged
         assert tagged is not None
-        self.line(f"def {section}(d, p, end, o):", path)
+        self.line(f"def {section}(d, p, end, o{self.room}):", path)
         with self.indented():
             self.lone_tag(tagged, path)
             self.tagged_defaults(structure, tagged, "o", path)

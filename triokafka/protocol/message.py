@@ -29,6 +29,9 @@ from triokafka.protocol.declaration import (
 )
 from triokafka.structs import Buffer
 
+MOST_MEMORY: Final = 64
+"""How many times its bytes a decoded message takes in memory at most, if it is nothing but small elements."""
+
 
 class Message(Struct):
     """A structure that is sent or stored by itself: it has versions.
@@ -43,7 +46,7 @@ class Message(Struct):
     _decoders: ClassVar[dict[int, Callable[[bytes, int], Any]]]
     _view_decoders: ClassVar[dict[int, Callable[[memoryview, int], Any]]]
     _prefix_decoders: ClassVar[dict[int, Callable[[bytes, int], Any]]]
-    _replacing_decoders: ClassVar[dict[tuple[int, bool, bool], Callable[[Any, int], Any]]]
+    _careful_decoders: ClassVar[dict[tuple[int, bool, bool], Callable[[Any, int, list[float]], Any]]]
     _encoders: ClassVar[dict[int, Callable[[Any, list[Buffer], list[int]], None]]]
     _carries_records: ClassVar[bool | None]
 
@@ -55,7 +58,7 @@ class Message(Struct):
         cls._decoders = {}
         cls._view_decoders = {}
         cls._prefix_decoders = {}
-        cls._replacing_decoders = {}
+        cls._careful_decoders = {}
         cls._encoders = {}
         cls._carries_records = None
 
@@ -100,7 +103,7 @@ class Message(Struct):
             try:
                 made = decoder(buffer, offset)
             except UnicodeDecodeError:
-                made = compiler.decode_replacing(cls, version, buffer, offset)
+                made = compiler.decode_carefully(cls, version, buffer, offset)
             return made
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
@@ -118,7 +121,27 @@ class Message(Struct):
             try:
                 made = decoder(data := bytes(buffer), offset)
             except UnicodeDecodeError:
-                made = compiler.decode_replacing(cls, version, data, offset, prefix=True)
+                made = compiler.decode_carefully(cls, version, data, offset, prefix=True)
+            return made
+        except compiler.DECODE_FAILURES as error:
+            failure = compiler.explain_decode(cls, error)
+        raise failure
+
+    @classmethod
+    def decode_within(
+        cls, buffer: Buffer, version: int, offset: int = 0, *, max_memory: int, prefix: bool = False
+    ) -> Self:
+        """As `decode`, or `decode_prefix`, but refuse a message whose decoded form would take too much memory.
+
+        It is known before the elements of an array are made, by their number: ``max_memory`` is bytes, more or less,
+        beside up to four times those of ``buffer`` for text. Without this, a decoded message takes at most
+        `MOST_MEMORY` times its bytes.
+
+        Raises the same as `decode`; too large a message is a `ProtocolError`.
+        """
+        data: Any = memoryview(buffer).cast("B") if compiler.carries_records(cls) else bytes(buffer)
+        try:
+            made: Self = compiler.decode_carefully(cls, version, data, offset, prefix=prefix, room=max_memory)
             return made
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
@@ -223,6 +246,6 @@ class Request(Message, Generic[R]):
 
 
 __all__ = [
-    "Field", "Message", "Request", "Response", "Struct", "StructMeta", "VersionRange", "field",
+    "MOST_MEMORY", "Field", "Message", "Request", "Response", "Struct", "StructMeta", "VersionRange", "field",
     "iter_structs", "join_parts", "version_range",
 ]  # fmt: skip

@@ -219,17 +219,24 @@ def _creation(count: int) -> dict[str, Any]:
     return {"topics": _topics(count, num_partitions=1, replication_factor=1), "timeout_ms": 5000}
 
 
-@pytest.mark.parametrize("exist", [False, True])
+_CHANGES: list[tuple[str, int, Callable[[int], dict[str, Any]]]] = [
+    ("alter_configs", 2, lambda n: {"resources": _configs(n)}),
+    ("incremental_alter_configs", 1, lambda n: {"resources": _configs(n)}),
+    ("incremental_alter_configs", 1, lambda n: {"resources": _configs(n, kind=8)}),
+    ("alter_client_quotas", 1, lambda n: {"entries": _quotas(n)}),
+    ("create_topics", 7, _creation),
+    ("create_partitions", 3, lambda n: {"topics": _topics(n, count=2, assignments=None), "timeout_ms": 5000}),
+    ("delete_topics", 5, lambda n: {"topic_names": _names(n), "timeout_ms": 5000}),
+]
+
+
 @pytest.mark.parametrize(
-    ("api", "version", "fields"),
+    ("api", "version", "fields", "exist"),
     [
-        ("alter_configs", 2, lambda n: {"resources": _configs(n)}),
-        ("incremental_alter_configs", 1, lambda n: {"resources": _configs(n)}),
-        ("incremental_alter_configs", 1, lambda n: {"resources": _configs(n, kind=8)}),
-        ("alter_client_quotas", 1, lambda n: {"entries": _quotas(n)}),
-        ("create_topics", 7, _creation),
-        ("create_partitions", 3, lambda n: {"topics": _topics(n, count=2, assignments=None), "timeout_ms": 5000}),
-        ("delete_topics", 5, lambda n: {"topic_names": _names(n), "timeout_ms": 5000}),
+        (*change, exist)
+        for change in _CHANGES
+        for exist in (False, True)
+        if not exist or change[0] != "delete_topics"  # that cannot be tried only, and others have turns during the sync
     ],
 )
 async def test_others_have_their_turn_while_very_many_things_are_changed(
@@ -295,7 +302,7 @@ async def test_a_large_change_is_made_as_a_whole_and_before_what_was_asked_later
             while not seen:
                 await trio.lowlevel.checkpoint()
             asking.start_soon(ask, "delete_topics", 5, {"topic_names": [f"name-{count - 1}"], "timeout_ms": 5000})
-        assert seen == {0, count, count - 1}
+        assert count - 1 in seen and seen <= {0, count, count - 1}
         assert answers[1].responses[0].error_code == 0, "the topic was there when it was to be deleted"
         nursery.cancel_scope.cancel()
 
@@ -321,7 +328,7 @@ async def test_a_change_of_more_than_ten_thousand_records_is_refused_as_a_whole(
         assert not image.configs and not image.client_quotas
 
 
-@pytest.mark.parametrize("held", ["decode_prefix", "_encode"])
+@pytest.mark.parametrize("held", ["_decode", "_encode"])
 async def test_others_are_served_while_a_very_large_request_is_decoded_and_its_answer_encoded(held: str) -> None:
     """(`broker-log/A01`)"""
     world = HeldThreads(held)
