@@ -79,9 +79,11 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         for name, text in properties.items():
             definition = DEFINITIONS.get(_ALIASES.get(name, name))
             if definition is not None:
-                if name in _ALIASES and (_ALIASES[name] in properties or text.strip() == "-1"):
+                if name in _ALIASES and text.strip() == "-1":
                     continue
-                values[definition.name.replace(".", "_")] = definition.parse(text)
+                value = definition.parse(text)
+                if values.setdefault(definition.name.replace(".", "_"), value) != value:
+                    raise ConfigurationError("node.id and broker.id are one option: give one, or both the same value")
             elif is_listener_limit(name):
                 DEFINITIONS[name.split(".", 3)[3]].parse(text)
                 unused[name] = text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from math import inf
 from typing import Final, NamedTuple
 
 import trio
@@ -26,6 +27,7 @@ from triokafka.world import Listener, Stream, World
 logger = logging.getLogger(__name__)
 
 _ACCEPT_RETRY_SECONDS: Final = 0.1
+_COMPLAINT_SECONDS: Final = 60.0  # how often one hears that nobody can be accepted, as long as it lasts
 
 
 class Endpoint(NamedTuple):
@@ -177,6 +179,7 @@ class SocketServer:
         self.close()
 
     async def _accept(self, name: str, listener: Listener, shared: Shared, nursery: trio.Nursery) -> None:
+        silent_until = -inf
         while True:
             try:
                 stream = await listener.accept()
@@ -186,7 +189,9 @@ class SocketServer:
                 if self._stopping:
                     return
                 # Out of file descriptors, most likely: the acceptor must survive it (A02).
-                logger.error("listener %s cannot accept: %s", name, error)
+                if (now := self._world.now()) >= silent_until:
+                    silent_until = now + _COMPLAINT_SECONDS
+                    logger.error("listener %s cannot accept: %s", name, error)
                 await trio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
             try:

@@ -71,7 +71,11 @@ def test_unreadable_file_is_a_sentence() -> None:
 def test_old_name_of_the_node_id_is_understood() -> None:
     assert BrokerConfig.from_properties({"broker.id": "5"}).node_id == 5
     assert BrokerConfig.from_properties({"broker.id": "-1"}).node_id == 1
-    assert BrokerConfig.from_properties({"broker.id": "5", "node.id": "6"}).node_id == 6
+    assert BrokerConfig.from_properties({"broker.id": "5", "node.id": "5"}).node_id == 5
+    assert BrokerConfig.from_properties({"broker.id": "-1", "node.id": "6"}).node_id == 6
+    for first, second in [("broker.id", "node.id"), ("node.id", "broker.id")]:
+        with pytest.raises(ConfigurationError, match=r"^node\.id and broker\.id are one option"):
+            BrokerConfig.from_properties({first: "5", second: "6"})
 
 
 def test_unknown_name_is_refused_with_the_nearest() -> None:

@@ -85,6 +85,19 @@ async def test_acceptor_survives_running_out_of_file_descriptors(
         nursery.cancel_scope.cancel()
 
 
+async def test_who_can_accept_nobody_says_so_once_a_minute(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried ten times a second (`broker-log/A12`)."""
+    server, bench = server_with(lambda: ScriptedListener(*[OSError(errno.EMFILE, "too many open files")] * 1300))
+    await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run, bench.dispatcher)
+        await trio.sleep(150)
+        assert caplog.text.count("cannot accept") == 3
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [
