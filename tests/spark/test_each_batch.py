@@ -12,7 +12,13 @@ import trio
 import triokafka
 from tests.spark.topics import Record, make_topic, options
 from triokafka.errors import ConfigurationError
-from triokafka.spark.each_batch import BatchContext, BatchRange, _was_read_twice, kafka_batch
+from triokafka.spark.each_batch import (
+    BatchContext,
+    BatchRange,
+    InterruptedBatchError,
+    _was_read_twice,
+    kafka_batch,
+)
 from triokafka.structs import TopicPartition
 
 
@@ -154,3 +160,41 @@ def test_passwords_are_in_no_repr():
     decorated = kafka_batch(bootstrap_servers="localhost:1", client_id="secret")
     decorated(lambda frame, context: contexts.append(context))(Frame(), 0)
     assert "secret" not in repr(contexts)
+
+
+class Py4JJavaError(Exception):
+    """Of the name that py4j's has."""
+
+
+def test_a_function_that_is_interrupted_by_the_querys_end_fails_in_a_line():
+    """Spark looks for the interruption in the whole text with a regular expression, and overflows its stack by a usual
+    one: a thousand lines on the screen for a query that was stopped."""
+    java = "\n\tat ".join(["java.lang.InterruptedException", *["org.apache.spark.Some.frame(Some.scala:1)"] * 100])
+
+    @kafka_batch(bootstrap_servers="localhost:1")
+    def interrupted(frame: Any, context: BatchContext) -> None:
+        raise Py4JJavaError(f"An error occurred while calling o48.count.\n: {java}")
+
+    with pytest.raises(InterruptedBatchError) as raised:
+        interrupted(Frame(), 0)
+    assert str(raised.value) == (
+        "py4j.protocol.Py4JJavaError: An error occurred while calling the function: java.lang.InterruptedException"
+    )
+    assert raised.value.__context__ is None, "which py4j would show as well"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Py4JJavaError("An error occurred.\n: java.lang.IllegalStateException\n\tat java.lang.InterruptedException"),
+        ValueError("java.lang.InterruptedException"),
+    ],
+)
+def test_what_fails_a_function_otherwise_comes_as_it_is(error: Exception):
+    @kafka_batch(bootstrap_servers="localhost:1")
+    def fails(frame: Any, context: BatchContext) -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        fails(Frame(), 0)
+    assert raised.value is error

@@ -26,7 +26,16 @@ from triokafka.structs import TopicPartition
 _log: Final = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 30_000
 
+# As Java calls that a thread was told to end, in the first lines of an error from the JVM.
+_INTERRUPTIONS: Final = (
+    "java.lang.InterruptedException", "java.io.InterruptedIOException", "java.nio.channels.ClosedByInterruptException",
+)  # fmt: skip
+
 BatchFunction = Callable[[Any, "BatchContext"], None]
+
+
+class InterruptedBatchError(Exception):
+    """The query was stopped while a batch's function used its frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +174,14 @@ def kafka_batch(
                     query_id,
                     getattr(function, "__name__", function),
                 )
-            function(frame, BatchContext(batch_id, query_id, frame, settings, query))
+            try:
+                function(frame, BatchContext(batch_id, query_id, frame, settings, query))
+                return
+            except Exception as error:
+                interrupted = _interrupted(error)
+                if interrupted is None:
+                    raise
+            raise interrupted  # here, so that the other one is not shown before it
 
         return call
 
@@ -179,6 +195,19 @@ def write_kafka(frame: Any, topic: str | None = None, **options: str) -> None:
     """
     writer = frame.write.format("triokafka").options(**options).mode("append")
     (writer if topic is None else writer.option("topic", topic)).save()
+
+
+def _interrupted(error: Exception) -> InterruptedBatchError | None:
+    """The same in a line, where a call to the JVM was interrupted because the query stops.
+
+    Spark looks for that in the whole text with a regular expression, which a Java stack of the usual length lets
+    overflow: a thousand lines on the screen for a query that is stopped.
+    """
+    head = str(error).partition("\n\tat ")[0]
+    cause = next((name for name in _INTERRUPTIONS if name in head), None)
+    if type(error).__name__ != "Py4JJavaError" or cause is None:
+        return None
+    return InterruptedBatchError(f"py4j.protocol.Py4JJavaError: An error occurred while calling the function: {cause}")
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:
