@@ -245,6 +245,28 @@ class TestTopics:
         (line,) = capfd.readouterr().err.splitlines()
         assert "127.0.0.1:1" in line
 
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["topics", "list"],
+            ["topics", "create", "t"],
+            ["topics", "delete", "t", "--yes"],
+            ["configs", "describe", "--topic", "t"],
+            ["groups", "list"],
+        ],
+        ids=" ".join,
+    )
+    def test_broker_that_is_silent_is_one_sentence_in_time(
+        self, command: list[str], capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """One that hangs takes connections and never answers (clients-today pains 4 and 13; CL-02, CL-04)."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            status = run([*command, "--bootstrap-server", address, "-X", "default.api.timeout.ms=300"])
+        assert status == 1
+        (line,) = capfd.readouterr().err.splitlines()
+        assert address in line
+
     def test_options_of_the_client_come_from_file_and_command_line(self, tool: Tool, tmp_path: Path) -> None:
         """(MD-09: --command-config)"""
         config = tmp_path / "client.properties"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.odd_requests import Asker
 from tests.unit.broker_stub.api.node import running_node
 from triokafka.errors import IllegalSaslStateError
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest
 from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest
+from triokafka.testing import running_broker
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -36,3 +38,17 @@ async def test_both_are_advertised_on_every_listener() -> None:
             for api in (await node.call(ApiVersionsRequest(), 2)).api_keys
         }
         assert (named[17], named[36]) == ((0, 1), (0, 2))
+
+
+async def test_the_connection_stays_open_and_serves_what_is_asked_next() -> None:
+    """Tokens that come out of order harm nobody (`security-metrics-tools/SS-13`, `reliability/T8`)."""
+    async with running_broker() as broker:
+        asker = Asker(broker.bootstrap_servers)
+        address = broker.sockets.connection_count
+        for _ in range(3):
+            token = await asker.call(SaslAuthenticateRequest(auth_bytes=b"\0user\0secret"), 2)
+            handshake = await asker.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 1)
+            assert token.error_code == handshake.error_code == IllegalSaslStateError.code
+        named = await asker.call(ApiVersionsRequest(), 2)
+        assert named.error_code == 0 and broker.sockets.connection_count == address + 1
+        asker.close()
