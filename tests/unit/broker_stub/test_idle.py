@@ -18,7 +18,7 @@ class StepsByTask(trio.abc.Instrument):
 
 
 async def test_idle_broker_sleeps(autojump_clock: object) -> None:
-    """With topics and records: nothing in it looks around more often than it must. There are about four steps a second."""
+    """With topics and records, too, nothing in it looks around more often than it must: four steps a second."""
     async with running_node() as node:
         await node.create("t", 20)
         assert (await node.produce("t", batch(b"v"))).error_code == 0
