@@ -30,6 +30,7 @@ default_role = "code"
 myst_heading_anchors = 4
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
+napoleon_custom_sections = [("Iterating raises", "Raises")]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"

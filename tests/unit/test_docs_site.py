@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
 import re
+from typing import Any
 
+import docutils.core  # type: ignore[import-untyped]
+import docutils.nodes  # type: ignore[import-untyped]
 import pytest
+from sphinx.ext import napoleon
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import triokafka
 from docs import conf, python_api
@@ -36,3 +43,31 @@ def test_public_name_without_a_page_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_every_public_name_has_a_docstring() -> None:
     names = [name for name in triokafka.__all__ if name != "__version__"]
     assert [name for name in names if not (getattr(triokafka, name).__doc__ or "").strip()] == []
+
+
+def documented() -> dict[str, str]:
+    """The docstrings of what the reference shows: public classes, functions, and what classes have of their own."""
+    found: dict[str, str] = {}
+    for _, text in python_api.pages().values():
+        for name in re.findall(r"auto(?:class|function):: ([\w.]+)", text):
+            thing = pkgutil.resolve_name(name)
+            found[name] = inspect.getdoc(thing) or ""
+            members = vars(thing).items() if isinstance(thing, type) else ()
+            shown = [(own, value) for own, value in members if not own.startswith("_") and not isinstance(value, dict)]
+            found |= {f"{name}.{own}": inspect.getdoc(value) or "" for own, value in shown}
+    return found
+
+
+def problems_of(text: str) -> list[str]:
+    """What the site's reader of docstrings warns of, apart from roles and directives that only Sphinx knows."""
+    config: Any = napoleon.Config(napoleon_custom_sections=conf.napoleon_custom_sections)
+    quiet = {"report_level": 5, "halt_level": 5, "file_insertion_enabled": False}
+    tree = docutils.core.publish_doctree(str(GoogleDocstring(text, config)), settings_overrides=quiet)
+    told = [message.astext() for message in tree.findall(docutils.nodes.system_message) if message["level"] > 1]
+    return [one for one in told if "nknown " not in one and "No role entry" not in one]
+
+
+def test_docstrings_are_what_the_site_can_show() -> None:
+    """``make docs`` fails over the first that is not."""
+    assert problems_of("Odd.\n\nOdd things:\n    one: two\n        three\n    four: five\n") != []
+    assert {name: found for name, text in documented().items() if (found := problems_of(text))} == {}
