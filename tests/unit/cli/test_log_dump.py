@@ -191,6 +191,15 @@ def test_index_that_does_not_agree_with_its_log_is_told(directory: Path, dump: D
     assert "Entries that do not agree with the log" in dump.err
 
 
+def test_index_of_garbage_is_told_of_entry_by_entry(directory: Path, dump: Dump) -> None:
+    """Positions before the file's beginning among them (`security-metrics-tools/DL-05`)."""
+    path = directory / f"{BASE}.index"
+    path.write_bytes(struct.pack(">iiii", 1, -5, 2, 2**31 - 1))
+    assert dump(path) == 1
+    assert "offset 1: there is no batch at byte -5" in dump.err
+    assert "offset 2: there is no batch at byte 2147483647" in dump.err
+
+
 def test_zeros_of_an_index_that_was_made_larger_in_advance_are_no_entries(directory: Path, dump: Dump) -> None:
     """(`security-metrics-tools/DL-05`)"""
     path = directory / f"{BASE}.index"

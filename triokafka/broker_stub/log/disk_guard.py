@@ -37,6 +37,8 @@ class DiskGuard:
     ``failure`` is the error after which the log must not be used until it was opened again; setting it is enough, also
     from another thread.
 
+    ``on_refusal``, when it is set, is called with an error that gets better.
+
     Args:
         tell: called with an error that does not get better, in the middle of the call that met it.
     """
@@ -44,6 +46,7 @@ class DiskGuard:
     def __init__(self, topic_partition: TopicPartition, tell: Callable[[OSError], None] | None) -> None:
         self.failure: OSError | None = None
         self.closed = False
+        self.on_refusal: Callable[[OSError], None] | None = None
         self._topic_partition = topic_partition
         self._tell = tell
 
@@ -76,6 +79,7 @@ class DiskGuard:
     def error(self, action: str, error: OSError) -> KafkaStorageError:
         """What to raise for ``error``, which is told to whom it concerns, unless the log was closed."""
         # Of a log that was closed, the files may be renamed or gone: that is no fault of the disk.
-        if self._tell is not None and not self.closed and (self.failure is not None or not gets_better(error)):
-            self._tell(error)
+        tell = self._tell if self.failure is not None or not gets_better(error) else self.on_refusal
+        if tell is not None and not self.closed:
+            tell(error)
         return KafkaStorageError(f"{action} of {self._topic_partition} failed: {error}")

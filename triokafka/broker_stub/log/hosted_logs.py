@@ -40,6 +40,7 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _FLUSH_TICK_MS: Final = 5_000  # how often flush.ms is looked at when the broker does not say
+_REFUSALS_MS: Final = 60_000  # how often one hears of a disk that is full
 
 
 class LogManagerConfig(NamedTuple):
@@ -131,6 +132,7 @@ class HostedLogs:
     ) -> None:
         self._logs[topic_partition] = Hosted(log, directory, topic_id)
         directory.logs[topic_partition] = log
+        log.on_refusal(partial(self._refused, directory))
 
     def _open(
         self,
@@ -183,6 +185,13 @@ class HostedLogs:
             del self._logs[topic_partition]
         self._gone_offline.append((gone, directory.failure))
         self._went_offline.set()
+
+    def _refused(self, directory: LogDirectory, error: OSError) -> None:
+        """Clients are told, each by itself; the administrator now and then, as long as it goes on."""
+        now_ms = self._world.wall_ms()
+        if not 0 <= now_ms - directory.refusal_told_ms < _REFUSALS_MS:  # the clock may have been put back
+            directory.refusal_told_ms = now_ms
+            logger.error("%s takes no records at the moment: %s", directory.path, error.strerror or error)
 
     def _written(self, directory: LogDirectory, write: Callable[[], None]) -> None:
         """Write a checkpoint. Raises `KafkaStorageError`; the directory is offline then, if it is not just full."""

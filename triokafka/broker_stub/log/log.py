@@ -252,6 +252,10 @@ class PartitionLog(CuttableLog):
             self._take_snapshot()
         return self.begin_flush()
 
+    def on_refusal(self, listener: Callable[[OSError], None]) -> None:
+        """Have ``listener`` called with errors of the disk that get better, for want of room or files, say."""
+        self._guard.on_refusal = listener
+
     @property
     def usable(self) -> bool:
         """Whether it is neither closed nor offline."""

@@ -56,6 +56,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.offline: dict[TopicPartition, OfflineLog] = {}
         self.failure = ""
+        self.refusal_told_ms = -(2**63)  # when it was said last that it is full, by the wall clock
         self._storage = storage
         self._release: Callable[[], None] | None = None
         self._checkpointed: dict[str, Mapping[TopicPartition, int]] = {}  # by name of the file
@@ -128,8 +129,8 @@ class LogDirectory:
             self._release()
             self._release = None
 
-    def log_folders(self) -> dict[TopicPartition, str]:
-        """The folders of logs, by partition. What is not a log is left alone, with a warning."""
+    def log_folders(self, *, warn: bool = False) -> dict[TopicPartition, str]:
+        """The folders of logs, by partition. What is not a log is left alone; ``warn`` of that."""
         found = {}
         for name in self._storage.list_dir(self.path):
             path = f"{self.path}/{name}"
@@ -138,10 +139,10 @@ class LogDirectory:
             if not self._storage.is_dir(path):
                 continue
             topic_partition = parse_folder(name)
-            if topic_partition is None:
-                logger.warning("%s is not the folder of a partition; it is left alone", path)
-            else:
+            if topic_partition is not None:
                 found[topic_partition] = path
+            elif warn:
+                logger.warning("%s is not the folder of a partition; it is left alone", path)
         return found
 
     def deleted_folders(self) -> list[str]:

@@ -59,7 +59,7 @@ def find_logs(directory: LogDirectory, config_of: Callable[[str], LogConfig]) ->
     start_offsets = directory.read_offsets(LOG_START_CHECKPOINT)
     found = [
         FoundLog(directory, tp, path, config_of(tp.topic), recovery_points.get(tp, 0), start_offsets.get(tp, 0))
-        for tp, path in directory.log_folders().items()
+        for tp, path in directory.log_folders(warn=True).items()
     ]
     if found and not directory.clean:
         logger.info("%s was not closed cleanly: its %d logs are checked", directory.path, len(found))

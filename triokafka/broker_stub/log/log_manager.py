@@ -345,8 +345,9 @@ class LogManager(NewLogs):
 
     async def flush_due(self) -> None:
         """Flush the logs whose ``flush.ms`` is over (G07)."""
-        now_ms, due = self._world.wall_ms(), list[PartitionLog]()
+        due: list[PartitionLog] = []
         for logs in self._portions():
+            now_ms = self._world.wall_ms()  # each time: to what was appended meanwhile, the clock would have gone back
             due += [log for log in logs if log.flush_due(now_ms)]
             await trio.lowlevel.checkpoint()
         await self._flusher.flush(due)

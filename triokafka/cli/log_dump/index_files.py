@@ -147,6 +147,8 @@ def _open_log(storage: Storage, path: str, report: Report) -> File | None:
 
 
 def _batch_at(log: File, position: int) -> BatchInfo | None:
+    if position < 0:
+        return None
     head = log.read_at(position, LOG_OVERHEAD)
     length = int.from_bytes(head[8:12], "big", signed=True)
     if len(head) < LOG_OVERHEAD or not 0 < length <= log.size() - position - LOG_OVERHEAD:

@@ -387,6 +387,18 @@ async def test_what_is_no_file_takes_its_log_offline(tmp_path: Path, suffix: str
         again.abandon()
 
 
+def test_a_folder_that_is_no_log_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It is left alone (`broker-log/C02`)."""
+    world = DiskWorld()
+    world.storage.make_dirs("/one/y")
+    world.storage.make_dirs("/two")
+    started(world, "/one", "/two")
+    assert [record.message for record in caplog.records] == [
+        "/one/y is not the folder of a partition; it is left alone"
+    ]
+    assert world.storage.is_dir("/one/y")
+
+
 def test_an_offline_log_can_be_deleted() -> None:
     world = DiskWorld()
     fill(started(world).create(A0), 5)
@@ -565,6 +577,28 @@ async def test_others_have_their_turn_while_very_many_logs_are_looked_at(
     assert bystander.turns >= 10, f"{bystander.turns} turns"
 
 
+async def test_what_is_appended_while_others_are_looked_at_is_not_flushed_before_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """(`broker-log/G07`)"""
+    monkeypatch.setattr(log_manager, "_SEEN_AT_ONCE", 1)
+    world = DiskWorld()
+    logs = started(world)
+    _, late = logs.create(A0), logs.create(B0, config=config(flush_ms=1_000))
+
+    async def produce() -> None:
+        world.wall += 1
+        append(late, batch(b"a"), now_ms=world.wall)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce)
+        await logs.flush_due()
+    assert (late.log_end_offset, late.recovery_point) == (1, 0)
+    world.wall += 1_000
+    await logs.flush_due()
+    assert late.recovery_point == 1
+
+
 async def test_a_disk_that_fails_does_not_end_the_background_work(autojump_clock: trio.testing.MockClock) -> None:
     """The logs on other disks are still looked after (`broker-log/F27`, `G07`, `Z16`)."""
     world = DiskWorld()
@@ -723,6 +757,22 @@ def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str) -> No
     for log in made:
         fill(log, 40)
         assert offsets(log) == list(range(log.log_end_offset))
+
+
+def test_a_full_disk_is_told_of_when_it_begins_and_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """Not for each record that is refused, and each directory for itself (`broker-log/F28`)."""
+    world = DiskWorld()
+    _, made = spread(world)
+    world.storage.capacity = 0
+    for seconds in (0, 1, 59, 60, 119):
+        world.wall = NOW + 1000 * seconds
+        for log in made:
+            with pytest.raises(KafkaStorageError):
+                append(log, batch(b"a"))
+    for directory in ("/one", "/two"):
+        told = [record for record in caplog.records if f"{directory} takes no records at the moment" in record.message]
+        assert len(told) == 2
+        assert "no space left" in told[0].message
 
 
 async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_others_serve() -> None:
