@@ -194,6 +194,23 @@ def test_a_missing_java_is_said_before_the_demo_begins(tmp_path: Path) -> None:
     says(triokafka("demo", env=environment), 1, "Java 17", "pip install 'triokafka[java]'")
 
 
+def test_a_missing_package_is_said_before_the_demo_begins(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['pyspark'] = sys.modules['matplotlib'] = None\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}"}
+    done = triokafka("demo", "--output", str(tmp_path), env=environment)
+    says(done, 1, "needs pyspark, matplotlib: pip install 'triokafka[demo]'")
+    assert done.stdout == ""
+
+
+def test_a_place_for_the_picture_that_cannot_be_is_said_before_the_demo_begins(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    done = triokafka("demo", "--output", str(tmp_path / "file" / "picture"))
+    says(done, 1, str(tmp_path / "file"), "ot a directory")
+    assert done.stdout == ""
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signal.Signals) -> None:
     command = [sys.executable, "-m", "triokafka", "broker", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]

