@@ -791,7 +791,9 @@ async def test_a_directory_that_cannot_be_used_at_the_start_is_offline_and_the_o
         started(world, "/one")
 
 
-async def test_records_wait_for_their_flush_and_not_the_appending_task() -> None:
+async def test_records_wait_for_their_flush_and_not_the_appending_task(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     """One sync serves all that came while the one before was under way (`broker-log/F14`)."""
     world = DiskWorld()
     syncs = threads = 0
