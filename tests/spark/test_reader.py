@@ -39,10 +39,10 @@ def offsets(made: TopicReader) -> list[tuple[int, int]]:
 def test_each_partition_with_records_is_one_task(bootstrap: str):
     topic = make_topic(bootstrap, [Record(b"a"), Record(b"b"), Record(b"c", partition=2)], partitions=3)
     made = reader(bootstrap, topic)
-    assert made.partitions() == [
-        RangePartition((OffsetRange(topic, 0, 0, 2),)),
-        RangePartition((OffsetRange(topic, 2, 0, 1),)),
-    ]
+    tasks = made.partitions()
+    assert [[one[:4] for one in task.ranges] for task in tasks] == [[(topic, 0, 0, 2)], [(topic, 2, 0, 1)]]
+    [topic_id] = {one.topic_id for task in tasks for one in task.ranges}
+    assert topic_id is not None and topic_id.int, "the one that the broker gave it (KIP-516)"
     assert offsets(made) == [(0, 0), (0, 1), (2, 0)]
 
 
