@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import DataSource
 
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
     from triokafka.spark.options import ReadOptions
     from triokafka.spark.write_options import WriteOptions
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _told_shortly(method: Callable[..., T]) -> Callable[..., T]:
+def _told_shortly(method: Callable[P, T]) -> Callable[P, T]:
     """What options are refused with has a sentence, and Spark shows its users the whole traceback: it comes without."""
 
     @functools.wraps(method)
-    def call(*arguments: Any) -> T:
+    def call(*arguments: P.args, **keywords: P.kwargs) -> T:
         try:
-            return method(*arguments)
+            return method(*arguments, **keywords)
         except Exception as error:
             from triokafka.errors import KafkaError
             from triokafka.spark.brokers import without_frames

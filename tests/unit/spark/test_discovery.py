@@ -15,6 +15,7 @@ from triokafka.errors import ConfigurationError
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.reader import TopicReader
 from triokafka.spark.schema import spark_schema
+from triokafka.spark.writer import TopicWriter
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
@@ -38,7 +39,7 @@ def test_the_source_gives_schema_and_reader():
     source = pyspark_triokafka.DefaultSource(OPTIONS)
     schema = source.schema()
     assert schema == spark_schema(ReadOptions.parse(OPTIONS))
-    reader = source.reader(schema)
+    reader = source.reader(schema=schema)  # as Spark calls it
     assert isinstance(reader, TopicReader)
     assert str(reader.options.topics) == "Subscribe[orders]"
 
@@ -59,6 +60,13 @@ def test_a_refusal_is_a_sentence_and_hardly_a_traceback(options: dict[str, str],
     assert [entry.name for entry in refused.traceback][-1:] == ["call"]
     assert len(refused.traceback) <= 3, "the test's two, and the one that raises"
     assert refused.value.__context__ is None or refused.value.__suppress_context__
+
+
+def test_the_source_gives_writers_as_spark_asks_for_them():
+    source = pyspark_triokafka.DefaultSource({**OPTIONS, "topic": "t"})
+    schema = StructType().add("value", "string")
+    assert isinstance(source.writer(schema=schema, overwrite=False), TopicWriter)
+    assert source.streamWriter(schema=schema, overwrite=True) is not None
 
 
 def test_what_a_streaming_query_is_refused_is_said_when_it_asks_for_offsets():
