@@ -62,6 +62,7 @@ _WHERE_ALL: Final = ("batch", "noop")  # what all readers are measured in
 _OTHERS: Final = TUPLES[1:]  # clients of others
 _SLOW: Final = (*TUPLES, "ready tuples")
 _TUPLE_SHARE: Final = 10  # tuples are that much slower: they get a topic of a tenth
+_BEGINNING: Final = (OURS, "ready", *_SLOW)  # whose start is measured by itself, since it weighs more on a tenth
 _LARGE: Final = 1_000_000  # of records of 1,000 bytes there are not fewer than that, if there are of small ones
 _LONG: Final = 10.0  # seconds of a read of idle partitions: what takes longer is measured by its first run alone
 
@@ -147,14 +148,18 @@ class _Case:
         small = filled(self._address, count // _TUPLE_SHARE, plan.partitions, size, codec)
         topics = {reader: small if reader in _SLOW else topic for reader in plan.readers}
         complete = [reader for reader in plan.readers if self._is_complete(reader, topics[reader], size, codec)]
+        few = filled(self._address, plan.partitions, plan.partitions, size, codec)
         found: list[Row] = []
         for mode in plan.modes:
             for operation in plan.operations:
                 chosen = [reader for reader in complete if reader in _STREAMS or (mode, operation) == _WHERE_ALL]
                 taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
+                begun: dict[str, list[tuple[float, float]]] = defaultdict(list)
                 for number in range(plan.rounds + 1):
                     for reader in list(chosen):
                         try:
+                            if reader in _BEGINNING and (mode, operation) == _WHERE_ALL:
+                                begun[reader].append(self._once(reader, few, size, mode, operation))
                             seconds = self._once(reader, topics[reader], size, mode, operation)
                         except Exception as error:
                             said = str(error).strip().splitlines()[:1]
@@ -165,11 +170,10 @@ class _Case:
                             taken[reader].append(seconds)
                 for reader, times in taken.items():
                     records = topics[reader].records
-                    wall = statistics.median(wall for wall, _ in times)
-                    cpu = statistics.median(cpu for _, cpu in times)
+                    wall, cpu = _medians(times)
                     found.append(
                         Row(self._broker, size, codec, mode, operation, reader, records, wall, records / wall,
-                            cpu / records * 1e6)
+                            cpu / records * 1e6, *_medians(begun[reader][1:]))
                     )  # fmt: skip
                     print(line(found[-1]), flush=True)
         return found
@@ -210,6 +214,13 @@ class _Case:
         if reader != "connector":
             self._peaks[reader] = max(self._peaks[reader], worker_peak_mib(others=reader in _OTHERS))
         return taken
+
+
+def _medians(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Of wall and processor time; zeros where nothing was measured."""
+    if not times:
+        return 0.0, 0.0
+    return statistics.median(wall for wall, _ in times), statistics.median(cpu for _, cpu in times)
 
 
 def _format(reader: str) -> str:

@@ -44,6 +44,23 @@ def test_tuples_by_whatever_client_have_one_aim_and_the_transport_has_it_by_itse
     assert [(ratio.of, ratio.ratio, is_met(ratio)) for ratio in without] == [("ready", 5.0, False)]
 
 
+def test_what_a_query_takes_to_begin_is_in_no_rate_of_tuples() -> None:
+    """Tuples are read from a tenth, on which the same start would weigh ten times as much."""
+    ours = row("triokafka", 500_000.0)._replace(seconds=2.0, start_seconds=1.0, start_cpu_seconds=0.25)
+    slow = row("tuples", 25_000.0, rows=100_000)._replace(seconds=4.0, start_seconds=2.0, cpu_seconds_per_million=10.0)
+    found = {ratio.against: ratio for ratio in ratios([ours, slow, row("ceiling", 500_000.0)])}
+    assert (found["tuples"].ratio, found["tuples"].cpu_ratio) == (pytest.approx(20.0), pytest.approx(40.0))
+    assert found["ceiling"].ratio == 1.0
+
+
+def test_tuples_whose_start_took_most_of_the_time_meet_no_aim_and_miss_none() -> None:
+    """A start that took longer than the query, as on a busy machine, would make any rate of what is left."""
+    for start in (0.7, 1.0, 2.0):
+        slow = row("tuples", 0.1)._replace(start_seconds=start)
+        (ratio,) = ratios([row("triokafka", 1.0), slow])
+        assert (ratio.ratio, ratio.target, ratio.reason) == (10.0, None, "starting took most of the time")
+
+
 def test_only_what_the_connector_prunes_as_well_is_aimed_at() -> None:
     counted = ratios([row(reader, 1.0, "count") for reader in ("triokafka", "connector", "ceiling")])
     assert {ratio.against: ratio.target for ratio in counted} == {"connector": 1.5, "ceiling": None}
