@@ -9,6 +9,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Final
+
+_NEEDED: Final = ("click", "rich")
 
 
 def main() -> None:
@@ -19,13 +24,44 @@ def main() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     gc.disable()  # nothing of what is imported is garbage
     try:
-        from triokafka.cli.app import run
-    except ModuleNotFoundError as error:
-        if error.name not in ("click", "rich"):
-            raise
-        sys.exit("The command line needs two more packages: pip install 'triokafka[cli]'")
+        run = _plain_broker(sys.argv[1:]) or _command_line()
     except KeyboardInterrupt:  # so early that nobody else could say it
         print("stopped", file=sys.stderr)
         sys.exit(130)
+    gc.freeze()
     gc.enable()
     sys.exit(run())
+
+
+def _command_line() -> Callable[[], int]:
+    try:
+        from triokafka.cli.app import run
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        sys.exit("The command line needs two more packages: pip install 'triokafka[cli]'")
+    return run
+
+
+def _plain_broker(arguments: Sequence[str]) -> Callable[[], int] | None:
+    """A broker of which no more is said than addresses, directories and properties: it starts without click."""
+    if arguments[:1] != ["broker"] or not all(map(find_spec, _NEEDED)):
+        return None
+    from triokafka.cli.broker_options import WrongUse, plain_options
+
+    options = plain_options(arguments[1:])
+    if options is None:
+        return None
+    from triokafka.cli.broker_run import prepare
+
+    def run() -> int:
+        try:
+            return prepare(options)()
+        except WrongUse:
+            return _command_line()()  # which says it
+        except BaseException as error:
+            from triokafka.cli.app import status_of
+
+            return status_of(error)
+
+    return run

@@ -106,9 +106,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         result = commands.main(arguments, prog_name="triokafka", standalone_mode=False)
         return result if isinstance(result, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()  # the help is the message
-        return error.exit_code
+    except BaseException as error:
+        return status_of(error)
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status of a run that ended with ``error``, which is said in a sentence; one that is none is raised."""
+    try:
+        raise error
+    except click.exceptions.NoArgsIsHelpError as wanted:
+        wanted.show()  # the help is the message
+        return wanted.exit_code
     except click.UsageError as error:
         path = "triokafka" if error.ctx is None else error.ctx.command_path
         message = " ".join(error.format_message().split())  # click shows choices in lines of their own

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from triokafka.cli.numbers import whole_number as whole_number
+
 T = TypeVar("T")
 
 
@@ -30,16 +32,6 @@ COUNT: Final = click.IntRange(min=1, max=INT32)
 PARTITION: Final = click.IntRange(min=0, max=INT32)
 SIZE: Final = click.IntRange(min=1, max=104_857_600)
 """Of a record, in bytes: at most as many as a request may have by default (socket.request.max.bytes)."""
-
-
-def whole_number(text: str, greatest: int) -> int | None:
-    """The whole number from 0 to ``greatest`` that a text is, in plain digits; None for any other text."""
-    digits = text.strip().lstrip("0") or text.strip()[-1:]
-    # Not more of them than can be: of thousands of digits int() makes no number.
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(greatest)):
-        return None
-    found = int(digits)
-    return found if found <= greatest else None
 
 
 def text_of_file(path: str, option: str = "") -> str:

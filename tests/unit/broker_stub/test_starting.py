@@ -24,11 +24,17 @@ from triokafka.broker_stub.server import Broker
 
 START = """
 import json, struct, sys
-import triokafka.cli.app, triokafka.cli.broker
+import triokafka.cli
+from triokafka.cli.broker_options import plain_options
+from triokafka.cli.broker_run import prepare
+prepare(plain_options(["--listen", "127.0.0.1:0", "--data-dir", sys.argv[1]]))  # all but running it
 import trio
+from triokafka.broker_stub import late_imports
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.server import Broker
 from triokafka.world import RealWorld
+
+late_imports._FIRST_ANSWERS_SECONDS = 2  # the answer comes first however slow the machine is
 
 async def main():
     config = BrokerConfig(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=(sys.argv[1],))
@@ -82,7 +88,8 @@ def within(modules: list[str], package: str) -> set[str]:
         "triokafka.formats",
         "pyarrow",
         "rich",
-        "click.shell_completion",
+        "click",
+        "gettext",
         "argparse",
         "csv",
         "email",

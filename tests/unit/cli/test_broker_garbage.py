@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from triokafka.cli.broker import _Settling
+from triokafka.cli.broker_run import _Settling
 
 
 @contextmanager

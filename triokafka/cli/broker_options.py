@@ -1,0 +1,127 @@
+"""What a broker on the command line is asked for, and the properties that it has then. Nothing here is of click.
+
+`plain_options` reads what a broker is mostly started with: to import click, and to have it read a few words, is a
+twentieth of a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from triokafka.cli.numbers import whole_number
+
+_NO_PROPERTIES: Final[Mapping[str, str]] = {}
+
+
+class WrongUse(Exception):
+    """Options that cannot be, in a sentence."""
+
+
+class Options(NamedTuple):
+    """The options of the command; ``properties`` are those of the file."""
+
+    listeners: Sequence[str] = ()
+    data_directories: Sequence[str] = ()
+    in_memory: bool = False
+    properties: Mapping[str, str] = _NO_PROPERTIES
+    settings: Sequence[str] = ()
+    control: str | None = None
+    nodes: int | None = None
+    verbose: int = 0
+
+
+def plain_options(words: Sequence[str]) -> Options | None:
+    """What words say that name addresses, directories and properties in full; None when there is any other word."""
+    found: dict[str, list[str]] = {"--listen": [], "--data-dir": [], "--set": []}
+    in_memory = False
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if word == "--in-memory":
+            in_memory = True
+            continue
+        if not equals:
+            value = next(rest, "")
+        if name not in found or not value:
+            return None
+        found[name].append(value)
+    return Options(found["--listen"], found["--data-dir"], in_memory, settings=found["--set"])
+
+
+def properties_of(options: Options) -> dict[str, str]:
+    """The broker's properties: those of the file, over them those that are set, over them what has its own option.
+
+    Raises:
+        WrongUse: options exclude each other, are malformed, or say too little.
+    """
+    if options.in_memory and options.data_directories:
+        raise WrongUse("--in-memory and --data-dir exclude each other.")
+    properties = dict(options.properties)
+    listeners = options.listeners
+    names = [_listener_name(number) for number in range(len(listeners))]
+    if listeners:
+        _forget_other_listeners(properties, names)
+    for setting in options.settings:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise WrongUse(f"--set takes NAME=VALUE, not {setting!r}.")
+        properties[name.strip()] = value.strip()
+    if listeners:
+        properties["listeners"] = ",".join(
+            _listener(name, address) for name, address in zip(names, listeners, strict=True)
+        )
+        known = _entries(properties.get("listener.security.protocol.map", ""), ":")
+        known = {**{name: f"{name}:PLAINTEXT" for name in names}, **known}
+        properties["listener.security.protocol.map"] = ",".join(known.values())
+    elif "listeners" not in properties:
+        properties["listeners"] = "PLAINTEXT://127.0.0.1:9092"
+    if options.data_directories:
+        properties["log.dirs"] = ",".join(options.data_directories)
+    # An empty one, as of a variable that is not set, is none: Kafka's default is a directory under /tmp.
+    if not options.in_memory and not any(properties.get(name, "").strip(" ,") for name in ("log.dirs", "log.dir")):
+        raise WrongUse("Say where to keep the data: --data-dir DIR, or --in-memory.")
+    if options.in_memory:
+        properties.setdefault("log.dirs", "/data")
+    if options.nodes is not None:
+        if len(listeners) > 1:
+            raise WrongUse("--nodes takes one --listen: the brokers listen there and on the next ports.")
+        for name in ("default.replication.factor", "offsets.topic.replication.factor"):
+            properties.setdefault(name, str(min(options.nodes, 3)))
+        properties.setdefault("auto.leader.rebalance.enable", "false")
+    return properties
+
+
+def address_of(option: str, address: str) -> tuple[str, int]:
+    """The host and port that an option names. Raises `WrongUse`."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal():
+        raise WrongUse(f"{option} takes HOST:PORT, not {address!r}.")
+    if whole_number(port, 65_535) is None:
+        raise WrongUse(f"{option} {address}: a port is a number from 0 to 65535.")
+    return host, int(port)
+
+
+def _listener_name(number: int) -> str:
+    return "PLAINTEXT" if number == 0 else f"PLAINTEXT{number + 1}"
+
+
+def _listener(name: str, address: str) -> str:
+    host, port = address_of("--listen", address)
+    return f"{name}://{host}:{port}"
+
+
+def _entries(text: str, separator: str) -> dict[str, str]:
+    """``NAME:…`` or ``NAME://…``, separated by commas, by the names of listeners."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return {part.partition(separator)[0].strip().upper(): part for part in parts}
+
+
+def _forget_other_listeners(properties: dict[str, str], names: Sequence[str]) -> None:
+    """``--listen`` says all that the broker listens on: what a file says of other listeners is of no use then."""
+    advertised = _entries(properties.pop("advertised.listeners", ""), "://")
+    kept = [entry for name, entry in advertised.items() if name in names]
+    if kept:
+        properties["advertised.listeners"] = ",".join(kept)
+    if properties.get("inter.broker.listener.name", "").upper() not in names:
+        properties.pop("inter.broker.listener.name", None)
