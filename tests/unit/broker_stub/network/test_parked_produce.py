@@ -49,8 +49,10 @@ async def wired(acks: int) -> AsyncIterator[tuple[Wire, ProduceRequest]]:
     async with running_node(world=world) as node:
         await node.create("t", 2, flush_messages="1")
         world.hold = trio.Event()
+        request = node.produce_request("t", batch(VALUE), acks=acks)
+        request.timeout_ms = 600_000  # it is the disk that ends the wait
         try:
-            yield Wire(node, world), node.produce_request("t", batch(VALUE), acks=acks)
+            yield Wire(node, world), request
         finally:
             world.hold.set()
 
