@@ -116,8 +116,9 @@ class FrameReader:
         buffer, start = self._buffer, self._start
         size = int.from_bytes(buffer[start : start + _PREFIX_BYTES], "big", signed=True)
         if not 0 <= size <= self._max_bytes:
+            first = bytes(buffer[start : min(start + 8, self._end)])
             raise ProtocolError(
-                f"a frame of {size} bytes was announced (first bytes {bytes(buffer[start : start + 8])!r}); "
+                f"a frame of {size} bytes was announced (first bytes {first!r}{_looks_like(first)}); "
                 f"0 to {self._max_bytes} are accepted (socket.request.max.bytes)"
             )
         self._start = start + _PREFIX_BYTES
@@ -181,3 +182,12 @@ class FrameReader:
         self._filled = received == len(room)
         self._end += received
         return received > 0
+
+
+def _looks_like(first: bytes) -> str:
+    """What most people who come with another protocol have got wrong."""
+    if first[:2] == b"\x16\x03":
+        return ": TLS, which this listener does not expect"
+    if first[:4].isascii() and first[:4].decode().isprintable():
+        return ": text, as of HTTP"
+    return ""

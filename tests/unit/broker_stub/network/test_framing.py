@@ -57,11 +57,18 @@ async def test_peer_that_closes_within_a_frame_is_a_protocol_error(data: bytes) 
         await FrameReader(ScriptedStream(data), max_bytes=10_000).read()
 
 
-async def test_http_on_a_kafka_port_is_refused_with_its_first_bytes_named() -> None:
-    """The log then says what the peer really speaks."""
-    reader = FrameReader(ScriptedStream(b"GET / HTTP/1.1\r\n\r\n"), max_bytes=10_000)
-    with pytest.raises(ProtocolError, match="GET / HT"):
-        await reader.read()
+@pytest.mark.parametrize(
+    ("sent", "what"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", r"b'GET / HT': text, as of HTTP\)"),
+        (bytes.fromhex("16030100f4010000f003"), r"b'\\x16\\x03.*': TLS, which this listener does not expect\)"),
+        (b"\x7f\xff\xff\xff", r"b'\\x7f\\xff\\xff\\xff'\)"),
+    ],
+)
+async def test_who_speaks_something_else_is_refused_with_a_guess_at_what_it_is(sent: bytes, what: str) -> None:
+    """The log names the first bytes, and the commonest mistakes (`reliability/T8`)."""
+    with pytest.raises(ProtocolError, match=rf"\(first bytes {what}; 0 to 1000 are accepted"):
+        await FrameReader(ScriptedStream(sent, end=False), max_bytes=1000).read()
 
 
 async def test_frame_may_be_changed_and_kept_while_the_next_is_read() -> None:
