@@ -92,6 +92,17 @@ def test_large_records_make_small_batches(bootstrap: str):
     ]
 
 
+def test_small_records_make_batches_of_about_a_megabyte(bootstrap: str):
+    """`spark/2.3`: several are decoded in one go, which Spark does not see."""
+    made = reader(bootstrap, make_topic(bootstrap, [Record(b"%01000d" % number) for number in range(7_000)]))
+    (task,) = made.partitions()
+    batches = list(made.read(task))
+    assert made.options.batch_bytes == 1 << 20
+    assert all(batch.nbytes <= 1.25 * (1 << 20) for batch in batches)
+    assert all(batch.nbytes >= 0.5 * (1 << 20) for batch in batches[:-1])
+    assert [int(value) for batch in batches for value in batch["value"].to_pylist()] == list(range(7_000))
+
+
 def test_a_record_larger_than_a_batch_comes_alone(bootstrap: str):
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"x" * (3 << 20)), Record(b"y")]))
     (task,) = made.partitions()

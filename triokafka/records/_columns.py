@@ -368,6 +368,21 @@ def multiples(step: cython.Py_ssize_t, count: cython.Py_ssize_t):
     return out
 
 
+def time_beyond(times):
+    """Of a timestamp column, the first row with the greatest or least there is; -1 when there is none."""
+    view = cython.declare(Py_buffer)
+    row: cython.Py_ssize_t
+    found: cython.Py_ssize_t = -1
+    PyObject_GetBuffer(times, cython.address(view), PyBUF_SIMPLE)
+    place: cython.p_const_longlong = cython.cast(cython.p_const_longlong, view.buf)
+    for row in range(view.len // 8):
+        if place[row] == _GREATEST or place[row] == _LEAST:
+            found = row
+            break
+    PyBuffer_Release(cython.address(view))
+    return found
+
+
 @cython.cfunc
 @cython.inline
 @cython.nogil

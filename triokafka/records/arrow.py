@@ -35,6 +35,7 @@ _BITS: Final = {
     "headers": plain_columns.HEADERS,
 }
 _ALL_BITS: Final = sum(_BITS.values())
+_KEPT_ROWS: Final = 1 << 14  # of columns of one and the same value that are kept
 _ALL: Final = sys.maxsize
 
 
@@ -248,6 +249,9 @@ class _Types:
         self.header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
         self.headers = pa.list_(pa.field("element", self.header, nullable=False))
         self.schema = functools.cache(self._schema)
+        # Batch after batch of one partition has the same topic, partition and timestamp type.
+        self._kept_number = functools.lru_cache(maxsize=8)(self._made_number)
+        self._kept_text = functools.lru_cache(maxsize=2)(self._made_text)
 
     @functools.cached_property
     def view(self) -> Any:
@@ -276,10 +280,20 @@ class _Types:
 
     def same_number(self, value: int, rows: int) -> Any:
         """``rows`` times the same 32-bit number."""
-        return self.fixed(self.int32, rows, array("i", (value,)) * rows)
+        if rows > _KEPT_ROWS:
+            return self._made_number(value, rows)
+        return self._kept_number(value, _rounded(rows)).slice(0, rows)
 
     def same_text(self, value: str, rows: int) -> Any:
         """``rows`` times the same string."""
+        if rows > _KEPT_ROWS:
+            return self._made_text(value, rows)
+        return self._kept_text(value, _rounded(rows)).slice(0, rows)
+
+    def _made_number(self, value: int, rows: int) -> Any:
+        return self.fixed(self.int32, rows, array("i", (value,)) * rows)
+
+    def _made_text(self, value: str, rows: int) -> Any:
         encoded = value.encode()
         buffers = BinaryBuffers(b"", 0, multiples(len(encoded), rows + 1), encoded * rows)
         return self.binary_array(self.string, rows, buffers)
@@ -289,6 +303,11 @@ class _Types:
         if len(runs) == 1:
             return runs[0]
         return self.pa.concat_arrays(runs) if runs else self.pa.array([], of)
+
+
+def _rounded(rows: int) -> int:
+    """Batches that follow each other are nearly, and not quite, of one length."""
+    return 1 << (rows - 1).bit_length()
 
 
 @functools.cache

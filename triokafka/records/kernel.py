@@ -13,7 +13,7 @@ from triokafka import kernels
 if TYPE_CHECKING:
     from triokafka.records.plain_appender import RecordAppender
     from triokafka.records.plain_arrow_buffers import BytesColumn, copy_integers, copy_numbers
-    from triokafka.records.plain_columns import ColumnAppender, multiples
+    from triokafka.records.plain_columns import ColumnAppender, multiples, time_beyond
     from triokafka.records.plain_from_columns import RecordColumns, murmur2
     from triokafka.records.plain_kernel import (
         ConsumerRecord,
@@ -40,6 +40,7 @@ _HOMES: Final = {
     "murmur2": "triokafka.records._from_columns",
     "open_payload": "triokafka.records._kernel",
     "survey_records": "triokafka.records._survey",
+    "time_beyond": "triokafka.records._columns",
 }
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "murmur2",
     "open_payload",
     "survey_records",
+    "time_beyond",
 ]
 
 

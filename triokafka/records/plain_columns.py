@@ -272,6 +272,15 @@ def multiples(step: int, count: int) -> Buffer:
     return array("i", range(0, step * count, step) if step else bytes(count)).tobytes()
 
 
+def time_beyond(times: Buffer) -> int:
+    """Of a timestamp column, the first row with the greatest or least there is; -1 when there is none.
+
+    That is what stands in the place of a time that microseconds do not reach.
+    """
+    found = enumerate(memoryview(times).cast("q"))
+    return next((row for row, time in found if time in (-_TWO_63, _TWO_63 - 1)), -1)
+
+
 def _read_field(record: memoryview, position: int, name: str) -> tuple[memoryview | None, int, int]:
     """A nullable byte string: (itself, where it starts, where it ends)."""
     raw, position = read_varint(record, position, 32)

@@ -77,7 +77,7 @@ class ReadOptions:
         initial_offsets_path: streaming only: a file that keeps where the query started.
         include_headers: whether there is a column ``headers``.
         columns: the columns, in the order of the schema.
-        batch_rows, batch_bytes: where an Arrow batch ends, whichever comes first.
+        batch_rows, batch_bytes: where an Arrow batch for Spark ends, whichever comes first; about.
         fetch_ahead: Arrow batches that may wait for Spark.
         decoding: what keys and values are, where they are not just bytes.
         warnings: sentences about options that were given and do nothing.
@@ -181,7 +181,7 @@ class ReadOptions:
             columns=columns,
             decoding=DecodingOptions.parse(given, topics, columns),
             batch_rows=whole(given, "batchRows", at_least=1, largest=1_000_000) or 20_000,
-            batch_bytes=whole(given, "batchBytes", at_least=1024, largest=1 << 30) or 2 << 20,
+            batch_bytes=whole(given, "batchBytes", at_least=1024, largest=1 << 30) or 1 << 20,
             fetch_ahead=whole(given, "fetchAhead", at_least=1, largest=1_000) or 2,
             warnings=tuple(warnings),
         )

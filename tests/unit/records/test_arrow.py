@@ -76,6 +76,48 @@ def test_time_that_arrow_has_no_microseconds_for_is_the_greatest_or_least_there_
         assert column.cast(pa.int64()).to_pylist() == [found]
 
 
+def test_the_first_time_that_stands_for_one_beyond_is_found(stack: Stack) -> None:
+    least, greatest = -(2**63), 2**63 - 1
+    for times, row in (
+        ([], -1),
+        ([0, greatest - 1, least + 1], -1),
+        ([1, 2, least, greatest], 2),
+        ([greatest], 0),
+        ([-1, greatest], 1),
+        ([0x7FFF_FFFF, -1, 0, -(2**31)], -1),  # parts of two times
+    ):
+        packed = struct.pack(f"={len(times)}q", *times)
+        assert stack.kernel.time_beyond(packed) == row
+        assert stack.kernel.time_beyond(memoryview(b"12345678" + packed)[8:]) == row
+
+
+@pytest.mark.parametrize("lengths", [(100, 99, 127, 128, 3), (20_000, 19_999, 1)])
+def test_what_is_the_same_in_all_records_is_right_in_batches_of_any_length(
+    stack: Stack, lengths: tuple[int, ...]
+) -> None:
+    for partition, length in enumerate(lengths):
+        data = encode_batch([(1, None, None, [])] * length, timestamp_type=partition % 2)
+        batch = stack.records.to_arrow([(data, "a topic", partition, 0)])
+        batch.validate(full=True)
+        assert batch.column("topic").to_pylist() == ["a topic"] * length
+        assert batch.column("partition").to_pylist() == [partition] * length
+        assert batch.column("timestampType").to_pylist() == [partition % 2] * length
+
+
+def test_what_is_the_same_in_all_records_is_shared_by_batches_and_bounded(stack: Stack) -> None:
+    def places(topic: str, rows: int) -> list[int]:
+        data = encode_batch([(1, None, None, [])] * rows)
+        batch = stack.records.to_arrow([(data, topic, 5, 0)], columns=["topic", "partition"])
+        kept.append(batch)
+        return [column.buffers()[-1].address for column in batch.columns]
+
+    kept: list[pa.RecordBatch] = []
+    assert places("shared", 1_000) == places("shared", 900)
+    assert places("shared", 1_000)[0] != places("other", 1_000)[0]
+    # A long column of a long name has megabytes, which are nobody's any more when the batch has gone.
+    assert set(places("shared", 16_385)).isdisjoint(places("shared", 16_385))
+
+
 def test_chosen_columns_come_in_the_order_asked_for(stack: Stack) -> None:
     batch = stack.records.to_arrow([(PLAIN, "t", 0, 0)], columns=["offset", "value"])
     assert batch.schema.names == ["offset", "value"]

@@ -65,7 +65,7 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
         ("max_bytes_per_trigger", None),
         ("max_bytes_per_partition", None),
         ("batch_rows", 20_000),
-        ("batch_bytes", 2 << 20),
+        ("batch_bytes", 1 << 20),
         ("fetch_ahead", 2),
         ("columns", ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")),
         ("commit_group_id", None),

@@ -130,7 +130,8 @@ class FetchedData:
         """Add the next records, at most ``limit``, to an Arrow batch; returns how many. Otherwise as `take`."""
         rows = builder.add(self._decoder, limit)
         self.position = self._decoder.next_offset
-        if self._decoder.exhausted:
+        # To look behind the last record may be to decompress a batch, for which a full builder has no use.
+        if self._decoder.at_end or (not builder.is_full and self._decoder.exhausted):
             self.end = self.position
         return rows
 
