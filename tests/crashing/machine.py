@@ -157,6 +157,14 @@ class Machine(BrokerSteps):
         """The process ends. What a sync has lost may be seen until the machine ends, too, and then it must."""
         if self.lost_pages is SyncFailure.CLEAN:
             self.power_cut(choices)
+        elif self.lost_pages is SyncFailure.DIRTY and choices.random() < 0.2:
+            # The power fails in the next start: what it has seen need not have been on the disk.
+            self.disk.kill()
+            self.heal()
+            with self.power_cut_after(choices.randrange(80)):
+                self.start(lossless=True)
+                return
+            self.power_cut(choices)
         else:
             self.disk.kill()
             self.start(lossless=self.lost_pages is SyncFailure.DIRTY)
