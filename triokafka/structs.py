@@ -18,6 +18,11 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def address_text(host: str, port: int) -> str:
+    """``host:port`` as ``bootstrap_servers`` takes it: with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Node(NamedTuple):
     """A broker as metadata names it. ``rack`` is None when the broker has none."""
 
@@ -25,6 +30,11 @@ class Node(NamedTuple):
     host: str
     port: int
     rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port``, with brackets around an IPv6 address."""
+        return address_text(self.host, self.port)
 
 
 class OffsetAndMetadata(NamedTuple):

@@ -38,6 +38,7 @@ from triokafka.broker_stub.replica.fetch_session import FetchSessionCache
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.topic_creation import TopicCreation
 from triokafka.errors import IllegalStateError, KafkaError
+from triokafka.structs import address_text
 from triokafka.world import RealWorld, World
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """Where clients connect: ``host:port`` of every listener, separated by commas."""
         endpoints = advertised_endpoints(self.config, self.sockets)
-        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in endpoints)
+        return ",".join(address_text(endpoint.host, endpoint.port) for endpoint in endpoints)
 
     @property
     def group_coordinator(self) -> GroupCoordinator:

@@ -166,6 +166,7 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
 
     from triokafka.broker_stub.control import ControlEndpoint
     from triokafka.errors import ConfigurationError
+    from triokafka.structs import address_text
     from triokafka.testing.brokers import running
     from triokafka.testing.control import control_actions, control_metrics
 
@@ -182,7 +183,7 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
                     host, port = await endpoint.bind(*control)
                 except OSError as error:
                     raise ConfigurationError(f"--control {control[0]}:{control[1]}: {error}") from error
-                lines.append(f"control {host}:{port}")
+                lines.append(f"control {address_text(host, port)}")
             print(*lines, sep="\n", flush=True)
 
             async def note_failure() -> None:

@@ -24,7 +24,7 @@ from triokafka.network.transport import discard, open_stream
 from triokafka.network.versions import choose_version
 from triokafka.protocol.message import Request
 from triokafka.protocol.templates import FilledRequest
-from triokafka.structs import Node
+from triokafka.structs import Node, address_text
 from triokafka.world import Stream, World
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class BrokerChannel:
     @property
     def name(self) -> str:
         """How messages call this broker."""
-        address = f"{self.node.host}:{self.node.port}"
+        address = self.node.address
         return f"broker {self.node.node_id} at {address}" if self.node.node_id >= 0 else f"bootstrap server {address}"
 
     @property
@@ -162,8 +162,7 @@ class BrokerChannel:
             self.failed_connects += 1
             self.error = failure or self.error
             if hooks and failure is not None:
-                address = f"{self.node.host}:{self.node.port}"
-                hooks.on_connect(self.node, address, self._world.now() - began, failure)
+                hooks.on_connect(self.node, self.node.address, self._world.now() - began, failure)
         logger.debug("%s: %s", self.name, self.error)
         self.retry_at = self._world.now() + self._backoff.delay(self.failures, self._world.random.random())
         self._set_state(ChannelState.DISCONNECTED)
@@ -269,7 +268,9 @@ class BrokerChannel:
             except OSError as error:
                 why = _reason(error)
             self._address_turn += 1
-            tried.append(why if (host, port) == (self.node.host, self.node.port) else f"{host}:{port}: {why}")
+            tried.append(
+                why if (host, port) == (self.node.host, self.node.port) else f"{address_text(host, port)}: {why}"
+            )
         raise self._connect_error("; ".join(tried) or f"the name {self.node.host!r} has no address")
 
     async def _addresses(self) -> list[_Address]:

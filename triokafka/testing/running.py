@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from triokafka.errors import IllegalStateError, KafkaError, for_code
+from triokafka.structs import address_text
 from triokafka.testing.fault_calls import FaultCalls
 from triokafka.testing.faulty_world import FaultyWorld
 
@@ -209,8 +210,7 @@ class RunningBroker(FaultCalls):
         listeners = []
         for listener in self.config.broker_listeners:
             _, port = broker.sockets.address(listener.name)
-            host = f"[{listener.host}]" if ":" in listener.host else listener.host
-            listeners.append(f"{listener.name}://{host}:{port}")
+            listeners.append(f"{listener.name}://{address_text(listener.host, port)}")
         others = [spec for spec in self.config.listeners if spec.partition("://")[0] not in broker.sockets.listeners]
         self.config = replace(self.config, listeners=(*listeners, *others))
 

@@ -22,6 +22,7 @@ from triokafka.broker_stub.network.limits import (
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.request_memory import NO_LIMIT, RequestMemory
 from triokafka.errors import ConfigurationError
+from triokafka.structs import address_text
 from triokafka.world import Listener, Stream, World
 
 logger = logging.getLogger(__name__)
@@ -272,7 +273,7 @@ def _connection_id(stream: Stream, index: int) -> str:
 
 
 def _bind_sentence(endpoint: Endpoint, error: OSError) -> str:
-    where = f"{endpoint.host}:{endpoint.port} (listener {endpoint.name})"
+    where = f"{address_text(endpoint.host, endpoint.port)} (listener {endpoint.name})"
     if error.errno == errno.EADDRINUSE:
         return f"cannot listen on {where}: the port is in use; stop the program that uses it, or choose another port"
     if error.errno == errno.EADDRNOTAVAIL:

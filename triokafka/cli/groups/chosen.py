@@ -79,7 +79,7 @@ async def listings(
     """The groups of all brokers by id; a broker that fails is told, and makes the exit status 1 (CG-02)."""
     by_broker = await admin.list_groups_by_broker(states=states, types=types)
     for node, error in by_broker.errors.items():
-        complain(error, f"The groups of broker {node.node_id} at {node.host}:{node.port} are missing:")
+        complain(error, f"The groups of broker {node.node_id} at {node.address} are missing:")
     found = {
         listing.group_id: listing for node in by_broker if node not in by_broker.errors for listing in by_broker[node]
     }

@@ -326,7 +326,7 @@ def _states(connection: Connection, chosen: Chosen, verbose: bool, output: str) 
         _remark(found.groups.values())
         for group in found.groups.values():
             where = group.coordinator
-            row: list[object] = [group.group_id, f"{where.host}:{where.port} ({where.node_id})", group.assignor or None]
+            row: list[object] = [group.group_id, f"{where.address} ({where.node_id})", group.assignor or None]
             row += [group.state]
             row += [group.group_epoch, group.target_assignment_epoch] if verbose else []
             rows.append([*row, len(group.members)])

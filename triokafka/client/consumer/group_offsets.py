@@ -138,9 +138,7 @@ class GroupOffsets:
                 with trio.fail_after(max(0.0, deadline - self._world.now())):
                     return await call(node.node_id)
             except trio.TooSlowError:
-                raise KafkaTimeoutError(
-                    f"{what}: the coordinator {node.host}:{node.port} did not answer in time"
-                ) from None
+                raise KafkaTimeoutError(f"{what}: the coordinator {node.address} did not answer in time") from None
             except KafkaError as error:
                 if not (error.retriable or isinstance(error, again)):
                     raise

@@ -1,0 +1,36 @@
+"""Addresses in messages, as one would type them again."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from triokafka import AdminClient
+from triokafka.structs import Node
+from triokafka.testing import running_broker
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("broker-1.example", "broker-1.example:9092"),
+        ("192.0.2.9", "192.0.2.9:9092"),
+        ("2001:db8::7", "[2001:db8::7]:9092"),
+    ],
+)
+def test_the_address_of_a_broker_is_one_that_bootstrap_servers_takes(host: str, address: str) -> None:
+    assert Node(1, host, 9092).address == address
+
+
+async def test_a_broker_that_listens_by_ipv6_is_reached_by_the_address_that_it_names() -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as tried:
+            tried.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"no IPv6 on this machine: {error}")
+    async with running_broker(listeners=("PLAINTEXT://[::1]:0",)) as broker:
+        assert broker.bootstrap_servers.startswith("[::1]:")
+        async with AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            (node,) = (await admin.describe_cluster()).nodes
+    assert node.address == broker.bootstrap_servers
