@@ -26,7 +26,7 @@ from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
-from triokafka.protocol.message import MOST_MEMORY, Response
+from triokafka.protocol.message import MOST_MEMORY, Request, Response
 from triokafka.structs import Buffer
 from triokafka.world_files import FileSlice
 
@@ -130,10 +130,12 @@ class Dispatcher:
         received_at: float | None = None,
         started_at: float | None = None,
         let_go: Callable[[], None] | None = None,
+        charge: Callable[[int], None] | None = None,
     ) -> Answer:
         """Answer one request, which came at ``received_at`` and got its slot at ``started_at``, now when left out.
 
         ``let_go`` is called when the frame is done with before the answer is there; the caller must not keep it.
+        ``charge`` is told how much memory the decoded form of a large request takes beside the frame.
 
         Raises:
             CloseConnectionError: the frame is not a request, or asks for an API or version that is not served, or the
@@ -145,7 +147,9 @@ class Dispatcher:
             if handler is None:
                 return self._refuse_api_versions(header, now)
             if len(frame) > _LARGE_BYTES:
-                request = await self._decode_large(handler, frame, header)
+                request, memory = await self._decode_large(handler, frame, header)
+                if charge is not None:
+                    charge(memory)
             else:
                 request = handler.decode(frame, header.api_version, header.size)
         except ProtocolError as error:
@@ -175,8 +179,11 @@ class Dispatcher:
             return await self._finish_aside(response, context)
         return self._finish(response, context)
 
-    async def _decode_large(self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader) -> Any:
-        """Decode a large request in bounded memory; others have their turn meanwhile, unless nearly all is records."""
+    async def _decode_large(self, handler: Handler[Any, Any], frame: Buffer, header: RequestHeader) -> tuple[Any, int]:
+        """Decode a large request in bounded memory, and say in how much.
+
+        Others have their turn meanwhile, unless nearly all is records.
+        """
         max_memory = _DECODED_TIMES * self.broker.config.socket_request_max_bytes
         if handler.carries_records:
             return _decode(handler, frame, header, max_memory)
@@ -316,13 +323,17 @@ class Dispatcher:
         return response
 
 
-def _decode(handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, max_memory: int) -> Any:
-    version, offset = header.api_version, header.size
-    if len(frame) * MOST_MEMORY <= max_memory:
-        return handler.decode(frame, version, offset)
-    return handler.request_type.decode_within(
-        frame, version, offset, max_memory=max_memory, prefix=not handler.carries_records
+def _decode(
+    handler: Handler[Any, Any], frame: Buffer, header: RequestHeader, max_memory: int
+) -> tuple[Request[Any], int]:
+    found: tuple[Request[Any], int] = handler.request_type.decode_within(
+        frame,
+        header.api_version,
+        header.size,
+        max_memory=max(max_memory, _LARGE_BYTES * MOST_MEMORY),
+        prefix=not handler.carries_records,
     )
+    return found
 
 
 def _encode(response: Response, header: RequestHeader) -> list[Buffer]:

@@ -64,9 +64,10 @@ def make_decoder(cls: Any, version: int, *, view: bool = False, prefix: bool = F
 
 
 def decode_carefully(
-    cls: Any, version: int, buffer: Any, offset: int, *, prefix: bool = False, room: float = math.inf
+    cls: Any, version: int, buffer: Any, offset: int, *, prefix: bool = False, room: list[int] | None = None
 ) -> Any:
-    """Decode a message that has text which is not UTF-8, or may take no more memory than ``room``.
+    """Decode a message that has text which is not UTF-8, or may take no more memory than ``room[0]``, from which it is
+    taken.
 
     Text gets replacement characters, as in Java. The decoders that are made for good input do neither, so that it costs
     them nothing.
@@ -79,7 +80,7 @@ def decode_carefully(
         writer.message(cls.construct(version), cls.__name__)
         filename = f"<triokafka {cls.__module__}.{cls.__name__} v{version} {view=} {prefix=} careful decoder>"
         decoder = kept.setdefault((version, view, prefix), _finish(writer, filename, "decode"))
-    return decoder(buffer, offset, [room])
+    return decoder(buffer, offset, [math.inf] if room is None else room)
 
 
 def make_encoder(cls: Any, version: int) -> Any:

@@ -130,9 +130,10 @@ class Message(Struct):
     @classmethod
     def decode_within(
         cls, buffer: Buffer, version: int, offset: int = 0, *, max_memory: int, prefix: bool = False
-    ) -> Self:
+    ) -> tuple[Self, int]:
         """As `decode`, or `decode_prefix`, but refuse a message whose decoded form would take too much memory.
 
+        Returns the message, and how much memory its elements take.
         It is known before the elements of an array are made, by their number: ``max_memory`` is bytes, more or less,
         beside up to four times those of ``buffer`` for text. Without this, a decoded message takes at most
         `MOST_MEMORY` times its bytes.
@@ -141,8 +142,9 @@ class Message(Struct):
         """
         data: Any = memoryview(buffer).cast("B") if compiler.carries_records(cls) else bytes(buffer)
         try:
-            made: Self = compiler.decode_carefully(cls, version, data, offset, prefix=prefix, room=max_memory)
-            return made
+            room = [max_memory]
+            made: Self = compiler.decode_carefully(cls, version, data, offset, prefix=prefix, room=room)
+            return made, max_memory - room[0]
         except compiler.DECODE_FAILURES as error:
             failure = compiler.explain_decode(cls, error)
         raise failure

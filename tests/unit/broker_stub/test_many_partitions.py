@@ -13,9 +13,10 @@ import trio
 import trio.testing
 
 from tests.bystander import Bystander
-from tests.odd_requests import request
+from tests.odd_requests import Asker, request
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
+from triokafka.broker_stub.network.request_memory import RequestMemory
 from triokafka.broker_stub.turns import AT_ONCE
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
@@ -33,6 +34,7 @@ from triokafka.protocol.api.produce import (
     TopicProduceData,
 )
 from triokafka.structs import TopicPartition
+from triokafka.testing import running_broker
 from triokafka.world import RealWorld
 from triokafka.world_memory import DiskFault, MemoryStorage
 
@@ -326,6 +328,26 @@ async def test_a_change_of_more_than_ten_thousand_records_is_refused_as_a_whole(
         assert len(results) == 10_001
         image = node.broker.controller.image
         assert not image.configs and not image.client_quotas
+
+
+async def test_what_a_large_request_takes_in_memory_counts_while_it_is_worked_on() -> None:
+    """Beside its bytes, for ``queued.max.request.bytes`` (`broker-log/A16`)."""
+    async with running_broker(queued_max_request_bytes=200_000_000) as broker:
+        taken: list[int] = []
+
+        class Watched(RequestMemory):
+            def add(self, size: int) -> None:
+                super().add(size)
+                taken.append(self.used)
+
+        broker.sockets.memory.__class__ = Watched
+        asker = Asker(broker.bootstrap_servers)
+        asked = request("find_coordinator", {"key_type": 1, "coordinator_keys": _names(20_000)})
+        size = len(asked.encode(4))
+        assert len((await asker.call(asked, 4)).coordinators) == 20_000
+        assert len(taken) == 1 and 10 * size > taken[0] > 5 * size
+        asker.close()
+        assert broker.sockets.memory.used == 0
 
 
 @pytest.mark.parametrize("held", ["_decode", "_encode"])

@@ -55,6 +55,11 @@ class _Held:
         self._reader = reader
         self._memory = memory
 
+    def charge(self, memory: int) -> None:
+        """What was made of the frame takes so much more, until all is let go."""
+        self.reserved += memory
+        self._memory.add(memory)
+
     def let_go(self) -> None:
         """The frame is not looked at any more. A second call does nothing."""
         if self.reserved:
@@ -164,6 +169,7 @@ class ConnectionProcessor:
                     received_at=received_at,
                     started_at=started_at,
                     let_go=held.let_go,
+                    charge=held.charge,
                 )
                 del frame  # so that nobody has it but who works on it
                 answer = await work

@@ -71,6 +71,10 @@ class RequestMemory:
                 self._admit()  # what is behind it may be smaller
             raise
 
+    def add(self, size: int) -> None:
+        """Count more for a request that was let in, without waiting: it is there already. Others wait the longer."""
+        self._used += size
+
     def release(self, size: int) -> None:
         """A request is done with."""
         self._used -= size
