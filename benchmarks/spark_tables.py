@@ -50,13 +50,15 @@ class Row(NamedTuple):
         """With the rates of reading on, once a query has begun."""
         if not self.start_seconds or self.is_start():
             return self
-        seconds = self.seconds - self.start_seconds
-        cpu = max(self.cpu_seconds_per_million * self.rows / 1e6 - self.start_cpu_seconds, 0.0)
+        seconds, cpu = self.seconds - self.start_seconds, self._cpu_seconds() - self.start_cpu_seconds
         return self._replace(rows_per_second=self.rows / seconds, cpu_seconds_per_million=cpu / self.rows * 1e6)
 
     def is_start(self) -> bool:
-        """Whether most of the time was the start: too few records, or a machine that was too busy."""
-        return self.start_seconds > self.seconds * _MOST
+        """Whether most of either time was the start: too few records, or a machine that was too busy."""
+        return self.start_seconds > self.seconds * _MOST or self.start_cpu_seconds > self._cpu_seconds() * _MOST
+
+    def _cpu_seconds(self) -> float:
+        return self.cpu_seconds_per_million * self.rows / 1e6
 
 
 class Ratio(NamedTuple):
