@@ -1,7 +1,7 @@
 """Options that begin with ``kafka.``: settings of Java's consumer, turned into those of the client here. No I/O.
 
 What changes what is read, and cannot be done, is refused: serializers, interceptors, securing of connections. What only
-tunes Java's clients is left out, and what nobody knows is refused.
+tunes Java's clients is left out, what is misspelt is refused, and what nobody knows is left out with one warning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from triokafka.client.config import ClientOptions, ConsumerOptions, ProducerOptions
 from triokafka.errors import ConfigurationError
-from triokafka.spark.java_settings import NO_PROTECTION, OF_PRODUCERS, PREFIX, is_passed_over, refuse_unknown
+from triokafka.spark.java_settings import NO_PROTECTION, OF_PRODUCERS, PREFIX, is_passed_over, left_out, refuse_misspelt
 
 SERVERS: Final = "kafka.bootstrap.servers"
 GROUP_ID: Final = "kafka.group.id"
@@ -78,12 +78,12 @@ class ClientSettings:
         return (self.bootstrap_servers, hashlib.sha256(told.encode()).hexdigest())
 
 
-def client_settings(given: Mapping[str, str]) -> ClientSettings:
-    """The settings in ``given`` options, whose names are in lower case.
+def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]]:
+    """The settings in ``given`` options, whose names are in lower case, and warnings about those left out.
 
     Raises:
-        ConfigurationError: there are no bootstrap servers, or a setting is refused, has an impossible value, or is one
-            that nobody knows.
+        ConfigurationError: there are no bootstrap servers, or a setting is refused, misspelt, or has an impossible
+            value.
     """
     for name, why in _REFUSED.items():
         if PREFIX + name in given:
@@ -92,6 +92,7 @@ def client_settings(given: Mapping[str, str]) -> ClientSettings:
     if not servers:
         raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka consumer")
     values = HiddenValues()
+    unknown: list[str] = []
     # By name: no variable holds a value when something is refused.
     for name in _names(given):
         setting = name.replace(".", "_")
@@ -100,9 +101,10 @@ def client_settings(given: Mapping[str, str]) -> ClientSettings:
         if setting in settable():
             values[setting] = _value(setting, given[PREFIX + name])
         elif setting not in settable(ProducerOptions):
-            refuse_unknown(name, "read", settable())
+            refuse_misspelt(name, "read", settable())
+            unknown.append(name)
     _check(servers, values)
-    return ClientSettings(servers, values)
+    return ClientSettings(servers, values), left_out(unknown)
 
 
 def _names(given: Mapping[str, str]) -> list[str]:

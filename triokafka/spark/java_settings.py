@@ -1,15 +1,15 @@
 """Names of options that begin with ``kafka.``: what Java's clients know, and what is said of a name that nobody knows.
 
-Java's clients only log a line about unknown settings. Here they are refused on both sides: a misspelt isolation level
-reads aborted records, and nobody looks into the log of a driver. What Java's consumer or producer knows, and these
-clients have no use for, is passed over, so that a program moves from the connector as it is.
+Java's clients only log a line about unknown settings. What looks like a slip of the pen is refused here: a misspelt
+isolation level reads aborted records, and nobody looks into the log of a driver. What Java's consumer or producer knows,
+and these clients have no use for, is passed over, so that a program moves from the connector as it is.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Final, NoReturn
+from typing import Final
 
 from triokafka.client.option_names import ABSENT, RENAMED
 from triokafka.errors import ConfigurationError
@@ -61,8 +61,9 @@ def is_passed_over(name: str, other_side: frozenset[str]) -> bool:
     return name in WITHOUT_EFFECT or name in other_side or name.startswith(_PREFIXES)
 
 
-def refuse_unknown(name: str, side: str, known: Iterable[str]) -> NoReturn:
-    """Say what was probably meant by a setting that neither this package's clients nor Java's have.
+def refuse_misspelt(name: str, side: str, known: Iterable[str]) -> None:
+    """Say what was probably meant by a setting that neither this package's clients nor Java's have; nothing, when that
+    cannot be guessed.
 
     Args:
         name: without the prefix.
@@ -70,7 +71,7 @@ def refuse_unknown(name: str, side: str, known: Iterable[str]) -> NoReturn:
         known: settings that can be given there, as they are called in Python.
 
     Raises:
-        ConfigurationError: always. It tells the name, and never the value.
+        ConfigurationError: it is nearly the name of another one. Tells the name, and never the value.
     """
     settings = {each: each.replace("_", ".") for each in known}
     setting = name.replace(".", "_").replace("-", "_")
@@ -86,8 +87,14 @@ def refuse_unknown(name: str, side: str, known: Iterable[str]) -> NoReturn:
     elif near := difflib.get_close_matches(name, sorted({*settings.values(), *_JAVAS}), n=1, cutoff=0.8):
         hint = f"did you mean '{PREFIX}{near[0]}'?"
     else:
-        hint = "neither the clients here nor Kafka's own have such a setting. Leave it out"
+        return
     raise ConfigurationError(f"Unknown option '{PREFIX}{name}' of a {side}: {hint}")
+
+
+def left_out(unknown: Iterable[str]) -> list[str]:
+    """A warning about settings of which nobody knows what was meant, named without the prefix; none without them."""
+    listed = ", ".join(f"'{PREFIX}{name}'" for name in sorted(unknown))
+    return [f"options that no Kafka client knows are left out: {listed}"] if listed else []
 
 
 _ABSENT: Final = {

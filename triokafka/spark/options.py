@@ -136,7 +136,7 @@ class ReadOptions:
         max_records = whole(given, "maxRecordsPerPartition", at_least=1)
         if group_id is not None:
             warnings.append(_group_id_warning("groupidprefix" in given))
-        client = client_settings(given)
+        client, more = client_settings(given)
         fewest, most = (whole(given, f"{end}OffsetsPerTrigger", at_least=1) for end in ("min", "max"))
         if fewest is not None and most is not None and fewest > most:
             raise ConfigurationError(
@@ -183,7 +183,7 @@ class ReadOptions:
             batch_rows=whole(given, "batchRows", at_least=1, largest=1_000_000) or 20_000,
             batch_bytes=whole(given, "batchBytes", at_least=1024, largest=1 << 30) or 1 << 20,
             fetch_ahead=whole(given, "fetchAhead", at_least=1, largest=1_000) or 2,
-            warnings=tuple(warnings),
+            warnings=tuple(warnings + more),
         )
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.client_settings import SERVERS, HiddenValues, check_protection, settable
-from triokafka.spark.java_settings import OF_CONSUMERS, PREFIX, is_passed_over, refuse_unknown
+from triokafka.spark.java_settings import OF_CONSUMERS, PREFIX, is_passed_over, left_out, refuse_misspelt
 from triokafka.spark.options import NAMES as NAMES_OF_READER
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class WriteOptions:
             ConfigurationError: one is missing, misspelt or cannot be used; the message names it.
         """
         given = HiddenValues((name.lower(), value) for name, value in options.items())
-        client = _client_settings(given)
-        warnings = _unknown_names(given)
+        client, warnings = _client_settings(given)
+        warnings += _unknown_names(given)
         servers = given.get(SERVERS, "").strip()
         if not servers:
             raise ConfigurationError(f"Option '{SERVERS}' must be specified for configuring Kafka writers")
@@ -123,10 +123,11 @@ def check_columns(schema: StructType, topic: str | None) -> None:
             )
 
 
-def _client_settings(given: Mapping[str, str]) -> dict[str, Any]:
-    """The producer's settings; those that nobody knows are refused."""
+def _client_settings(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """The producer's settings, and warnings about those that nobody knows."""
     kinds = _kinds()
     settings = HiddenValues()
+    unknown: list[str] = []
     # By name: no variable holds a value when something is refused.
     for name in [each.removeprefix(PREFIX) for each in given if each.startswith(PREFIX) and each != SERVERS]:
         if PREFIX + name in _REFUSED_CLIENT:
@@ -138,8 +139,9 @@ def _client_settings(given: Mapping[str, str]) -> dict[str, Any]:
         elif setting in kinds:
             settings[setting] = _value(kinds[setting], given[PREFIX + name])
         elif not (is_passed_over(name, OF_CONSUMERS) or setting in settable()):
-            refuse_unknown(name, "write", kinds)
-    return settings
+            refuse_misspelt(name, "write", kinds)
+            unknown.append(name)
+    return settings, left_out(unknown)
 
 
 def _partitioner(value: str) -> str:

@@ -431,12 +431,10 @@ def test_settings_that_tune_javas_clients_or_belong_to_the_other_side_do_nothing
         ("fetch.message.max.bytes", "here it is 'kafka.max.partition.fetch.bytes'"),
         ("consumer.timeout.ms", "option kafkaConsumer.pollTimeoutMs says how long a task waits"),
         ("api.version", "versions are negotiated with every broker"),
-        ("foo.bar", "neither the clients here nor Kafka's own have such a setting"),
-        ("hooks", "neither the clients here nor Kafka's own have such a setting"),
         ("security.providers", "TLS and SASL are not there yet"),
     ],
 )
-def test_a_setting_that_nobody_knows_is_refused_on_both_sides(name: str, sentence: str):
+def test_a_misspelt_setting_is_refused_on_both_sides(name: str, sentence: str):
     """Java's clients log a line, and read what was not meant: aborted records, say."""
     for side, take in (("read", parse), ("write", parse_write)):
         with pytest.raises(ConfigurationError) as refused:
@@ -444,6 +442,15 @@ def test_a_setting_that_nobody_knows_is_refused_on_both_sides(name: str, sentenc
         assert f"of a {side}" in str(refused.value) or "is not supported" in str(refused.value)
         assert sentence in str(refused.value) or (side, name) == ("write", "fetch.message.max.bytes")
         assert "hush" not in str(refused.value)
+
+
+def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides():
+    """`spark/5.2`: of what Java's clients would pass to a plug-in, say."""
+    for take in (parse, parse_write):
+        found = take({"kafka.foo.bar": "hush", "kafka.hooks": "x", "kafka.acme.tracing": "on"})
+        assert found.warnings == (
+            "options that no Kafka client knows are left out: 'kafka.acme.tracing', 'kafka.foo.bar', 'kafka.hooks'",
+        )
 
 
 def test_a_group_id_is_taken_with_a_warning():
