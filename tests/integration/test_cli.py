@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -605,6 +606,31 @@ class TestNobodyThere:
             done = tool("consume", "t", "--timeout-ms", "100")
         assert done.status == 1
         assert "no broker has answered yet; still trying" in done.err
+
+    def test_producing_says_what_keeps_records_from_being_acknowledged(
+        self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Otherwise it would be silent for as long as ``delivery_timeout_ms``, which is two minutes."""
+        monkeypatch.setattr(produce_module, "_PATIENCE", 0.2)
+        broker = BrokerProcess(None)
+        bootstrap = broker.start()
+
+        class Input(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                """A line; then the broker ends, and there is another line."""
+                found = self.readline()
+                if found == b"two\n":
+                    broker.stop()
+                return found
+
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Input(b"one\ntwo\n")))
+        options = ("-X", "delivery.timeout.ms=3000", "-X", "request.timeout.ms=500", "--linger-ms", "0")
+        assert run(["produce", "left-alone", *options, "--bootstrap-server", bootstrap]) == 1
+        said = capfd.readouterr().err
+        assert re.search(r"triokafka: \d records are not acknowledged yet: .+; still trying", said), (
+            said
+        )
+        assert "line 2 was not acknowledged" in said
 
     def test_closed_output_is_no_reason_to_fail(self, broker: str, tool: Tool) -> None:
         """(PY-02) As ``>&-`` in a shell: there is no standard output at all."""

@@ -24,6 +24,7 @@ _READ_BYTES: Final = 65_536
 _LONGEST_LINE: Final = 64 << 20
 """Bytes of a line that are kept, unless ``max_request_size`` lets a record be larger."""
 _SHOWN_ERRORS: Final = 10
+_PATIENCE: Final = 5  # seconds without a word about what fails
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -171,7 +172,8 @@ class _Run:
 
         import triokafka
 
-        async with configured(triokafka.Producer, **self._options) as producer:
+        async with configured(triokafka.Producer, **self._options) as producer, trio.open_nursery() as telling:
+            telling.start_soon(self._tell_troubles, producer)
             with trio.CancelScope() as reading, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._stop_at_signal, signals, reading)
@@ -181,6 +183,7 @@ class _Run:
                         self._problem = problem
                     nursery.cancel_scope.cancel()
             await producer.flush()
+            telling.cancel_scope.cancel()
         if self._problem is not None:
             click.echo(f"triokafka: {describe(self._problem)}", err=True)
         click.echo(f"{self._acknowledged} records acknowledged", err=True)
@@ -193,6 +196,19 @@ class _Run:
             self._signal = number
             reading.cancel()
             return
+
+    async def _tell_troubles(self, producer: Producer) -> None:
+        """Say what keeps records from being acknowledged; they are given up after ``delivery_timeout_ms`` only."""
+        import trio
+
+        while True:
+            await trio.sleep(_PATIENCE)
+            health = producer.health()
+            if health.unacknowledged_age is None or health.unacknowledged_age < _PATIENCE:
+                continue
+            why = f": {health.troubles[0].removesuffix('.')}" if health.troubles else ""
+            count = health.unacknowledged_records
+            click.echo(f"triokafka: {count} records are not acknowledged yet{why}; still trying", err=True)
 
     async def _send_all(self, producer: Producer) -> None:
         import trio
