@@ -1,8 +1,8 @@
 """Names of options that begin with ``kafka.``: what Java's clients know, and what is said of a name that nobody knows.
 
 Java's clients only log a line about unknown settings. What looks like a slip of the pen is refused here: a misspelt
-isolation level reads aborted records, and nobody looks into the log of a driver. What Java's consumer or producer knows,
-and these clients have no use for, is passed over, so that a program moves from the connector as it is.
+isolation level reads aborted records, and nobody looks into the log of a driver. What Java's consumer or producer
+knows, and these clients have no use for, is passed over, so that a program moves from the connector as it is.
 """
 
 from __future__ import annotations
