@@ -627,9 +627,7 @@ class TestNobodyThere:
         options = ("-X", "delivery.timeout.ms=3000", "-X", "request.timeout.ms=500", "--linger-ms", "0")
         assert run(["produce", "left-alone", *options, "--bootstrap-server", bootstrap]) == 1
         said = capfd.readouterr().err
-        assert re.search(r"triokafka: \d records are not acknowledged yet: .+; still trying", said), (
-            said
-        )
+        assert re.search(r"triokafka: \d records are not acknowledged yet: .+; still trying", said), said
         assert "line 2 was not acknowledged" in said
 
     def test_closed_output_is_no_reason_to_fail(self, broker: str, tool: Tool) -> None:
