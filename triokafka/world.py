@@ -37,6 +37,10 @@ from triokafka.world_files import Descriptor, FileSlice
 T = TypeVar("T")
 
 _MAX_VECTORS: Final = 512  # below every platform's IOV_MAX
+_MOST_AT_ONCE: Final = 512 << 10
+"""Announced bytes that are waited for in one go. A wait costs as much as copying tens of kilobytes."""
+_HAS_LOW_WATER: Final = sys.platform == "linux"
+"""Elsewhere it is not known that the kernel wakes who waits when its buffer is full before."""
 _MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # more follows at once: no packet for this alone
 
 
@@ -84,6 +88,10 @@ class Stream(ABC):
 
         While bytes are there it need not yield to other tasks. Cancelling loses nothing.
         """
+
+    def expect(self, size: int) -> None:
+        """The peer has announced ``size`` more bytes: whoever waits for them need not be woken for every few."""
+        return
 
     @abstractmethod
     def close(self) -> None:
@@ -399,6 +407,8 @@ class _SocketStream(Stream):
         self._closed = False
         self._drained = False
         self._in_thread = False
+        self._expected = 0
+        self._low_water = 1  # the kernel wakes who waits when so many bytes are there, or there will be no more
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -496,6 +506,7 @@ class _SocketStream(Stream):
             if self._drained:
                 self._check_open()
                 # The last call got less than there was room for: another one now would find nothing.
+                self._set_low_water()
                 await trio.lowlevel.wait_readable(self._sock)
                 self._drained = False
             try:
@@ -507,7 +518,19 @@ class _SocketStream(Stream):
                 raise
             else:
                 self._drained = got < len(buffer)
+                self._expected = max(self._expected - got, 0)
                 return got
+
+    def expect(self, size: int) -> None:
+        self._expected = size
+
+    def _set_low_water(self) -> None:
+        """Not above what is expected: behind a large answer, a small one must not be waited for."""
+        wanted = min(self._expected, _MOST_AT_ONCE) or 1
+        if wanted != self._low_water and _HAS_LOW_WATER:
+            # The kernel takes less when its buffer is smaller, so nothing waits for what has no room.
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            self._low_water = wanted
 
     def _check_open(self) -> None:
         if self._closed:

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -40,6 +41,66 @@ async def test_all_buffers_arrive_in_order_through_a_full_socket() -> None:
             await client.send(*parts)
             client.close()
     assert bytes(received) == b"".join(parts)
+    server.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the kernel is told what is waited for")
+async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there() -> None:
+    """And at once by whatever comes behind them."""
+    client, server = await pair(RealWorld())
+    received: list[int] = []
+
+    async def receive() -> None:
+        while got := await server.receive_into(memoryview(bytearray(200_000))):
+            received.append(got)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            server.expect(100_000)
+            nursery.start_soon(receive)
+            await trio.testing.wait_all_tasks_blocked()
+            for size, found in [(1, []), (59_999, []), (40_000, [100_000]), (3, [100_000, 3]), (1, [100_000, 3, 1])]:
+                await client.send(bytes(size))
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                assert received == found
+            client.close()
+    server.close()
+
+
+@pytest.mark.parametrize("sent", [0, 10, 70_000])
+async def test_who_was_told_of_more_than_comes_hears_of_the_end(sent: int) -> None:
+    client, server = await pair(RealWorld())
+    received = 0
+    server.expect(1_000_000)
+
+    async def send() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        await client.send(bytes(sent))
+        client.close()
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            while got := await server.receive_into(memoryview(bytearray(1000))):
+                received += got
+    assert received == sent
+    server.close()
+
+
+async def test_more_may_be_announced_than_the_kernel_has_room_for() -> None:
+    world = RealWorld()
+    listener = await world.listen("127.0.0.1", 0, receive_buffer_bytes=4096)
+    client = await world.connect(*listener.address, send_buffer_bytes=4096)
+    server = await listener.accept()
+    listener.close()
+    received, buffer = 0, memoryview(bytearray(1 << 20))
+    server.expect(1 << 20)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, bytes(1 << 20))
+            while received < 1 << 20:
+                received += await server.receive_into(buffer[received:])
+    client.close()
     server.close()
 
 

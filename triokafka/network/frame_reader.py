@@ -69,6 +69,7 @@ class FrameReader:
                     large = self._pool.take(size)
                     large[:here] = view[start + 4 : end]
                     start = end = 0
+                    self._stream.expect(size - here)
                     while here < size:
                         got = await self._receive(large[here:])
                         if not got:

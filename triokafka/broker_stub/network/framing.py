@@ -147,6 +147,7 @@ class FrameReader:
         have = len(first)
         frame[:have] = first
         self._start = self._end = 0
+        self._stream.expect(size - have)
         while have < size:
             if have == len(frame):
                 final = FrameBuffers.room_for(size) if pooled else size
