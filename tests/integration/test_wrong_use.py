@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiokafka.errors
@@ -211,10 +213,33 @@ def test_a_place_for_the_picture_that_cannot_be_is_said_before_the_demo_begins(t
     assert done.stdout == ""
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Who runs the tests may ignore signals, as ``nohup`` does, and every process inherits that."""
+    ignored = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that ends with the block, also when it fails."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signal.Signals) -> None:
     command = [sys.executable, "-m", "triokafka", "broker", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(*command) as process:
         assert process.stderr is not None and process.stdout is not None
         assert process.stdout.readline().startswith("ready ")
         process.send_signal(signal_number)
@@ -226,7 +251,7 @@ def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signa
 def test_a_broker_that_is_to_outlive_its_terminal_does() -> None:
     """As ``nohup triokafka broker … &``: the signal is ignored from the beginning."""
     command = ["nohup", sys.executable, "-m", "triokafka", "broker", "--in-memory", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(*command) as process:
         assert process.stdout is not None
         bootstrap = process.stdout.readline().removeprefix("ready ").strip()
         process.send_signal(signal.SIGHUP)
@@ -244,7 +269,7 @@ def test_a_signal_ends_a_broker_that_is_still_starting(tmp_path: Path) -> None:
         (tmp_path / f"t-{number}").mkdir()
     command = [sys.executable, "-m", "triokafka", "broker", "-v", "--listen", "127.0.0.1:0"]
     command += ["--data-dir", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(*command) as process:
         assert process.stderr is not None and process.stdout is not None
         while "5000 logs are checked" not in process.stderr.readline():
             assert process.poll() is None
