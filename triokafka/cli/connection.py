@@ -110,4 +110,5 @@ def with_admin(
         async with configured(triokafka.AdminClient, **options) as admin:
             return await work(admin) or 0
 
-    return trio.run(main)
+    # Elsewhere Ctrl-C may leave a task that was never begun, of which Python warns.
+    return trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)

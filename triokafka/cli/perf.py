@@ -305,7 +305,7 @@ def _make_sure_of_topic(job: Any) -> None:
         async with triokafka.Producer(bootstrap_servers=job.bootstrap, max_block_ms=_BLOCK_MS) as producer:
             await producer.partitions_for(job.topic)
 
-    trio.run(ask)
+    trio.run(ask, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def _print_comparison(found: Sequence[Compared], rounds: int) -> None:

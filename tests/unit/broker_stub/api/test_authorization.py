@@ -36,8 +36,8 @@ CLUSTER: Final = errors.ClusterAuthorizationFailedError.code
 TRANSACTIONAL_ID: Final = errors.TransactionalIdAuthorizationFailedError.code
 REFUSALS: Final = {TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID}
 BOTH_TOPICS: Final = {"open": TOPIC, "shut": TOPIC}
-ASKED_OF_NOTHING: Final = {"ApiVersions"}
-"""Whoever connects may know what is served."""
+ASKED_OF_NOTHING: Final = {"ApiVersions", "SaslAuthenticate", "SaslHandshake"}
+"""Whoever connects may know what is served, and say who it is."""
 
 
 class Deny(Authorizer):
