@@ -528,8 +528,10 @@ class _SocketStream(Stream):
         """Not above what is expected: behind a large answer, a small one must not be waited for."""
         wanted = min(self._expected, _MOST_AT_ONCE) or 1
         if wanted != self._low_water and _HAS_LOW_WATER:
-            # The kernel takes less when its buffer is smaller, so nothing waits for what has no room.
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            # The kernel takes less when its buffer is smaller, so nothing waits for what has no room. Some that take
+            # themselves for Linux do not have it; without it nothing is lost but speed.
+            with suppress(OSError):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
             self._low_water = wanted
 
     def _check_open(self) -> None:

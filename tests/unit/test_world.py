@@ -87,6 +87,23 @@ async def test_who_was_told_of_more_than_comes_hears_of_the_end(sent: int) -> No
     server.close()
 
 
+async def test_a_kernel_that_cannot_be_told_what_is_waited_for_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "SO_RCVLOWAT", 9_999)  # an option that there is not
+    client, server = await pair(RealWorld())
+    server.expect(100_000)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+
+            async def receive() -> None:
+                assert await server.receive_into(memoryview(bytearray(10))) == 1
+
+            nursery.start_soon(receive)
+            await trio.testing.wait_all_tasks_blocked()
+            await client.send(b"x")
+    client.close()
+    server.close()
+
+
 async def test_more_may_be_announced_than_the_kernel_has_room_for() -> None:
     world = RealWorld()
     listener = await world.listen("127.0.0.1", 0, receive_buffer_bytes=4096)
