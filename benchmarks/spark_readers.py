@@ -50,6 +50,12 @@ class Source(DataSource):  # type: ignore[misc] # pyspark has no types here
     """Options: ``bootstrap``, ``topic``, ``ends`` (JSON list of end offsets by partition), ``size`` of values."""
 
     reading: type[PartitionReader]
+    called: str
+
+    @classmethod
+    def name(cls) -> str:
+        """For ``format()``."""
+        return cls.called
 
     def schema(self) -> str:
         return SCHEMA
@@ -94,22 +100,14 @@ class CeilingSource(Source):
     """Fetches and drops."""
 
     reading = _Ceiling
-
-    @classmethod
-    def name(cls) -> str:
-        """For ``format()``."""
-        return "ceiling"
+    called = "ceiling"
 
 
 class ReadySource(Source):
     """Does not fetch at all."""
 
     reading = _Ready
-
-    @classmethod
-    def name(cls) -> str:
-        """For ``format()``."""
-        return "ready"
+    called = "ready"
 
 
 def made(topic: str, partition: int, size: int) -> pa.RecordBatch:

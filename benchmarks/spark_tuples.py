@@ -136,44 +136,28 @@ class TupleSource(Source):
     """A tuple for each record, by our records."""
 
     reading = _Tuples
-
-    @classmethod
-    def name(cls) -> str:
-        """For ``format()``."""
-        return "tuples"
+    called = "tuples"
 
 
 class KafkaPythonSource(Source):
     """A tuple for each record, by kafka-python."""
 
     reading = _KafkaPython
-
-    @classmethod
-    def name(cls) -> str:
-        """For ``format()``."""
-        return "kafka-python tuples"
+    called = "kafka-python tuples"
 
 
 class ConfluentKafkaSource(Source):
     """A tuple for each record, by confluent-kafka."""
 
     reading = _ConfluentKafka
-
-    @classmethod
-    def name(cls) -> str:
-        """For ``format()``."""
-        return "confluent-kafka tuples"
+    called = "confluent-kafka tuples"
 
 
 class ReadyTupleSource(Source):
     """Does not fetch at all, and yields tuples."""
 
     reading = _ReadyTuples
-
-    @classmethod
-    def name(cls) -> str:
-        """For ``format()``."""
-        return "ready tuples"
+    called = "ready tuples"
 
 
 def _ended(reader: PartitionReader, partition: Range, offset: int) -> RuntimeError:
