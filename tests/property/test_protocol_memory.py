@@ -82,42 +82,40 @@ def peak_of_decoding(cls: type[Message], version: int, data: bytes, max_memory: 
     return peak
 
 
-@pytest.mark.parametrize("cls", [*wire_messages(), *stored_messages()], ids=name_of)
-def test_decoding_needs_at_most_64_times_the_frame(cls: type[Message]) -> None:
-    """Arrays and tagged sections full of elements that are tiny on the wire (client.md, "Codec")."""
+def flooded(cls: type[Message]) -> Iterator[tuple[int, str, Message, bytes]]:
+    """Version, what there is much of, message and frame: in the lowest, the first flexible and the highest version."""
     for version in sorted({cls.all_versions.min, cls.flexible.min, cls.all_versions.max}):
         if version not in cls.all_versions:
             continue
         for name, message in floods(cls, version, version in cls.flexible):
             assert isinstance(message, Message)
-            data = message.encode(version)
-            cls.decode(data, version)  # the codec itself is made once
-            factor = peak_of_decoding(cls, version, data) / len(data)
-            assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name}: {factor:.0f} times {len(data)} bytes"
-            # A frame that breaks off at its end must not cost more than a good one.
-            factor = peak_of_decoding(cls, version, data[:-1]) / len(data)
-            assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name} cut: {factor:.0f} times"
+            yield version, name, message, message.encode(version)
+
+
+@pytest.mark.parametrize("cls", [*wire_messages(), *stored_messages()], ids=name_of)
+def test_decoding_needs_at_most_64_times_the_frame(cls: type[Message]) -> None:
+    """Arrays and tagged sections full of elements that are tiny on the wire (client.md, "Codec")."""
+    for version, name, _, data in flooded(cls):
+        cls.decode(data, version)  # the codec itself is made once
+        factor = peak_of_decoding(cls, version, data) / len(data)
+        assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name}: {factor:.0f} times {len(data)} bytes"
+        # A frame that breaks off at its end must not cost more than a good one.
+        factor = peak_of_decoding(cls, version, data[:-1]) / len(data)
+        assert factor <= MAX_FACTOR, f"{cls.__name__} {version} {name} cut: {factor:.0f} times"
 
 
 @pytest.mark.parametrize("cls", [cls for cls in wire_messages() if issubclass(cls, Request)], ids=name_of)
 def test_a_request_takes_no_more_memory_than_it_may(cls: type[Message]) -> None:
     """Beside four times its bytes for text. None is refused of which a fifth of that were enough (`reliability/T8`)."""
-    for version in sorted({cls.all_versions.min, cls.flexible.min, cls.all_versions.max}):
-        if version not in cls.all_versions:
-            continue
-        for name, message in floods(cls, version, version in cls.flexible):
-            assert isinstance(message, Message)
-            data = message.encode(version)
-            assert cls.decode_within(data, version, max_memory=10**9)[0] == message
-            whole = peak_of_decoding(cls, version, data)
-            for share in (2, 10):
-                allowed = whole // share
-                peak = peak_of_decoding(cls, version, data, allowed)
-                assert peak <= allowed + 4 * len(data) + 2_000, (
-                    f"{cls.__name__} {version} {name}: {peak}, not {allowed}"
-                )
-            if "text=2" in name:  # what is shared, as empty text and the zero id are, costs less than it counts for
-                assert cls.decode_within(data, version, max_memory=5 * whole)[0] == message
+    for version, name, message, data in flooded(cls):
+        assert cls.decode_within(data, version, max_memory=10**9)[0] == message
+        whole = peak_of_decoding(cls, version, data)
+        for share in (2, 10):
+            allowed = whole // share
+            peak = peak_of_decoding(cls, version, data, allowed)
+            assert peak <= allowed + 4 * len(data) + 2_000, f"{cls.__name__} {version} {name}: {peak}, not {allowed}"
+        if "text=2" in name:  # what is shared, as empty text and the zero id are, costs less than it counts for
+            assert cls.decode_within(data, version, max_memory=5 * whole)[0] == message
 
 
 def test_a_flood_of_unknown_tags_needs_at_most_64_times_the_frame() -> None:
