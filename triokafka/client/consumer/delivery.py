@@ -156,6 +156,8 @@ class Delivery:
             assert end is not None
             batch = FetchedBatch(data, end, size)
             data.position = end
+            if size == data.size:
+                data.leader_epoch = data.last_epoch
             self._advance(data, nothing_in_hand=False)
             return batch
         return None
@@ -273,17 +275,20 @@ class Delivery:
             self._return(run, run.start)
         first = runs[0]
         if operator.length_hint(self.iterator):
-            self._return(first, first.start if record is None else record.offset + 1)
+            if record is None:
+                self._return(first, first.start)
+            else:
+                self._return(first, record.offset + 1, record.leader_epoch)
         if record is not None:
             self._subscription.finish(first.partition, record.offset)
         self._runs.clear()
         self.iterator = _NOTHING
 
-    def _return(self, run: _Run, position: int) -> None:
+    def _return(self, run: _Run, position: int, leader_epoch: int = -1) -> None:
         state = self._subscription.get(run.partition)
         if state is not None and state.version == run.data.version:
             self._buffer.restore(run.data, position)
-            state.position = position
+            self._subscription.take_back(run.partition, position, leader_epoch)
 
     # ---------------------------------------------------------------- what may be committed
 

@@ -292,11 +292,20 @@ class Engine:
             self.subscription.start_over(topic)
             self.committer.assignment_changed()
 
+    def _fetch_again(self, cluster: Cluster) -> None:
+        """What waits of a former leader the new one may not have, though it has everything up to the position."""
+        led_anew = self.subscription.led_anew(cluster.leader_epoch_for)
+        if led_anew:
+            self.delivery.put_back()
+            for partition in led_anew:
+                self.subscription.fetch_again(partition)
+
     def _positions_changed(self) -> None:
         self.fetcher.wake()
         self.notify()
 
     def _metadata_changed(self, cluster: Cluster) -> None:
+        self._fetch_again(cluster)
         self.subscription.check_epochs(cluster.leader_epoch_for)
         self._topics.look_at(cluster)
         self._start_over(cluster)

@@ -23,18 +23,14 @@ if TYPE_CHECKING:
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _INT32: Final = struct.Struct(">i")
 _OVERHEAD: Final = 12
+_EPOCH_AT: Final = 12
 _MAGIC_AT: Final = 16
 _LAST_DELTA_AT: Final = 23
 _SMALLEST_LENGTH: Final = 14
 
 
-def end_of(records: Buffer, most: int = -1) -> int | None:
-    """The offset after the last whole batch, found by hopping from header to header; None when there is no whole batch.
-
-    Looks at ``most`` batches at most, if that is not negative.
-    Stops at anything that cannot be a batch: the decoder will say what is wrong with it.
-    """
-    view = memoryview(records)
+def _last_batch(view: memoryview, most: int) -> int:
+    """Where the last whole batch of the first ``most`` begins, by hopping from header to header; -1 without one."""
     size = len(view)
     position, last = 0, -1
     while position + _MAGIC_AT < size and most:
@@ -44,19 +40,34 @@ def end_of(records: Buffer, most: int = -1) -> int | None:
             break
         last = position
         position += _OVERHEAD + length
-    if last < 0:
+    return last
+
+
+def _end_of_batch(view: memoryview, at: int) -> int | None:
+    if at < 0:
         return None
-    (offset, _) = _OFFSET_AND_LENGTH.unpack_from(view, last)
-    if view[last + _MAGIC_AT] < 2:
+    (offset, _) = _OFFSET_AND_LENGTH.unpack_from(view, at)
+    if view[at + _MAGIC_AT] < 2:
         return int(offset) + 1
-    return int(offset) + int(_INT32.unpack_from(view, last + _LAST_DELTA_AT)[0]) + 1
+    return int(offset) + int(_INT32.unpack_from(view, at + _LAST_DELTA_AT)[0]) + 1
+
+
+def end_of(records: Buffer, most: int = -1) -> int | None:
+    """The offset after the last whole batch; None when there is no whole batch.
+
+    Looks at ``most`` batches at most, if that is not negative.
+    Stops at anything that cannot be a batch: the decoder will say what is wrong with it.
+    """
+    view = memoryview(records)
+    return _end_of_batch(view, _last_batch(view, most))
 
 
 class FetchedData:
     """The records of one partition in one fetch response, or the error in their place.
 
     ``version`` is that of the partition's state when the fetch was sent, ``position`` the offset of the next record to
-    hand out, ``end`` the offset to fetch from next (None when that is not known before the data is decoded).
+    hand out, ``end`` the offset to fetch from next (None when that is not known before the data is decoded),
+    ``leader_epoch`` that of the batch that was handed out last, ``last_epoch`` that of the last one, -1 unknown.
     """
 
     __slots__ = (
@@ -66,6 +77,8 @@ class FetchedData:
         "done",
         "end",
         "error",
+        "last_epoch",
+        "leader_epoch",
         "partition",
         "position",
         "records",
@@ -93,9 +106,15 @@ class FetchedData:
         self.aborted = aborted
         self.error = error
         self.size = len(records)
-        self.end = end_of(records) if error is None else None
+        view = memoryview(records)
+        last = _last_batch(view, -1) if error is None else -1
+        self.end = _end_of_batch(view, last)
+        self.last_epoch = -1
+        if last >= 0 and view[last + _MAGIC_AT] >= 2:
+            (self.last_epoch,) = _INT32.unpack_from(view, last + _EPOCH_AT)
         self.done = False
         self.unpacker = unpacker
+        self.leader_epoch = -1
         self._check_crcs = check_crcs
         self._decoder = self.decoder()
 
@@ -111,11 +130,6 @@ class FetchedData:
             unpacker=self.unpacker,
         )
 
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch of the batch that was decoded last, -1 unknown."""
-        return self._decoder.leader_epoch
-
     def take(self, limit: int) -> list[ConsumerRecord]:
         """The next records, at most ``limit``; an empty list at the end. Moves ``position``.
 
@@ -124,12 +138,14 @@ class FetchedData:
         """
         records = self._decoder.take(limit)
         self.position = self._decoder.next_offset
+        self.leader_epoch = self._decoder.leader_epoch
         return records
 
     def take_columns(self, builder: ArrowBuilder, limit: int) -> int:
         """Add the next records, at most ``limit``, to an Arrow batch; returns how many. Otherwise as `take`."""
         rows = builder.add(self._decoder, limit)
         self.position = self._decoder.next_offset
+        self.leader_epoch = self._decoder.leader_epoch
         # To look behind the last record may be to decompress a batch, for which a full builder has no use.
         if self._decoder.at_end or (not builder.is_full and self._decoder.exhausted):
             self.end = self.position

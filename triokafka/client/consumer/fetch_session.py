@@ -20,12 +20,15 @@ NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
 
 class FetchTarget(NamedTuple):
-    """What to fetch of one partition."""
+    """What to fetch of one partition.
+
+    As from Kafka's consumer, there goes no ``last_fetched_epoch`` with it (KIP-595), which is for followers: the epoch
+    of a position that ListOffsets gave is the leader's own, which other logs need not have though nothing was cut off.
+    """
 
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int = -1
-    last_fetched_epoch: int = -1
     topic_id: uuid.UUID = NO_TOPIC_ID
 
 

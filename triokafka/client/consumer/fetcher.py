@@ -284,6 +284,8 @@ class Fetcher:
             return False  # revoked or moved in the meantime
         if self.buffer.fetch_offset(partition, state) != target.fetch_offset:
             return False
+        if 0 <= target.current_leader_epoch < self._network.cluster.leader_epoch_for(partition):
+            return False  # of a former leader: the one that took over may not have it (KIP-320)
         if answer.error_code:
             return self._take_error(partition, state, target, answer.error_code, now)
         state.high_watermark = answer.high_watermark
@@ -329,6 +331,7 @@ class Fetcher:
             )
             return True
         self.buffer.add(data)
+        state.fetched_epoch = target.current_leader_epoch
         return True
 
     def _take_error(

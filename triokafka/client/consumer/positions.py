@@ -184,17 +184,19 @@ class PositionFinder:
             state = self._subscription.get(partition)
             if state is None or state.version != version or state.position is None:
                 continue
-            end = ends[partition]
-            if 0 <= end.end_offset < state.position or end.end_offset < 0:
+            same = self._subscription.same_until(partition, *ends[partition])
+            if same is None or same.offset < state.position:
                 reset = self._subscription.default_reset
                 if reset is None:
                     # It stays unvalidated, and is not read: what is there now may be something else.
-                    truncated[partition] = end.end_offset if end.end_offset >= 0 else None
-                    known = f"up to offset {end.end_offset}" if end.end_offset >= 0 else "up to an unknown offset"
-                    places.append(f"{partition} at position {state.position}, where the log is what was read {known}")
-                elif end.end_offset >= 0:
+                    truncated[partition] = same.offset if same is not None else None
+                    known = "an unknown offset" if same is None else f"offset {same.offset}"
+                    places.append(
+                        f"{partition} at position {state.position}, where the log is what was read up to {known}"
+                    )
+                elif same is not None:
                     logger.warning("%s was truncated below the position %d", partition, state.position)
-                    self._subscription.seek(partition, end.end_offset, end.epoch)
+                    self._subscription.seek(partition, same.offset, same.leader_epoch)
                 else:
                     self._subscription.request_reset(partition, reset)
             else:

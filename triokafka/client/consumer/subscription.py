@@ -53,10 +53,16 @@ class PartitionState:
     may commit); both are None until resolved. ``version`` changes with every jump of the position, so that data asked
     for before the jump is known to be stale. ``reset_to`` is set while the position must be looked up by timestamp.
     ``going`` says that it is about to be given up.
+    ``fetched_epoch`` is the leader epoch under which the last data came that may wait still, -1 without any.
+    ``position_epoch`` is that of the record before the position, or came with the position. In the first case
+    ``epoch_from`` is a position no record before which is of that epoch, and ``epoch_before`` was its epoch then.
     ``stop_at`` ends a bounded read: nothing is fetched from there on.
     """
 
     __slots__ = (
+        "epoch_before",
+        "epoch_from",
+        "fetched_epoch",
         "finished",
         "going",
         "high_watermark",
@@ -75,6 +81,9 @@ class PartitionState:
     def __init__(self, version: int) -> None:
         self.position: int | None = None
         self.position_epoch = -1
+        self.epoch_from: int | None = None
+        self.epoch_before = -1
+        self.fetched_epoch = -1
         self.finished: int | None = None
         self.paused = False
         self.going = False
@@ -276,6 +285,8 @@ class SubscriptionState:
     def _jump(self, state: PartitionState, offset: int | None, leader_epoch: int) -> None:
         state.position = state.finished = offset
         state.position_epoch = leader_epoch
+        state.epoch_from = None
+        state.fetched_epoch = -1
         state.reset_to = None
         state.validating = False
         # An epoch that came with the offset has not been compared with the leader's log yet.
@@ -293,9 +304,19 @@ class SubscriptionState:
     def hand_out(self, partition: TopicPartition, position: int, leader_epoch: int = -1) -> None:
         """Records below ``position`` are the user's now; finished is what was there before."""
         state = self._partitions[partition]
-        state.position = position
-        if leader_epoch >= 0:
+        if leader_epoch >= 0 and (leader_epoch != state.position_epoch or state.epoch_from is None):
+            state.epoch_from, state.epoch_before = state.position, state.position_epoch
             state.position_epoch = leader_epoch
+        state.position = position
+
+    def take_back(self, partition: TopicPartition, position: int, leader_epoch: int = -1) -> None:
+        """Records from ``position`` on are not the user's after all; the one before it is of that epoch, -1 unknown."""
+        state = self._partitions[partition]
+        state.position = position
+        if state.epoch_from is not None and position <= state.epoch_from:
+            state.position_epoch, state.epoch_from = state.epoch_before, None
+        elif 0 <= leader_epoch < state.position_epoch:
+            state.position_epoch, state.epoch_from = leader_epoch, None
 
     def finish(self, partition: TopicPartition, offset: int) -> None:
         """The user is done with everything below ``offset``."""
@@ -339,6 +360,16 @@ class SubscriptionState:
             if state.reset_to is not None
         ]
 
+    def led_anew(self, leader_epoch: Callable[[TopicPartition], int]) -> list[TopicPartition]:
+        """Partitions of which data may wait that came before a leader with a newer epoch took over."""
+        return [p for p, state in self._partitions.items() if 0 <= state.fetched_epoch < leader_epoch(p)]
+
+    def fetch_again(self, partition: TopicPartition) -> None:
+        """The position stays; what was fetched from there on is stale from now on."""
+        state = self.state(partition)
+        state.fetched_epoch = -1
+        state.version = self._next_version()
+
     def check_epochs(self, leader_epoch: Callable[[TopicPartition], int]) -> None:
         """Ask for validation where a leader with a newer epoch took over since the position was last compared."""
         for partition, state in self._partitions.items():
@@ -355,6 +386,23 @@ class SubscriptionState:
             for partition, state in self._partitions.items()
             if state.validating
         ]
+
+    def same_until(self, partition: TopicPartition, epoch: int, end_offset: int) -> OffsetAndMetadata | None:
+        """Up to where the leader's log is what was read, at least; None when that is not known.
+
+        Args:
+            partition: one that awaits validation.
+            epoch: the newest in the leader's log that is not newer than the position's, -1 when there is none.
+            end_offset: where that ends.
+        """
+        state = self.state(partition)
+        if epoch < 0 or end_offset < 0:
+            return None
+        if epoch < state.position_epoch and state.epoch_from is not None and state.epoch_from < end_offset:
+            # All of the epoch was cut off that the last record is of. What the leader has instead may well reach the
+            # position. (Of an epoch that came with the position, there need not have been a record.)
+            return OffsetAndMetadata(state.epoch_from, "", min(epoch, state.epoch_before))
+        return OffsetAndMetadata(end_offset, "", epoch)
 
     def validated(self, partition: TopicPartition, version: int, current_epoch: int) -> None:
         """The leader of ``current_epoch`` has everything below the position."""

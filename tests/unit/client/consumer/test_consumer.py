@@ -486,6 +486,144 @@ async def test_without_a_policy_a_truncated_log_is_an_error_until_one_seeks(know
         assert await take(consumer, 3) == [b"another 3", b"another 4", b"5"]
 
 
+def cut_and_rewrite(cluster: ReadableCluster, at: int) -> None:
+    """Broker 2 leads, whose log of ten records in batches of one is another one from ``at`` on."""
+    cluster.move("t", 0, 2)
+    cluster.epoch_ends[T0, 0] = (0, at)
+    del cluster.batches[T0][at:]
+    cluster.ends[T0] = at
+    for number in range(at, 10):
+        cluster.write("t", 0, [b"new %d" % number])
+
+
+async def learns_of_the_leader(consumer: triokafka.Consumer) -> None:
+    """Nothing else is asked for in between."""
+    network = consumer._engine.network
+    network.request_metadata_update()
+    while network.cluster.leader_for(T0) != 2:
+        await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["poll", "iteration", "columns", "batches"])
+@simulated
+async def test_what_was_fetched_ahead_of_a_former_leader_is_fetched_again(how: str) -> None:
+    """The new leader has all up to the position, and may not have what waits (`client/MOD-15`, `client/FET-13`)."""
+    cluster, _, options = await started(nodes=2)
+    for number in range(10):
+        cluster.write("t", 0, [b"old %d" % number])
+    if how == "batches":
+        options["max_partition_fetch_bytes"] = len(cluster.batches[T0][0]) * 2
+    async with triokafka.Consumer(**options, max_poll_records=10) as consumer:
+        consumer.assign([T0])
+
+        async def read(most: int) -> list[Any]:
+            if how == "poll":
+                return [r.value for r in (await consumer.poll(timeout_ms=60_000, max_records=most)).get(T0, [])]
+            if how == "columns":
+                arrow = await consumer.poll_arrow(timeout_ms=60_000, max_records=most)
+                return list(arrow.column("value").to_pylist())
+            if how == "batches":
+                return (await anext(consumer.batches())).values()
+            return await take(consumer, 1)
+
+        got = await read(2)
+        while len(got) < 2:
+            got += await read(2 - len(got))
+        await trio.sleep(5)
+        state = consumer._engine.subscription.state(T0)
+        assert (consumer._engine.fetcher.buffer.fetch_offset(T0, state) or 0) > 2, "more was fetched"
+        cut_and_rewrite(cluster, 2)
+        await learns_of_the_leader(consumer)
+        while len(got) < 10:
+            got += await read(10)
+        assert got == [b"old 0", b"old 1", *(b"new %d" % number for number in range(2, 10))]
+
+
+@simulated
+async def test_batches_tell_of_the_leader_epoch_up_to_which_they_were_read() -> None:
+    """Nothing of them is decoded, and a new leader is to be asked for it all the same (`client/MOD-15`)."""
+    cluster, _, options = await started(nodes=2)
+    for number in range(10):
+        cluster.write("t", 0, [b"old %d" % number])
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "none"}) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        assert len((await anext(consumer.batches())).values()) == 10
+        cut_and_rewrite(cluster, 5)
+        with pytest.raises(LogTruncationError, match="t-0 at position 10"):
+            await consumer.poll(timeout_ms=60_000)
+
+
+@simulated
+async def test_what_a_former_leader_answers_late_is_not_taken_in() -> None:
+    """(`client/MOD-15`, `client/FET-13`)"""
+    cluster, broker, options = await started(nodes=2)
+    for number in range(10):
+        cluster.write("t", 0, [b"old %d" % number])
+    asked, go_on = trio.Event(), trio.Event()
+
+    async def late(request: FetchRequest) -> Any:
+        answer, _ = broker.fetch_now(request)
+        asked.set()
+        await go_on.wait()
+        return answer
+
+    broker.script(FetchRequest, late)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0])
+        assert not await consumer.poll(timeout_ms=0)
+        await asked.wait()
+        cut_and_rewrite(cluster, 0)
+        metadata = consumer._engine.network.metadata
+        metadata.update_leader(T0, 2, 1, None)  # as another broker would tell
+        go_on.set()
+        assert await take(consumer, 10) == [b"new %d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+@simulated
+async def test_a_leader_without_the_epoch_that_was_read_has_other_records_though_its_log_is_longer(policy: str) -> None:
+    """All of an epoch was cut off, and the one before goes on for longer there (`client/MOD-15`)."""
+    cluster, _, options = await started(nodes=2)
+    for number in range(6):
+        cluster.write("t", 0, [b"old %d" % number], leader_epoch=number // 3)
+    cluster.leader_epochs[T0] = 1
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": policy}, max_poll_records=1) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 0)
+        assert await take(consumer, 5) == [b"old %d" % number for number in range(5)]
+        cluster.move("t", 0, 2)
+        cluster.epoch_ends[T0, 1] = cluster.epoch_ends[T0, 0] = (0, 9)
+        del cluster.batches[T0][3:]
+        cluster.ends[T0] = 3
+        for number in range(3, 10):
+            cluster.write("t", 0, [b"new %d" % number])
+        await learns_of_the_leader(consumer)
+        if policy == "none":
+            with pytest.raises(LogTruncationError, match="up to offset 3") as caught:
+                await take(consumer, 1)
+            assert caught.value.divergent_offsets == {T0: 3}
+            consumer.seek(T0, 3)
+        assert await take(consumer, 7) == [b"new %d" % number for number in range(3, 10)]
+
+
+@simulated
+async def test_an_epoch_that_came_with_the_position_need_not_be_in_other_logs() -> None:
+    """ListOffsets tells the leader's own epoch, in which nothing may have been written (`client/MOD-15`)."""
+    cluster, _, options = await started(nodes=2)
+    for number in range(5):
+        cluster.write("t", 0, [b"%d" % number])
+    cluster.leader_epochs[T0] = 1
+    async with triokafka.Consumer(**{**options, "auto_offset_reset": "latest"}) as consumer:
+        consumer.assign([T0])
+        assert await consumer.position(T0) == 5
+        consumer._engine.subscription.default_reset = None
+        cluster.epoch_ends[T0, 1] = (0, 5)
+        cluster.move("t", 0, 2)
+        cluster.write("t", 0, [b"5"])
+        assert await take(consumer, 1) == [b"5"]
+
+
 # ---------------------------------------------------------------- errors
 
 

@@ -159,3 +159,48 @@ def test_a_newer_leader_epoch_asks_for_validation_once() -> None:
     state.validated(T0, version, 3)
     state.check_epochs(lambda _: 3)
     assert state.state(T0).fetchable
+
+
+def test_of_an_epoch_that_was_cut_off_whole_nothing_is_the_same() -> None:
+    """Where it began is known as far as it was seen to begin (`client/MOD-15`)."""
+    state = assigned(T0)
+    state.seek(T0, 0)
+    state.hand_out(T0, 4, 1)
+    state.hand_out(T0, 7, 2)
+    state.hand_out(T0, 9, 2)
+    assert state.same_until(T0, 2, 8) == OffsetAndMetadata(8, "", 2)
+    assert state.same_until(T0, 1, 20) == OffsetAndMetadata(4, "", 1)
+    assert state.same_until(T0, 1, 3) == OffsetAndMetadata(3, "", 1)
+    assert state.same_until(T0, 0, 20) == OffsetAndMetadata(4, "", 0), "and to be compared again"
+    assert state.same_until(T0, -1, 20) is None
+    assert state.same_until(T0, -1, -1) is None
+
+
+def test_what_is_taken_back_takes_back_its_epoch() -> None:
+    """(`client/MOD-15`)"""
+    state = assigned(T0)
+    state.seek(T0, 0, 1)
+    state.hand_out(T0, 4, 1)
+    state.hand_out(T0, 9, 3)
+    state.take_back(T0, 8, 3)
+    assert state.same_until(T0, 1, 20) == OffsetAndMetadata(4, "", 1)
+    state.take_back(T0, 7, 2)
+    assert (state.state(T0).position, state.state(T0).position_epoch) == (7, 2)
+    assert state.same_until(T0, 1, 20) == OffsetAndMetadata(20, "", 1), "where epoch 2 began was not seen"
+    state.hand_out(T0, 9, 3)
+    state.take_back(T0, 7)
+    assert (state.state(T0).position, state.state(T0).position_epoch) == (7, 2)
+
+
+def test_only_what_came_of_a_former_leader_is_fetched_again_and_the_position_stays() -> None:
+    """(`client/MOD-15`)"""
+    state = assigned(T0, T1)
+    for partition, epoch in ((T0, 1), (T1, 2)):
+        state.seek(partition, 5)
+        state.state(partition).fetched_epoch = epoch
+    assert state.led_anew(lambda _: 2) == [T0]
+    before = state.state(T0).version
+    state.fetch_again(T0)
+    assert state.led_anew(lambda _: 2) == []
+    assert state.state(T0).version != before
+    assert (state.state(T0).position, state.state(T0).finished) == (5, 5)
