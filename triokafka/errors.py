@@ -43,6 +43,12 @@ class BrokerResponseError(KafkaError):
         cls.errno = cls.code
 
 
+def in_words(kind: type[BrokerResponseError]) -> str:
+    """What a kind of error means, as the end of a sentence: for brokers that say no more than its code."""
+    summary = (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
+    return summary[:1].lower() + summary[1:]
+
+
 class AuthorizationError(BrokerResponseError):
     """The principal may not do this."""
 
@@ -336,7 +342,7 @@ class InvalidConfigurationError(BrokerResponseError):
     """A configuration value is not allowed."""
 
     code = 40
-    advice = "The message names the key and what it takes."
+    advice = "Check the name of the key, and its value."
 
 
 class NotControllerError(RetriableError, BrokerResponseError):

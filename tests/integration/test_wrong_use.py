@@ -67,6 +67,7 @@ def test_unknown_topic_is_named_when_topics_are_not_made_by_themselves() -> None
         (("brokr",), "broker"),
         (("broker", "--lisen", "127.0.0.1:0"), "--listen"),
         (("protocol", "show", "ProduceReqest"), "ProduceRequest"),
+        (("protocol", "show", "Fetch"), "FetchRequest or FetchResponse"),
     ],
 )
 def test_misspelt_commands_and_flags_bring_the_right_ones(arguments: tuple[str, ...], right: str) -> None:
@@ -105,6 +106,35 @@ def test_an_empty_place_for_the_data_is_none(tmp_path: Path) -> None:
 def test_a_port_that_there_is_not_is_refused_with_the_option(option: str, port: str) -> None:
     done = triokafka("broker", "--in-memory", option, f"127.0.0.1:{port}")
     says(done, 2, f"{option} {'takes HOST:PORT' if port == '²' else '127.0.0.1:'}")
+
+
+def test_a_control_address_that_is_taken_is_told_without_a_number() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = triokafka("broker", "--in-memory", "--listen", "127.0.0.1:0", "--control", address)
+    says(done, 1, f"--control: cannot listen on {address}: Address already in use; choose another")
+
+
+def test_a_name_that_nobody_knows_is_told_without_a_number() -> None:
+    done = triokafka("broker", "--in-memory", "--listen", "no.such.name.invalid:0")
+    says(done, 1, "cannot listen on no.such.name.invalid:0")
+    assert "Errno" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_that_nobody_reads_end_as_any_output_does(option: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "triokafka", option]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_wrong_number_is_told_in_plain_words() -> None:
+    says(triokafka("topics", "create", "t", "--partitions", "x"), 2, "--partitions", "'x' is not a valid integer.")
 
 
 def test_a_missing_choice_is_told_in_one_line() -> None:

@@ -56,11 +56,20 @@ class _Commands(click.Group):
             ctx.fail(f"There is no command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
+    # Of both, a broken pipe that has a number would be taken by click, which ends with 1.
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)  # which prints help and version
+        except BrokenPipeError:
+            raise BrokenPipeError from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # One with a number would be taken by click, which ends with 1.
             raise BrokenPipeError from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

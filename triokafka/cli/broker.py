@@ -6,7 +6,7 @@ import click
 
 from triokafka.cli.broker_options import Options, WrongUse
 from triokafka.cli.output import examples
-from triokafka.cli.values import configured, text_of_file
+from triokafka.cli.values import Whole, configured, text_of_file
 
 
 @click.command(
@@ -35,7 +35,7 @@ from triokafka.cli.values import configured, text_of_file
 )
 @click.option(
     "--nodes",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="N",
     help="For tests: a cluster of so many brokers in this process, on ports that follow each other.",
 )

@@ -182,7 +182,10 @@ async def _serve_tests(config: BrokerConfig, world: World, nodes: int | None, co
                 try:
                     host, port = await endpoint.bind(*control)
                 except OSError as error:
-                    raise ConfigurationError(f"--control {control[0]}:{control[1]}: {error}") from error
+                    why = error.strerror or error
+                    raise ConfigurationError(
+                        f"--control: cannot listen on {address_text(*control)}: {why}; choose another address or port"
+                    ) from error
                 lines.append(f"control {address_text(host, port)}")
             print(*lines, sep="\n", flush=True)
 

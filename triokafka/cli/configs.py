@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from triokafka.cli.connection import admin_options, pair, read_properties_text, with_admin
-from triokafka.cli.output import examples, output_options
+from triokafka.cli.output import CommandGroup, examples, output_options
 from triokafka.cli.values import INT32, whole_number
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _entity_options(function: F) -> F:
     )(function)
 
 
-@click.group("configs")
+@click.group("configs", cls=CommandGroup)
 def command() -> None:
     """Show and change configuration: of topics, brokers, broker loggers, groups and client metrics, and quotas."""
 

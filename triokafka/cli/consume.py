@@ -15,7 +15,7 @@ from triokafka.cli.formatters import Formatter, make_formatter
 from triokafka.cli.output import examples
 from triokafka.cli.produce import pairs_or_empty
 from triokafka.cli.progress import Advance, progress, shows_progress
-from triokafka.cli.values import INT64, PARTITION, Number, configured, whole_number
+from triokafka.cli.values import INT64, PARTITION, Number, Whole, configured, whole_number
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _PATIENCE: Final = 5  # seconds without a word about what fails
 @click.option("--partition", type=PARTITION, help="Only this partition of TOPIC.")
 @click.option("--offset", metavar="OFFSET", help="With --partition: earliest, latest or a number.  [default: latest]")
 @click.option(
-    "--max-messages", "--max-records", "limit", type=click.IntRange(min=1), metavar="COUNT", help="End after this many."
+    "--max-messages", "--max-records", "limit", type=Whole(min=1), metavar="COUNT", help="End after this many."
 )
 @click.option("--timeout-ms", type=Number(), help="End when no record has come for so long; negative: never.")
 @click.option(

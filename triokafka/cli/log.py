@@ -6,11 +6,12 @@ import sys
 
 import click
 
-from triokafka.cli.output import examples
+from triokafka.cli.output import CommandGroup, examples
 from triokafka.cli.progress import progress, shows_progress
+from triokafka.cli.values import Whole
 
 
-@click.group("log")
+@click.group("log", cls=CommandGroup)
 def command() -> None:
     """Look into the files of a log."""
 
@@ -30,7 +31,7 @@ def command() -> None:
 @click.option("--skip-record-metadata", is_flag=True, help="Print nothing but key and value of records.")
 @click.option(
     "--max-message-size",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=5_242_880,
     show_default=True,
     metavar="BYTES",
@@ -38,7 +39,7 @@ def command() -> None:
 )
 @click.option(
     "--max-bytes",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=sys.maxsize,
     metavar="BYTES",
     help="Look at so much of each .log file only.",

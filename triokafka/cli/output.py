@@ -1,4 +1,4 @@
-"""What commands have in common in how they talk to people and programs: examples in the help, text or JSON."""
+"""What commands have in common in how they talk to people and programs: what help shows, text or JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CommandGroup(click.Group):
+    """Commands of one module, or of one folder; its help has the whole first sentence of each."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # click would cut the sentences off at the end of the line.
+        rows = [(name, self.commands[name].get_short_help_str(limit=1_000)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def examples(*lines: str) -> str:

@@ -12,10 +12,10 @@ import click
 from triokafka.cli.app import describe
 from triokafka.cli.connection import setting
 from triokafka.cli.measuring.documents import json_text
-from triokafka.cli.output import examples
+from triokafka.cli.output import CommandGroup, examples
 from triokafka.cli.perf_consume import consume
 from triokafka.cli.progress import Advance, progress, shows_progress
-from triokafka.cli.values import SIZE, Number, configured
+from triokafka.cli.values import SIZE, Number, Whole, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.measuring.brokers import Broker
@@ -46,7 +46,7 @@ class _Settings(NamedTuple):
     as_json: bool
 
 
-@click.group("perf")
+@click.group("perf", cls=CommandGroup)
 def command() -> None:
     """Measure how fast records are sent and read."""
 
@@ -71,9 +71,7 @@ command.add_command(consume)
     help="What to start without --bootstrap-server: a broker that only acknowledges, or one that keeps the records in "
     "memory.  [default: sink]",
 )
-@click.option(
-    "--num-records", "records", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="To send."
-)
+@click.option("--num-records", "records", type=Whole(min=1), default=1_000_000, show_default=True, help="To send.")
 @click.option("--record-size", "size", type=SIZE, metavar="BYTES", help="Of a value.  [default: 100]")
 @click.option("--payload-file", metavar="FILE", help="Send its lines in turns instead of made-up values.")
 @click.option(
@@ -86,17 +84,17 @@ command.add_command(consume)
 @click.option("--linger-ms", type=Number(min=0), default=5, show_default=True, help="What a batch waits for.")
 @click.option(
     "--batch-size",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     metavar="BYTES",
     default=131_072,
     show_default=True,
     help="When it is full.",
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Where to; with --api bound and --compare 0 without it.")
+@click.option("--partition", type=Whole(min=0), help="Where to; with --api bound and --compare 0 without it.")
 @click.option("--api", type=click.Choice(_APIS), default="send", show_default=True, help="How the program sends.")
 @click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="Any other option of the producer.")
 @click.option("--compare", is_flag=True, help="Measure the other installed Kafka clients too, taking turns.")
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="With --compare.")
+@click.option("--rounds", type=Whole(min=1), default=3, show_default=True, help="With --compare.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 def produce(
     topic: str | None,

@@ -17,7 +17,7 @@ from triokafka.cli.connection import TIMEOUT_MS, read_properties, setting
 from triokafka.cli.measuring.documents import json_text
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, shows_progress
-from triokafka.cli.values import SIZE, Number, configured
+from triokafka.cli.values import SIZE, Number, Whole, configured
 
 if TYPE_CHECKING:
     from triokafka.cli.measuring.reading import ReadSummary, Window
@@ -50,7 +50,7 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
     "--num-records",
     "--messages",
     "records",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=1_000_000,
     show_default=True,
     help="To read.",
@@ -63,9 +63,9 @@ _DETAILED_HEADER: Final = ("time", "data.consumed.in.MB", "MB.sec", "data.consum
 @click.option("--from-latest", is_flag=True, help="Begin with the next record instead of the oldest.")
 @click.option("--timeout", "idle_ms", type=Number(min=1), default=10_000, show_default=True, metavar="MS",
               help="End when no record has come for so long.")  # fmt: skip
-@click.option("--fetch-size", type=click.IntRange(min=1), metavar="BYTES", default=_FETCH, show_default=True,
+@click.option("--fetch-size", type=Whole(min=1), metavar="BYTES", default=_FETCH, show_default=True,
               help="Most that is fetched of a partition at once.")  # fmt: skip
-@click.option("--socket-buffer-size", type=click.IntRange(min=1), metavar="BYTES", help="Of the connections.")
+@click.option("--socket-buffer-size", type=Whole(min=1), metavar="BYTES", help="Of the connections.")
 @click.option(
     "--api", type=click.Choice(["poll", "arrow"]), default="poll", show_default=True, help="How the program reads."
 )

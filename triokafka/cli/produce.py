@@ -14,7 +14,7 @@ from triokafka.cli.connection import TIMEOUT_MS, bootstrap_option, pairs, read_p
 from triokafka.cli.line_reader import Item, Lines, Reader, make_reader
 from triokafka.cli.output import examples
 from triokafka.cli.progress import progress, shows_progress, size_of_input
-from triokafka.cli.values import Number, configured
+from triokafka.cli.values import Number, Whole, configured
 from triokafka.errors import KafkaError, MessageSizeTooLargeError
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     "--batch-size",
     "--max-partition-memory-bytes",
     "batch_size",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     metavar="BYTES",
     help="When a batch is full.",
 )
 @click.option(
-    "--max-memory-bytes", "buffer_memory", type=click.IntRange(min=1), metavar="BYTES", help="Of all records under way."
+    "--max-memory-bytes", "buffer_memory", type=Whole(min=1), metavar="BYTES", help="Of all records under way."
 )
 @click.option(
     "--max-block-ms",
@@ -83,7 +83,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option(
     "--message-send-max-retries",
     "retries",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     metavar="COUNT",
     help="How often a batch is sent again.",
 )
@@ -98,7 +98,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option(
     "--socket-buffer-size",
     "send_buffer_bytes",
-    type=click.IntRange(min=-1),
+    type=Whole(min=-1),
     metavar="BYTES",
     help="The kernel's; -1: as it likes.",
 )

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from triokafka.cli.output import examples
+from triokafka.cli.output import CommandGroup, examples
 
 if TYPE_CHECKING:
     from triokafka.protocol.message import Field, Message, Struct
 
 
-@click.group("protocol")
+@click.group("protocol", cls=CommandGroup)
 def command() -> None:
     """Print how a message is declared and coded."""
 
@@ -52,8 +52,12 @@ def _find(name: str) -> type[Message]:
         known[f"{api_name}Request"] = known[f"{api_name}Response"] = key
     key_of = known.get(name)
     if key_of is None:
-        near = difflib.get_close_matches(name, known, n=1)
-        raise click.UsageError(f"There is no message {name!r}." + (f" Did you mean {near[0]}?" if near else ""))
+        near = [f"{name}Request", f"{name}Response"]  # an API's name is that of two messages
+        if near[0] not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+        raise click.UsageError(
+            f"There is no message {name!r}." + (f" Did you mean {' or '.join(near)}?" if near else "")
+        )
     return api.request_type(key_of) if name.endswith("Request") else api.response_type(key_of)
 
 

@@ -9,13 +9,13 @@ from typing import Final
 import click
 
 from triokafka.cli.connection import pairs
-from triokafka.cli.output import examples
+from triokafka.cli.output import CommandGroup, examples
 from triokafka.spark.doctor import Finding, diagnose
 
 _MARKS: Final = {"ok": "ok     ", "advice": "advice ", "problem": "PROBLEM"}
 
 
-@click.group("spark")
+@click.group("spark", cls=CommandGroup)
 def command() -> None:
     """The Spark source and sink."""
 

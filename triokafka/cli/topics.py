@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.connection import admin_options, pairs, with_admin
-from triokafka.cli.output import examples, output_options
-from triokafka.cli.values import COUNT
+from triokafka.cli.output import CommandGroup, examples, output_options
+from triokafka.cli.values import COUNT, Whole
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -31,7 +31,7 @@ _REPORTS: Final = {
 }
 
 
-@click.group("topics")
+@click.group("topics", cls=CommandGroup)
 def command() -> None:
     """List, create, describe, grow and delete topics.
 
@@ -79,7 +79,7 @@ def list_topics(
 @click.option("--partitions", type=COUNT, help="How many; the broker's default when left out.")
 @click.option(
     "--replication-factor",
-    type=click.IntRange(min=1, max=2**15 - 1),
+    type=Whole(min=1, max=2**15 - 1),
     help="How many replicas; the broker's default when left out.",
 )
 @click.option(

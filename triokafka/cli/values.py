@@ -13,8 +13,20 @@ from triokafka.cli.numbers import whole_number as whole_number
 T = TypeVar("T")
 
 
+class Whole(click.IntRange):
+    """A whole number within a range. Messages name it as a person does; click's own word is "integer range"."""
+
+    name = "integer"
+
+
 class Number(click.FloatRange):
     """A number within a range; neither infinite nor "nan", which compares with nothing."""
+
+    name = "number"
+
+    def _describe_range(self) -> str:
+        # For help: of a number without limits click would say "x<=None".
+        return "" if self.min is self.max is None else super()._describe_range()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number that a text stands for."""
@@ -28,9 +40,9 @@ INT32: Final = 2**31 - 1
 """The greatest number that goes over the wire in 32 bits: of partitions, brokers, bytes."""
 INT64: Final = 2**63 - 1
 """The greatest offset."""
-COUNT: Final = click.IntRange(min=1, max=INT32)
-PARTITION: Final = click.IntRange(min=0, max=INT32)
-SIZE: Final = click.IntRange(min=1, max=104_857_600)
+COUNT: Final = Whole(min=1, max=INT32)
+PARTITION: Final = Whole(min=0, max=INT32)
+SIZE: Final = Whole(min=1, max=104_857_600)
 """Of a record, in bytes: at most as many as a request may have by default (socket.request.max.bytes)."""
 
 

@@ -115,7 +115,8 @@ class ClientOptions:
         checked: dict[str, Any] = {}
         for name, value in given.items():
             if name not in known:
-                raise ConfigurationError(unknown_option(cls.KIND, name, known))
+                others = {kind.KIND: [f.name for f in kind._options()] for kind in ClientOptions.__subclasses__()}
+                raise ConfigurationError(unknown_option(cls.KIND, name, known, others))
             checked[name] = known[name].metadata["check"](name, value)
         profile = cls.PROFILES.get(checked.get("defaults", ""), {})
         return cls(**{**profile, **checked}, given=dict(given))

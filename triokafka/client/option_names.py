@@ -73,8 +73,11 @@ def snake_case(name: str) -> str:
     return name.replace(".", "_").replace("-", "_").lower()
 
 
-def unknown_option(kind: str, name: str, known: Collection[str]) -> str:
-    """A sentence about a name that is no option of a ``kind`` of client: what was probably meant."""
+def unknown_option(kind: str, name: str, known: Collection[str], others: Mapping[str, Collection[str]]) -> str:
+    """A sentence about a name that is no option of a ``kind`` of client: what was probably meant.
+
+    ``others`` are the options of other kinds.
+    """
     asked = snake_case(name)
     meant = RENAMED.get(asked)
     if asked in known:
@@ -83,6 +86,8 @@ def unknown_option(kind: str, name: str, known: Collection[str]) -> str:
         hint = f"here it is {meant!r}"
     elif asked in ABSENT or asked.startswith(("sasl_", "ssl_")):
         hint = ABSENT.get(asked, _SECURITY)
+    elif owners := [other for other, options in others.items() if asked in options]:
+        hint = f"it is one of the {' and the '.join(owners)}"
     elif near := difflib.get_close_matches(asked, known, n=1, cutoff=0.5):
         hint = f"did you mean {near[0]!r}? What is for a plug-in goes into plugin_options"
     else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from triokafka.errors import BrokerResponseError, for_code
+from triokafka.errors import BrokerResponseError, for_code, in_words
 from triokafka.network.backoff import Backoff
 from triokafka.network.snapshot import Cluster, PartitionMetadata, TopicMetadata, can_be_reached
 from triokafka.protocol.api.metadata import MetadataResponse, MetadataResponseTopic
@@ -297,7 +297,10 @@ class Metadata:
     def error_for(self, topic: str) -> BrokerResponseError | None:
         """What the cluster said about a topic that it did not describe; None when it said nothing."""
         code = self.cluster.topic_errors.get(topic, 0)
-        return for_code(code)(f"topic {topic!r}") if code else None
+        if not code:
+            return None
+        kind = for_code(code)
+        return kind(f"topic {topic!r}: {in_words(kind)}")
 
 
 def _nodes_of(response: MetadataResponse) -> dict[int, Node]:

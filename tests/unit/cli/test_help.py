@@ -58,6 +58,21 @@ def test_help_fits_a_terminal_and_explains_every_option(path: tuple[str, ...]) -
     ] == []
 
 
+def test_lists_of_commands_have_whole_sentences() -> None:
+    for group in {path[:-1] for path in LEAVES} - {()}:
+        printed = " ".join(CliRunner().invoke(commands, [*group, "--help"]).output.split())
+        for path, one in LEAVES.items():
+            if path[:-1] == group:
+                assert f" {path[-1]} {one.get_short_help_str(limit=1_000)}" in printed
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_kinds_of_numbers_are_named_in_plain_words(path: tuple[str, ...]) -> None:
+    printed = CliRunner().invoke(commands, [*path, "--help"]).output
+    assert "RANGE" not in printed.replace("--time-range", "")
+    assert "None]" not in printed
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_what_the_shell_evaluates(shell: str) -> None:
     result = CliRunner().invoke(commands, ["completion", shell])

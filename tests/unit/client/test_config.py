@@ -57,6 +57,17 @@ def test_unknown_option_is_refused_with_the_nearest_known_one(name: str, near: s
         ProducerOptions.parse({name: 1})
 
 
+def test_option_of_another_client_is_told_to_be_that() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"'linger\.ms' is not an option of the consumer: it is one of the producer"
+    ):
+        ConsumerOptions.parse({"linger.ms": 5})
+    with pytest.raises(
+        ConfigurationError, match=r"'key_deserializer' is not an option of the producer: it is .* consumer"
+    ):
+        ProducerOptions.parse({"key_deserializer": None})
+
+
 def test_option_that_resembles_none_gets_the_list() -> None:
     with pytest.raises(ConfigurationError, match="known are acks, allow_auto_create_topics, batch_size"):
         ProducerOptions.parse({"xyzzy": 1})

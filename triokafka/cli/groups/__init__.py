@@ -12,9 +12,10 @@ from triokafka.cli.groups.deleting import delete, delete_offsets
 from triokafka.cli.groups.describing import describe, members, offsets
 from triokafka.cli.groups.listing import list_groups
 from triokafka.cli.groups.resetting import reset_offsets
+from triokafka.cli.output import CommandGroup
 
 
-@click.group("groups")
+@click.group("groups", cls=CommandGroup)
 def command() -> None:
     """List and describe consumer groups with their lag, reset and delete their offsets, and delete them.
 

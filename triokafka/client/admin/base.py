@@ -26,6 +26,7 @@ from triokafka.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     for_code,
+    in_words,
 )
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
@@ -278,7 +279,7 @@ class AdminBase:
     def _error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError:
         """The error of one item; notes what it says about where to send the next request."""
         kind = for_code(code)
-        error = kind(f"{item}: {message or _in_words(kind)}")
+        error = kind(f"{item}: {message or in_words(kind)}")
         if isinstance(error, NotControllerError) or error.invalid_metadata:
             self._client.request_metadata_update()
         return error
@@ -303,12 +304,6 @@ def failure_of(results: Results[Any, Any]) -> Exception:
         failure = ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", errors)
     failure.outcomes = results  # type: ignore[attr-defined]
     return failure
-
-
-def _in_words(kind: type[BrokerResponseError]) -> str:
-    """What a kind of error means, for brokers that say no more than its code."""
-    summary = (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
-    return summary[:1].lower() + summary[1:]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

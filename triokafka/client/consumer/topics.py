@@ -48,7 +48,7 @@ class TopicWatch:
             if error is None:
                 continue
             if not error.retriable:
-                self._error = type(error)(f"topic {topic!r}. {error.advice}".rstrip())
+                self._error = type(error)(f"{error}. {error.advice}".rstrip())
                 continue
             self._missing += (topic,)
             # With other topics to read, a missing one may well be created later.
