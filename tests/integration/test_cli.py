@@ -474,6 +474,16 @@ class TestProduceAndConsume:
         )
         assert "places-g::GroupMetadata(protocolType=consumer, generation=1, " in groups
 
+    def test_partition_of_a_topic_that_there_is_not_is_an_error_unless_it_is_made(self, tool: Tool) -> None:
+        """(CO-01, `client/CO-4`)"""
+        one = ("--partition", "0", "--timeout-ms", "500")
+        for more in ((), ("--offset", "earliest"), ("--offset", "5")):
+            done = tool("consume", "no-such", *one, *more, "-X", "allow_auto_create_topics=false")
+            assert done.status == 1
+            assert "finding topic 'no-such' has failed: the cluster does not have it. Create the topic" in done.err
+        assert tool("consume", "is-made", *one).status == 0
+        assert "is-made" in tool.ok("topics", "list").split()
+
     def test_options_of_the_consumer_come_from_its_file(self, tool: Tool, tmp_path: Path) -> None:
         """The group is that of the file; where to begin is for the command to say (CO-06)."""
         tool("produce", "filed", stdin="0\n1\n")

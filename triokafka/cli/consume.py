@@ -182,6 +182,7 @@ class _Run:
         self._broken = False
         self._problem: KafkaError | None = None
         self._printed = 0
+        self._missing: str | None = None
         self._advance: Advance = lambda more: None
 
     async def main(self, limit: int | None, timeout_ms: float | None) -> int:
@@ -226,6 +227,8 @@ class _Run:
             known = await consumer.partitions_for_topic(start.topic)
             if known is not None and start.partition not in known:
                 raise UnknownTopicOrPartitionError(f"topic {start.topic!r} has {len(known)} partitions and no {tp}")
+            if known is None:
+                self._missing = start.topic  # brokers that make topics make it when it is read
             consumer.assign([tp])
             position = whole_number(start.offset, INT64)
             if position is not None:
@@ -272,6 +275,11 @@ class _Run:
                     raise KafkaTimeoutError(f"no broker has answered within {TIMEOUT_MS} ms{why}")
                 if health.troubles and not consumer.assignment():
                     raise KafkaTimeoutError(health.troubles[0])
+                if self._missing is not None and await consumer.partitions_for_topic(self._missing) is None:
+                    advice = UnknownTopicOrPartitionError.advice
+                    raise UnknownTopicOrPartitionError(
+                        f"finding topic {self._missing!r} has failed: the cluster does not have it. {advice}"
+                    )
                 return
             for records in found.values():
                 lines: list[bytes] = []
