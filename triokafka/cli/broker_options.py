@@ -86,6 +86,13 @@ def properties_of(options: Options) -> dict[str, str]:
     if options.nodes is not None:
         if len(listeners) > 1:
             raise WrongUse("--nodes takes one --listen: the brokers listen there and on the next ports.")
+        for listener in properties["listeners"].split(","):
+            port = whole_number(listener.rpartition(":")[2].strip(), 65_535)
+            if port and port + options.nodes - 1 > 65_535:
+                raise WrongUse(
+                    f"--nodes {options.nodes}: the brokers would listen on the ports {port} to"
+                    f" {port + options.nodes - 1}, and the last port there is is 65535; begin with a lower one."
+                )
         for name in ("default.replication.factor", "offsets.topic.replication.factor"):
             properties.setdefault(name, str(min(options.nodes, 3)))
         properties.setdefault("auto.leader.rebalance.enable", "false")

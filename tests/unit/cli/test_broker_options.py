@@ -13,7 +13,7 @@ import pytest
 
 import triokafka
 from triokafka.cli.broker import command
-from triokafka.cli.broker_options import Options, plain_options
+from triokafka.cli.broker_options import Options, WrongUse, plain_options, properties_of
 
 WORDS = (
     *("--listen", "--listen=h:1", "--listen=", "--data-dir", "--data-dir=/d", "--set", "--set=a=b", "--in-memory"),
@@ -63,6 +63,21 @@ def test_what_brokers_are_mostly_started_with_is_plain() -> None:
 @pytest.mark.parametrize("words", [["--help"], ["-v"], ["--nodes", "3"], ["--listen"], ["--lis", "h:1"], ["x"], [""]])
 def test_all_else_is_for_click(words: list[str]) -> None:
     assert plain_options(words) is None
+
+
+def test_several_brokers_need_ports_that_there_are() -> None:
+    def properties(nodes: int, *listeners: str, **settings: str) -> dict[str, str]:
+        said = [f"{name}={value}" for name, value in settings.items()]
+        return properties_of(Options(listeners, [], True, settings=said, nodes=nodes))
+
+    with pytest.raises(
+        WrongUse, match=r"--nodes 5: .* on the ports 65533 to 65537, and the last port there is is 65535"
+    ):
+        properties(5, "127.0.0.1:65533")
+    with pytest.raises(WrongUse, match="ports 65535 to 65536"):
+        properties(2, listeners="A://h:1,B://h:65535")
+    assert properties(3, "127.0.0.1:65533")["listeners"] == "PLAINTEXT://127.0.0.1:65533"
+    assert properties(70_000, "127.0.0.1:0")["listeners"] == "PLAINTEXT://127.0.0.1:0"
 
 
 PLAINLY = """
