@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -38,6 +39,13 @@ def output_options(function: F) -> F:
     return click.option(
         "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, is_eager=True
     )(function)
+
+
+def confirm(question: str) -> None:
+    """Ask on standard error before something is deleted. A no aborts; with nobody to ask it is wrong use."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("Nothing was deleted: there is nobody to ask, say --yes.")
+    click.confirm(question, abort=True, err=True)
 
 
 def print_json(document: Any) -> None:

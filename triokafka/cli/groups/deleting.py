@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from triokafka.cli.groups.chosen import Chosen, Connection, complain, connection
 from triokafka.cli.groups.positions import describe_all
 from triokafka.cli.groups.reset_plan import Scope, parse_scope
 from triokafka.cli.groups.table import Column, print_table
-from triokafka.cli.output import examples, output_options, print_json
+from triokafka.cli.output import confirm, examples, output_options, print_json
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -55,9 +54,7 @@ def delete(
             return max(status, await _could_delete(admin, names))
         if all_groups and names and not yes:
             click.echo(f"There are {len(names)} groups: {', '.join(names)}", err=True)
-            if not sys.stdin.isatty():
-                raise click.UsageError("Nothing was deleted: there is nobody to ask, say --yes.")
-            click.confirm("Delete those without members, with their offsets?", abort=True, err=True)
+            confirm("Delete those without members, with their offsets?")
         for name in names:
             try:
                 await admin.delete_groups([name])

@@ -1,0 +1,27 @@
+"""``triokafka topics``: list, create, describe, grow and delete topics.
+
+One module per kind of command: `listing`, `describing`, `changing`, `deleting`. Which topics are meant is found out in
+`chosen`.
+"""
+
+from __future__ import annotations
+
+import click
+
+from triokafka.cli.output import CommandGroup
+from triokafka.cli.topics.changing import alter, create
+from triokafka.cli.topics.deleting import delete
+from triokafka.cli.topics.describing import describe
+from triokafka.cli.topics.listing import list_topics
+
+
+@click.group("topics", cls=CommandGroup)
+def command() -> None:
+    """List, create, describe, grow and delete topics.
+
+    Where a command takes topics, a name may be a regular expression, and several may be separated by commas.
+    """
+
+
+for _one in (list_topics, create, describe, alter, delete):
+    command.add_command(_one)

@@ -1,0 +1,159 @@
+"""``triokafka topics describe``: where the partitions of topics are, and what is amiss with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from triokafka.cli.connection import admin_options, with_admin
+from triokafka.cli.output import examples, output_options
+from triokafka.cli.topics.chosen import id_text, listings, nothing, parse_id
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+    from triokafka.client.admin import ConfigEntry, PartitionDescription, TopicDescription
+
+_REPORTS: Final = {
+    "under_replicated": "--under-replicated-partitions",
+    "unavailable": "--unavailable-partitions",
+    "under_min_isr": "--under-min-isr-partitions",
+    "at_min_isr": "--at-min-isr-partitions",
+    "with_overrides": "--topics-with-overrides",
+}
+
+
+@click.command(
+    "describe",
+    epilog=examples(
+        "triokafka topics describe orders",
+        "triokafka topics describe --under-replicated-partitions --json",
+    ),
+)
+@click.argument("topics", required=False, metavar="[TOPICS]")
+@admin_options
+@click.option("--topic-id", metavar="ID", help="The topic with this id, instead of TOPICS.")
+@click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
+@click.option(
+    "--under-replicated-partitions", "under_replicated", is_flag=True, help="Only those with replicas missing."
+)
+@click.option("--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a leader.")
+@click.option("--under-min-isr-partitions", "under_min_isr", is_flag=True, help="Only those with too few in sync.")
+@click.option("--at-min-isr-partitions", "at_min_isr", is_flag=True, help="Only those with just enough in sync.")
+@click.option("--topics-with-overrides", "with_overrides", is_flag=True, help="Only topics with a configuration.")
+@click.option("--if-exists", is_flag=True, help="Succeed when nothing matches.")
+@output_options
+def describe(
+    topics: str | None,
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    topic_id: str | None,
+    exclude_internal: bool,
+    if_exists: bool,
+    output: str,
+    **reports: bool,
+) -> int:
+    """Print the partitions of topics with leader, replicas and in-sync replicas, and the topics' configurations."""
+    chosen = [name for name, wanted in reports.items() if wanted]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(_REPORTS[name] for name in chosen)} exclude each other.")
+    if topics is not None and topic_id is not None:
+        raise click.UsageError("--topic-id and TOPICS exclude each other.")
+    wanted_id = None if topic_id is None else parse_id(topic_id)
+    report = chosen[0] if chosen else None
+
+    async def work(admin: AdminClient) -> None:
+        found = await listings(admin, topics, exclude_internal=exclude_internal)
+        if wanted_id is not None:
+            found = [listing for listing in found if listing.topic_id == wanted_id]
+        if not found and (topics, topic_id) != (None, None) and not if_exists:
+            raise nothing(topics or topic_id or "")
+        described = await admin.describe_topics([listing.name for listing in found])
+        overrides = await _configs(admin, [listing.name for listing in found])
+        shown = [described[listing.name] for listing in found]
+        if output == "json":
+            click.echo(json.dumps([_as_json(topic, overrides[topic.name], report) for topic in shown], indent=2))
+            return
+        for topic in shown:
+            _print(topic, overrides[topic.name], report)
+
+    return with_admin(bootstrap, settings, work)
+
+
+async def _configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
+    from triokafka.client.admin import ConfigResource
+
+    resources = {ConfigResource.topic(name): name for name in names}
+    described = await admin.describe_configs(resources)
+    return {name: described[resource] for resource, name in resources.items()}
+
+
+def _overrides(configs: Mapping[str, ConfigEntry]) -> dict[str, str | None]:
+    from triokafka.client.admin import ConfigSource
+
+    return {entry.name: entry.value for entry in configs.values() if entry.source is ConfigSource.TOPIC}
+
+
+def _selected(
+    topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: str | None
+) -> Sequence[PartitionDescription]:
+    entry = configs.get("min.insync.replicas")
+    least = int(entry.value or 1) if entry is not None else 1
+
+    def matches(partition: PartitionDescription) -> bool:
+        enough = min(least, len(partition.replicas))
+        match report:
+            case "under_replicated":
+                return len(partition.isr) < len(partition.replicas)
+            case "unavailable":
+                return partition.leader is None
+            case "under_min_isr":
+                return len(partition.isr) < enough
+            case "at_min_isr":
+                return len(partition.isr) == enough
+            case "with_overrides":
+                return False
+            case _:
+                return True
+
+    return [partition for partition in topic.partitions if matches(partition)]
+
+
+def _print(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: str | None) -> None:
+    """As Kafka's own tool prints it: fields separated by tabs."""
+    overrides = _overrides(configs)
+    if report is None or (report == "with_overrides" and overrides):
+        replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+        settings = ",".join(f"{name}={value}" for name, value in sorted(overrides.items()))
+        click.echo(
+            f"Topic: {topic.name}\tTopicId: {id_text(topic)}\tPartitionCount: {len(topic.partitions)}"
+            f"\tReplicationFactor: {replicas}\tConfigs: {settings}"
+        )
+    for partition in _selected(topic, configs, report):
+        leader = "none" if partition.leader is None else partition.leader.node_id
+        click.echo(
+            f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}"
+            f"\tReplicas: {','.join(map(str, partition.replicas))}\tIsr: {','.join(map(str, partition.isr))}"
+        )
+
+
+def _as_json(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: str | None) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": id_text(topic),
+        "internal": topic.is_internal,
+        "configs": _overrides(configs),
+        "partitions": [
+            {
+                "partition": partition.partition,
+                "leader": None if partition.leader is None else partition.leader.node_id,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": [*partition.replicas],
+                "isr": [*partition.isr],
+                "offline_replicas": [*partition.offline_replicas],
+            }
+            for partition in _selected(topic, configs, report)
+        ],
+    }

@@ -1,0 +1,44 @@
+"""``triokafka topics list``: which topics there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from triokafka.cli.connection import admin_options, with_admin
+from triokafka.cli.output import examples, output_options
+from triokafka.cli.topics.chosen import id_text, listings
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
+
+
+@click.command(
+    "list",
+    epilog=examples(
+        "triokafka topics list",
+        'triokafka topics list "orders.*,payments" --json',
+    ),
+)
+@click.argument("topics", required=False, metavar="[TOPICS]")
+@admin_options
+@click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out.")
+@output_options
+def list_topics(
+    topics: str | None, bootstrap: str, settings: Mapping[str, Any], exclude_internal: bool, output: str
+) -> int:
+    """Print the names of topics: all, or those that TOPICS matches."""
+
+    async def work(admin: AdminClient) -> None:
+        found = await listings(admin, topics, exclude_internal=exclude_internal)
+        if output == "json":
+            rows = [{"name": t.name, "id": id_text(t), "internal": t.is_internal} for t in found]
+            click.echo(json.dumps(rows, indent=2))
+        else:
+            for listing in found:
+                click.echo(listing.name)
+
+    return with_admin(bootstrap, settings, work)
