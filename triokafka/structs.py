@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from triokafka.named_tuple import NamedTuple
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Anything that holds bytes and can be sent or written."""

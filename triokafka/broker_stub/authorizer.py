@@ -10,9 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from triokafka import errors
+from triokafka.named_tuple import NamedTuple
 
 CLUSTER_NAME: Final = "kafka-cluster"
 ANONYMOUS: Final = "User:ANONYMOUS"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
@@ -22,6 +22,7 @@ from triokafka.broker_stub.handlers import CloseConnectionError, Handler, Reques
 from triokafka.broker_stub.quotas import QuotaKind
 from triokafka.broker_stub.request_metrics import ApiMetrics, RequestMetrics, Times, log_request, requests_logger
 from triokafka.errors import BrokerResponseError, ProtocolError
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.compiler import carries_records

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from triokafka.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.handlers import RequestContext

@@ -7,9 +7,10 @@ twentieth of a start.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.cli.numbers import whole_number
+from triokafka.named_tuple import NamedTuple
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 

@@ -7,11 +7,12 @@ itself as their reference.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 
 from construct import Construct, Container, Renamed, StreamError, stream_read
 
 from triokafka.errors import UnsupportedVersionError
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.primitives import Int8, Number, UuidType, UVarInt, encode_uvarint, remaining
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, ClassVar, Final, NamedTuple, Self, cast, dataclass_transform
+from typing import Any, ClassVar, Final, Self, cast, dataclass_transform
 from uuid import UUID
 
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol import compiler
 from triokafka.protocol.codec_runtime import parse_raw_tags
 from triokafka.protocol.composites import Absent, NullableStructure, Structure, TaggedField, TaggedFields

@@ -8,10 +8,11 @@ it. Every line remembers the field that it reads, so that a failure can be locat
 from __future__ import annotations
 
 from struct import calcsize
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from construct import Renamed
 
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.composites import Absent, NullableStructure, Structure, TaggedFields
 from triokafka.protocol.primitives import (
     NIL_UUID,

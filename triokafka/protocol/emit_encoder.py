@@ -7,11 +7,12 @@ version lacks are checked first: an encoder never loses a value silently.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from construct import Renamed
 
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.composites import Absent, NullableStructure, Structure, TaggedFields
 from triokafka.protocol.primitives import (
     NIL_UUID,

@@ -9,9 +9,10 @@ ApiVersions always has version 0, so that a client can read it before it knows w
 from __future__ import annotations
 
 from struct import Struct, error
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from triokafka.errors import ProtocolError, UnsupportedVersionError
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol import api
 from triokafka.protocol.codec_runtime import Malformed, read_uvarint
 from triokafka.protocol.message import Request, Response, join_parts

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct as Packer
-from typing import Any, NamedTuple
+from typing import Any
 
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol import codec_runtime
 from triokafka.protocol.composites import Structure
 from triokafka.protocol.primitives import NIL_UUID

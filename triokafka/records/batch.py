@@ -8,10 +8,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.checksum import crc32c
 from triokafka.errors import CorruptRecordError
+from triokafka.named_tuple import NamedTuple
 from triokafka.records.compression import codec_name
 from triokafka.structs import Buffer
 

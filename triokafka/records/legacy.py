@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.errors import CorruptRecordError
+from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD, BatchInfo, parse_batch
 from triokafka.records.compression import decompress
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from triokafka.named_tuple import NamedTuple
 from triokafka.records.corruption import corrupt_batch, corrupt_record
 from triokafka.records.plain_kernel import read_headers, read_varint
 from triokafka.structs import Buffer

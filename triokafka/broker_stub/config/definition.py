@@ -8,10 +8,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from triokafka.broker_stub.log.config import ConfigType
 from triokafka.errors import ConfigurationError
+from triokafka.named_tuple import NamedTuple
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
@@ -19,6 +19,7 @@ from triokafka.broker_stub.controller.image import BrokerImage, EndpointImage, M
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import NOBODY
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (

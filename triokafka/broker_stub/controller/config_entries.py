@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import is_secret
@@ -12,6 +12,7 @@ from triokafka.broker_stub.controller import resource_configs
 from triokafka.broker_stub.controller.image import MetadataImage, ResourceType
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigDefinition as TopicDefinition
+from triokafka.named_tuple import NamedTuple
 
 _WEAKER: Final = {
     name: tuple(other for other, _ in definition.broker_keys[number + 1 :])

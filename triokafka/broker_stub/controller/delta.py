@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.image import (
@@ -24,6 +24,7 @@ from triokafka.broker_stub.controller.image import (
     ResourceType,
     TopicImage,
 )
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,

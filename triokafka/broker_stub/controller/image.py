@@ -11,8 +11,9 @@ import enum
 import uuid
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord, RegisterControllerRecord
 from triokafka.structs import TopicPartition
 

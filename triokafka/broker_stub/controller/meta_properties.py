@@ -6,10 +6,11 @@ import base64
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.config import format_properties, parse_properties
 from triokafka.errors import ConfigurationError
+from triokafka.named_tuple import NamedTuple
 from triokafka.world import Storage
 
 FILE_NAME: Final = "meta.properties"

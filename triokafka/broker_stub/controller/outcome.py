@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from triokafka.errors import BrokerResponseError, PolicyViolationError, UnknownError
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
 
 R = TypeVar("R")

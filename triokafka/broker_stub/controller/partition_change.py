@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from triokafka.broker_stub.controller import features
@@ -25,6 +25,7 @@ from triokafka.broker_stub.controller.image import (
     TopicImage,
 )
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 TopicConfig = Callable[[str], LogConfig]

@@ -6,9 +6,9 @@ Pure functions. The starting points are random, or given, so that a test (or the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from triokafka.errors import InvalidReplicationFactorError
+from triokafka.named_tuple import NamedTuple
 
 
 class UsableBroker(NamedTuple):

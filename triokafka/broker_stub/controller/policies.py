@@ -11,10 +11,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.errors import BrokerResponseError, ConfigurationError, PolicyViolationError
+from triokafka.named_tuple import NamedTuple
 
 P = TypeVar("P")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import ProducerIdsRecord
 
 BLOCK_SIZE: Final = 1000

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller import topic_names
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.api.describe_quorum import (
     DescribedPartition,
     DescribedTopic,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerRegistrationChangeRecord,

@@ -13,7 +13,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.controller import features
 from triokafka.broker_stub.controller.image import MetadataImage
@@ -25,6 +25,7 @@ from triokafka.broker_stub.controller.records import (
     encode_snapshot_header,
 )
 from triokafka.errors import KafkaError, UnsupportedVersionError
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerEndpoint,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.client_quotas import ClientQuotaControl
@@ -22,6 +21,7 @@ from triokafka.broker_stub.controller.policies import Policies
 from triokafka.broker_stub.controller.producer_ids import ProducerIdControl
 from triokafka.broker_stub.controller.replication import ReplicationControl
 from triokafka.errors import IllegalStateError
+from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.log.check_ahead import Checked
 from triokafka.broker_stub.log.config import LogConfig
@@ -14,6 +14,7 @@ from triokafka.broker_stub.log.readable_log import ReadableLog
 from triokafka.broker_stub.log.recovery import note_batch
 from triokafka.broker_stub.log.validation import assign_offsets, prepare
 from triokafka.errors import BrokerResponseError, IllegalStateError
+from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from triokafka.errors import CorruptRecordError
+from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import LOG_OVERHEAD
 from triokafka.structs import Buffer
 

@@ -7,11 +7,12 @@ of work for one request, during which nobody else would be served. Batches that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.validation import Prepared, needs_conversion, prepare
 from triokafka.errors import BrokerResponseError, InvalidRecordError
+from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import CODEC_MASK, HEADER_SIZE
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World

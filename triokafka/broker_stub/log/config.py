@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from triokafka.broker_stub.log.config_definition import ConfigDefinition, ConfigType
 from triokafka.broker_stub.log.definitions import DEFINITIONS, definition_of, parse_topic_config
+from triokafka.named_tuple import NamedTuple
 
 __all__ = ["DEFINITIONS", "ConfigDefinition", "ConfigType", "LogConfig", "definition_of", "parse_topic_config"]
 

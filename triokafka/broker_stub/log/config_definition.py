@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from triokafka.errors import InvalidConfigurationError
+from triokafka.named_tuple import NamedTuple
 
 _MAX_LONG: Final = 2**63 - 1
 _MAX_INT: Final = 2**31 - 1

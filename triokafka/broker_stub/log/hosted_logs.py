@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 import trio
@@ -34,6 +34,7 @@ from triokafka.broker_stub.log.made_log import MadeLog
 from triokafka.broker_stub.log.open_files import DEFAULT_LIMIT, OpenFiles
 from triokafka.broker_stub.log.unfinished_moves import Again, Outcome, exchange
 from triokafka.errors import ConfigurationError, KafkaStorageError
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.log.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -16,6 +16,7 @@ from triokafka.broker_stub.log.checkpoints import (
     write_offsets,
 )
 from triokafka.errors import ConfigurationError, KafkaStorageError
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 

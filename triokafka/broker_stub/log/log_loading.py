@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 from uuid import UUID
 
 from triokafka.broker_stub.log.checkpoints import (
@@ -22,6 +21,7 @@ from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.errors import ConfigurationError, KafkaStorageError
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 import trio
@@ -24,6 +24,7 @@ from triokafka.broker_stub.log.log_directory import FUTURE_SUFFIX, LogDirectory,
 from triokafka.broker_stub.log.resident import ColdReadError
 from triokafka.broker_stub.log.throttle import Throttle
 from triokafka.errors import KafkaError, KafkaStorageError, LogDirNotFoundError, ReplicaNotAvailableError
+from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World

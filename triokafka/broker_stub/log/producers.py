@@ -13,7 +13,7 @@ import struct
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.checksum import crc32c
 from triokafka.errors import (
@@ -23,6 +23,7 @@ from triokafka.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
+from triokafka.named_tuple import NamedTuple
 from triokafka.records import decode_records
 from triokafka.records.batch import MAX_SEQUENCE, BatchInfo
 from triokafka.structs import Buffer

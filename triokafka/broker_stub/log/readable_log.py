@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
 from triokafka.broker_stub.log import timestamps
 from triokafka.broker_stub.log.disk_guard import DiskGuard
@@ -16,6 +15,7 @@ from triokafka.broker_stub.log.recovery import rebuild_transaction_index
 from triokafka.broker_stub.log.segment import LogSegment
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction, aborted_between
 from triokafka.errors import OffsetOutOfRangeError
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world_files import FileSlice
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from triokafka.broker_stub.log.batch_places import BatchPlace, ReadableFile, place_at, walk_batches
 from triokafka.broker_stub.log.checkpoints import sync_path
@@ -25,6 +25,7 @@ from triokafka.broker_stub.log.segment_names import (
 )
 from triokafka.broker_stub.log.transaction_index import TransactionIndex
 from triokafka.errors import CorruptRecordError
+from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchInfo, parse_batch
 from triokafka.structs import Buffer
 from triokafka.world import File

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.index import CorruptIndexError
@@ -22,6 +21,7 @@ from triokafka.broker_stub.log.segment import LogSegment
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX, SEGMENT_SUFFIXES, is_segment_file, offset_file_name
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import CorruptRecordError
+from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import Storage

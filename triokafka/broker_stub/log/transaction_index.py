@@ -12,9 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.log.index import CorruptIndexError, IndexFile
+from triokafka.named_tuple import NamedTuple
 from triokafka.world import Storage
 
 if TYPE_CHECKING:

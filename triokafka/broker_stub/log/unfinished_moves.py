@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, CorruptCheckpointError, read_topic_id
@@ -25,6 +25,7 @@ from triokafka.broker_stub.log.log_directory import (
     parse_folder,
     renamed_folder,
 )
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 

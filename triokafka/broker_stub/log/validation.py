@@ -9,7 +9,7 @@ record of them; only when that finds something to refuse are they decoded, to sa
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import (
@@ -21,6 +21,7 @@ from triokafka.errors import (
     UnsupportedCodecError,
     UnsupportedCompressionTypeError,
 )
+from triokafka.named_tuple import NamedTuple
 from triokafka.records import decode_records, iter_batches, patch_batch
 from triokafka.records.batch import (
     HEADER,

@@ -7,10 +7,10 @@ another in its place, and name the principal whose requests these are from then 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.errors import KafkaError
+from triokafka.named_tuple import NamedTuple
 from triokafka.world import Stream
 
 

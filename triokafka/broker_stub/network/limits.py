@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.quotas import Rate
 from triokafka.errors import KafkaError
+from triokafka.named_tuple import NamedTuple
 
 INT_MAX: Final = 2**31 - 1
 _MANY: Final = 1000

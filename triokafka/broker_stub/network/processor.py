@@ -8,7 +8,7 @@ one line in the log: ``closing`` the connection's id, and the reason.
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
@@ -20,6 +20,7 @@ from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, Fr
 from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.network.request_memory import RequestMemory
 from triokafka.errors import ProtocolError
+from triokafka.named_tuple import NamedTuple
 from triokafka.world import Stream, World
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
@@ -22,6 +22,7 @@ from triokafka.broker_stub.network.limits import (
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.request_memory import NO_LIMIT, RequestMemory
 from triokafka.errors import ConfigurationError
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import address_text
 from triokafka.world import Listener, Stream, World
 

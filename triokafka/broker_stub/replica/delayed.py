@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from triokafka import errors
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ by id from 13; a session does not change from one to the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.replica.read_result import ReadOutcome
+from triokafka.named_tuple import NamedTuple
 from triokafka.world import World
 
 FINAL_EPOCH: Final = -1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from triokafka import errors
@@ -20,6 +20,7 @@ from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Pu
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.broker_stub.turns import Turns
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 

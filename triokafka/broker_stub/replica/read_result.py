@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer
 from triokafka.world_files import FileSlice
 

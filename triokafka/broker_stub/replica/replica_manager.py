@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
@@ -21,6 +21,7 @@ from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions, Le
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.turns import AT_ONCE, Turns
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import Buffer, TopicPartition
 
 if TYPE_CHECKING:

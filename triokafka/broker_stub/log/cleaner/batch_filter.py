@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.log.cleaner.offset_map import OffsetMap
 from triokafka.broker_stub.log.cleaner.transactions import CleanedTransactions
+from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import BatchInfo
 from triokafka.records.kernel import ConsumerRecord
 from triokafka.records.partial import OpenedBatch, empty_batch

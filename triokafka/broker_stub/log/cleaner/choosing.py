@@ -7,9 +7,10 @@ that is the active segment, what is not committed or belongs to an open transact
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.log.log import PartitionLog
+from triokafka.named_tuple import NamedTuple
 
 _NEVER: Final = 2**63 - 1
 

@@ -8,7 +8,7 @@ cleaned all the same (H23, Z13).
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
@@ -26,6 +26,7 @@ from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.throttle import Throttle
 from triokafka.errors import IllegalStateError, KafkaError, KafkaStorageError
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 

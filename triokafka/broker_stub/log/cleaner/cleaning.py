@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from triokafka.broker_stub.log.cleaner.batch_filter import BatchFilter, FilterCounts, LastOfProducer, marker_kind
 from triokafka.broker_stub.log.cleaner.offset_map import OffsetMap, offset_map
@@ -20,6 +20,7 @@ from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.segment import LogSegment
 from triokafka.broker_stub.log.segment_names import SEGMENT_SUFFIXES
+from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
 from triokafka.records.batch import HEADER_SIZE, BatchInfo
 from triokafka.records.compression import CODEC_IDS

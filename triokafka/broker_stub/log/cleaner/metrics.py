@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 from triokafka.broker_stub.log.cleaner.cleaning import CleaningStats
+from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import World
 
