@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from triokafka.errors import CorruptRecordError
+from triokafka.records.aborted import AbortedTransactions
 from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED, decompress
 from triokafka.records.corruption import corrupt_batch
@@ -28,7 +29,6 @@ from triokafka.structs import Buffer
 if TYPE_CHECKING:
     from triokafka.records.kernel import ColumnAppender
 
-_ABORT: Final = 0
 _LZ4: Final = CODEC_IDS["lz4"]
 _ATTRIBUTES_AT: Final = CRC_COVERS_FROM + 1  # the lower byte
 _ALL: Final = sys.maxsize
@@ -50,7 +50,6 @@ class RecordDecoder:
 
     __slots__ = (
         "_aborted",
-        "_aborted_producers",
         "_batch",
         "_check_crc",
         "_data",
@@ -99,8 +98,7 @@ class RecordDecoder:
         self._include_control = include_control
         self._max_decompressed = max_decompressed
         self._unpack = decompress if unpacker is None else unpacker.unpack
-        self._aborted = None if aborted is None else sorted(aborted, key=lambda entry: entry[1], reverse=True)
-        self._aborted_producers: set[int] = set()
+        self._aborted = None if aborted is None else AbortedTransactions(aborted)
         self._failure: CorruptRecordError | None = None
         self._batch: BatchInfo | None = None
         self._legacy: list[ConsumerRecord] | None = None
@@ -313,7 +311,7 @@ class RecordDecoder:
                 elif self._aborted is not None and info.magic >= 2:
                     # Whose transaction ended there is to be known behind it, too.
                     with suppress(CorruptRecordError):
-                        self._left_out(info)
+                        self._aborted.cover(self._view, info)
             except CorruptRecordError as failure:
                 raise self._located(failure) from None
             self._walked += info.size
@@ -349,38 +347,10 @@ class RecordDecoder:
         return True
 
     def _left_out(self, info: BatchInfo) -> bool:
-        """Whether nothing of this batch is for applications; keeps track of aborted transactions."""
-        if self._aborted is not None and info.producer_id >= 0:
-            while self._aborted and self._aborted[-1][1] <= info.last_offset:
-                self._aborted_producers.add(self._aborted.pop()[0])
-            if info.is_control:
-                if self._is_abort_marker(info):
-                    self._aborted_producers.discard(info.producer_id)
-            elif info.is_transactional and info.producer_id in self._aborted_producers:
-                return True
+        """Whether nothing of this batch is for applications."""
+        if self._aborted is not None and self._aborted.cover(self._view, info):
+            return True
         return info.is_control and not self._include_control
-
-    def _is_abort_marker(self, info: BatchInfo) -> bool:
-        data, position, end = open_payload(self._view, info.position + HEADER_SIZE, info.end)
-        markers: list[ConsumerRecord] = []
-        decode_payload(
-            markers,
-            1,
-            data,
-            position,
-            end,
-            0,
-            info.record_count,
-            -1,
-            info.base_offset,
-            info.last_offset_delta,
-            info.base_timestamp,
-            info.max_timestamp,
-            RecordOrigin(self.topic, self.partition),
-            0,
-        )
-        key = markers[0].key if markers else None
-        return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT
 
     def _take_legacy(self, info: BatchInfo, out: list[ConsumerRecord], limit: int) -> None:
         assert self._legacy is not None
