@@ -74,6 +74,7 @@ class Backend:
         # configuration of a topic says how its logs are recovered.
         await self._world.run_in_thread(self._lock)
         await self.controller.start(without=self.logs.offline_directories())
+        self.logs.cannot_use(self.controller.identity.failed)
         ids = self.controller.identity.directory_ids
         self.logs.directory_ids = frozenset(ids[path] for path in self.config.data_directories if path in ids)
         await self.logs.load(self.controller.image.topic_configs, self._topic_id_of)

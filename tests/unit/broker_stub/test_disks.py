@@ -93,6 +93,32 @@ async def test_a_broker_starts_without_one_of_its_disks() -> None:
         assert (await node.produce("t", batch(b"b"), partition=kept)).error_code == 0
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_broker_starts_without_a_disk_that_cannot_be_written_or_read(is_new: bool) -> None:
+    """Also where it can be locked: a new one without its `meta.properties`, or that of one that is known. Partitions
+    that are there are offline, and it is whole when the disk is back (`broker-log/G02`, `Z16`)."""
+    world = DiskWorld()
+    if not is_new:
+        async with running_node(world=world, log_dirs=TWO) as node:
+            await node.create("t", 4)
+            lost = number_in(node, "/two")
+    take_back = world.storage.inject(
+        DiskFault("write" if is_new else "read", "/two/meta.properties*", errno.EROFS if is_new else errno.EIO)
+    )
+    async with running_node(world=world, log_dirs=TWO) as node:
+        if is_new:
+            await node.create("t", 4)
+            assert {node.broker.logs.directory_of(TopicPartition("t", n)) for n in range(4)} == {"/one"}
+        else:
+            assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
+        assert [*node.broker.logs.offline_directories()] == ["/two"]
+    take_back()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        assert not node.broker.logs.offline_directories()
+        if not is_new:
+            assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == 0
+
+
 async def test_a_full_disk_is_an_answer_and_no_more() -> None:
     """Readers read on, and when there is room again, so do writers (`F28`)."""
     world = DiskWorld()

@@ -135,7 +135,8 @@ class Controller(Operations):
             without: data directories that cannot be used, and are left alone.
 
         Raises:
-            ConfigurationError: a data directory cannot be used, or belongs to another node or cluster.
+            ConfigurationError: the data directory of the metadata log cannot be used, or one belongs to another node or
+                cluster. What cannot be used of the others is in ``identity.failed``.
             UnsupportedVersionError: the log has features that are not known here.
             KafkaStorageError: the log cannot be read or written.
         """
@@ -164,7 +165,12 @@ class Controller(Operations):
         usable = [path for path in config.data_directories if path.rstrip("/") not in without]
         directories = list(dict.fromkeys((*usable, config.metadata_directory)))
         self._identity = open_directories(
-            world.storage, directories, config.node_id, new_id=world.uuid, cluster_id=self._wanted_cluster_id
+            world.storage,
+            directories,
+            config.node_id,
+            new_id=world.uuid,
+            cluster_id=self._wanted_cluster_id,
+            needed=config.metadata_directory,
         )
         log_config = KEEP_ALL.with_values(
             {"segment.bytes": config.metadata_log_segment_bytes, "segment.ms": config.metadata_log_segment_ms}

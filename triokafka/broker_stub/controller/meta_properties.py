@@ -18,11 +18,12 @@ _VERSION: Final = "1"
 
 
 class ClusterIdentity(NamedTuple):
-    """What the data directories of a node agree on, and the id of each by path."""
+    """What the data directories of a node agree on, the id of each by path, and why others cannot be used."""
 
     cluster_id: str
     node_id: int
     directory_ids: Mapping[str, uuid.UUID]
+    failed: Mapping[str, OSError]
 
 
 def encode_uuid(value: uuid.UUID) -> str:
@@ -45,25 +46,33 @@ def open_directories(
     *,
     new_id: Callable[[], uuid.UUID],
     cluster_id: str | None = None,
+    needed: str | None = None,
 ) -> ClusterIdentity:
     """Read the directories' ``meta.properties``; make the directory, the file and the ids where there are none yet.
 
     Args:
         cluster_id: the cluster that a new directory joins; by default that of the other directories, or a new one.
+        needed: the directory without which there is no start, that of the metadata log; the first by default.
 
     Raises:
-        ConfigurationError: a directory cannot be made or read, its file is malformed, or it belongs to another cluster
-            or node. Says which directory.
+        ConfigurationError: the directory that is needed cannot be made, read or written, the file of one is malformed,
+            or it belongs to another cluster or node. Says which directory.
     """
+    needed = directories[0] if needed is None else needed
     found: dict[str, dict[str, str]] = {}
+    failed: dict[str, OSError] = {}
     for directory in directories:
         path = os.path.join(directory, FILE_NAME)
         try:
             storage.make_dirs_durably(directory)
             if storage.exists(path):
                 found[directory] = parse_properties(storage.read_file(path).decode("utf-8"), source=path)
-        except (OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
             raise ConfigurationError(f"the data directory {directory} cannot be used: {error}") from error
+        except OSError as error:
+            if directory == needed:
+                raise ConfigurationError(f"the data directory {directory} cannot be used: {error}") from error
+            failed[directory] = error
     for directory, values in found.items():
         _check(directory, values, node_id)
         theirs = values["cluster.id"]
@@ -76,14 +85,21 @@ def open_directories(
         cluster_id = encode_uuid(new_id())
     ids: dict[str, uuid.UUID] = {}
     for directory in directories:
-        values = found.get(directory, {})
-        known = values.get("directory.id")
+        if directory in failed:
+            continue
+        known = found.get(directory, {}).get("directory.id")
         ids[directory] = decode_uuid(known) if known else new_id()
         if known is None:
-            _write(storage, directory, {**values, "cluster.id": cluster_id}, node_id, ids[directory])
+            try:
+                _write(storage, directory, cluster_id, node_id, ids[directory])
+            except OSError as error:
+                if directory == needed:
+                    raise ConfigurationError(f"the data directory {directory} cannot be written: {error}") from error
+                failed[directory] = error
+                del ids[directory]
     if len(set(ids.values())) < len(ids):
         raise ConfigurationError(f"two data directories have the same directory.id: {', '.join(directories)}")
-    return ClusterIdentity(cluster_id, node_id, ids)
+    return ClusterIdentity(cluster_id, node_id, ids, failed)
 
 
 def _check(directory: str, values: Mapping[str, str], node_id: int) -> None:
@@ -103,16 +119,13 @@ def _check(directory: str, values: Mapping[str, str], node_id: int) -> None:
             raise ConfigurationError(f"{where}: directory.id: {error}") from None
 
 
-def _write(storage: Storage, directory: str, values: Mapping[str, str], node_id: int, directory_id: uuid.UUID) -> None:
+def _write(storage: Storage, directory: str, cluster_id: str, node_id: int, directory_id: uuid.UUID) -> None:
     content = format_properties(
         {
             "version": _VERSION,
-            "cluster.id": values["cluster.id"],
+            "cluster.id": cluster_id,
             "node.id": str(node_id),
             "directory.id": encode_uuid(directory_id),
         }
     )
-    try:
-        storage.replace_file(os.path.join(directory, FILE_NAME), content.encode("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"the data directory {directory} cannot be written: {error}") from error
+    storage.replace_file(os.path.join(directory, FILE_NAME), content.encode("utf-8"))

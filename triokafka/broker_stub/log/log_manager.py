@@ -83,6 +83,13 @@ class LogManager(NewLogs):
             self._release()
             raise
 
+    def cannot_use(self, failed: Mapping[str, OSError]) -> None:
+        """Take these data directories offline, in which somebody could not read or write, before `load`."""
+        for path, error in failed.items():
+            directory = self.data_directory(path)
+            if directory is not None:
+                self._fail(directory, error)
+
     async def load(self, topic_configs: TopicConfigs | None = None, topic_id_of: TopicIds | None = None) -> None:
         """Open every log, recovering those that a crash left behind (I01–I09): several at once, each in a thread.
 

@@ -86,6 +86,21 @@ def test_directory_that_cannot_be_written_is_refused_with_the_reason() -> None:
         opened(disk, "/d")
 
 
+@pytest.mark.parametrize("operation", ["make_dirs", "write", "read"])
+def test_of_several_directories_one_that_cannot_be_used_is_left_out(operation: str) -> None:
+    """It fails alone, but for the one that has the metadata log (`broker-log/G02`, `Z16`)."""
+    disk = MemoryStorage()
+    if operation == "read":
+        opened(disk, "/d", "/e")
+    disk.inject(DiskFault(operation, "/e*", errno.EIO))
+    identity = opened(disk, "/d", "/e")
+    assert list(identity.directory_ids) == ["/d"]
+    assert [(path, error.errno) for path, error in identity.failed.items()] == [("/e", errno.EIO)]
+    for needed in (["/e"], ["/e", "/d"]):
+        with pytest.raises(ConfigurationError, match="/e cannot be"):
+            opened(disk, *needed)
+
+
 def test_kafkas_form_of_ids_is_read_back() -> None:
     value = uuid.UUID("7e0b2f4c-90a1-4d3e-8f5a-6b7c8d9e0f12")
     assert decode_uuid(encode_uuid(value)) == value
