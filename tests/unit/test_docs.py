@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -183,6 +184,16 @@ def test_index_leads_to_every_page() -> None:
 def test_api_table_is_current() -> None:
     """`python -m docs.generate` writes it anew."""
     assert (ROOT / "docs" / "apis.md").read_text(encoding="utf-8") == generate.apis_page()
+
+
+def test_the_front_page_counts_the_apis_that_there_are() -> None:
+    assert f"({len(API_NAMES)} APIs in all their versions)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"one broker node ({len(Handlers())} APIs)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_front_page_counts_the_scenarios_that_there_are() -> None:
+    scenarios = json.loads((ROOT / "docs" / "conformance.json").read_text(encoding="utf-8"))["scenarios"]
+    assert f"{len(scenarios)} scenarios" in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 
 def test_producers_tables_are_current() -> None:
