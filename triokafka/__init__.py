@@ -1,5 +1,9 @@
 """Kafka for Trio: a client SDK, a broker and a Spark reader.
 
+`Producer`, `Consumer` and `AdminClient` are the clients, `read_topic` reads a range of offsets as Arrow record batches.
+Beside them: ``triokafka.errors`` (all exceptions), ``triokafka.testing`` (brokers and faults for tests),
+``triokafka.blocking`` (kafka-python's classes, for code without Trio), ``triokafka.spark`` and ``triokafka.formats``.
+
 Names load when they are first used, so that importing the package is quick and brings in no optional dependency.
 """
 
@@ -109,6 +113,7 @@ _HOMES: Final[dict[str, str]] = {
     "read_topic": "triokafka.client.reader",
 }
 _MODULES: Final = ("errors", "structs", "testing")
+_FOR_THIS_FILE: Final = {"annotations", "TYPE_CHECKING", "Any", "Final"}
 
 __all__ = [
     "AdminClient",
@@ -191,4 +196,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - _FOR_THIS_FILE)

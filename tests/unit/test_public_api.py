@@ -70,6 +70,13 @@ def test_dir_has_every_public_name_before_its_first_use() -> None:
     assert list(triokafka.__all__) == sorted(triokafka.__all__)
 
 
+def test_completion_offers_nothing_that_is_of_other_modules() -> None:
+    program = (
+        "import triokafka; print([name for name in dir(triokafka) if name[0] != '_' and name not in triokafka.__all__])"
+    )
+    assert run_python(program) == "[]"
+
+
 def test_type_checkers_see_the_names_that_exist() -> None:
     """What is imported for type checkers is what is loaded at run time, and what ``__all__`` says."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
