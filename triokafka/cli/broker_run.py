@@ -104,7 +104,7 @@ class _Settling:
         self._times = times
         self._settled = 0
         self._looking = False
-        self._known = gc.get_freeze_count()
+        self._known: int | None = None  # not yet: to count takes a fiftieth of a start
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
         if phase != "stop" or not info["generation"]:
@@ -114,6 +114,8 @@ class _Settling:
                 gc.freeze()
                 self._looking, self._known = False, gc.get_freeze_count()
             return
+        if self._known is None:
+            self._known = gc.get_freeze_count()
         gc.freeze()
         self._settled += 1
         # Not each time: to count takes 12 ms with 9,000 partitions.

@@ -1,23 +1,17 @@
 """The log cleaner: keeps the last record of every key in logs whose ``cleanup.policy`` has ``compact`` (H01–H23, Z13).
 
-`Cleaning` is one pass over one log, without any waiting; `LogCleaner` decides which log is next, drives the passes and
-keeps the books.
+`cleaning.Cleaning` is one pass over one log, without any waiting, imported when there is something to clean;
+`LogCleaner` decides which log is next, drives the passes and keeps the books.
 """
 
 from __future__ import annotations
 
 from triokafka.broker_stub.log.cleaner.choosing import CleanableRange, cleanable_range
 from triokafka.broker_stub.log.cleaner.cleaner import CleanerConfig, LogCleaner
-from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits, Cleaning, CleaningStats, Moved, Replacement
 
 __all__ = [
     "CleanableRange",
     "CleanerConfig",
-    "CleanerLimits",
-    "Cleaning",
-    "CleaningStats",
     "LogCleaner",
-    "Moved",
-    "Replacement",
     "cleanable_range",
 ]

@@ -8,7 +8,7 @@ cleaned all the same (H23, Z13).
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -19,7 +19,6 @@ from triokafka.broker_stub.log.checkpoints import (
     write_offsets,
 )
 from triokafka.broker_stub.log.cleaner.choosing import CleanableRange, cleanable_range
-from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits, Cleaning, CleaningStats, Moved, Replacement
 from triokafka.broker_stub.log.cleaner.metrics import CleanerMetrics, Uncleanable
 from triokafka.broker_stub.log.cleaner.states import CleaningStates
 from triokafka.broker_stub.log.log import PartitionLog
@@ -29,6 +28,9 @@ from triokafka.errors import IllegalStateError, KafkaError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits, CleaningStats, Replacement
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,8 @@ class CleanerConfig(NamedTuple):
     @property
     def limits(self) -> CleanerLimits:
         """What one pass may take."""
+        from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits
+
         threads = max(1, self.threads)
         return CleanerLimits(
             map_bytes=self.dedupe_buffer_size // threads,
@@ -226,6 +230,8 @@ class LogCleaner:
                 self._logs.apply_retention_to(topic_partition)
 
     async def _pass(self, candidate: _Candidate) -> CleaningStats:
+        from triokafka.broker_stub.log.cleaner.cleaning import Cleaning, Moved, Replacement
+
         topic_partition, log = candidate.topic_partition, candidate.log
         self._check_wanted(candidate)
         cleaning = Cleaning(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-from triokafka.broker_stub.log.cleaner.cleaning import CleaningStats
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.log.cleaner.cleaning import CleaningStats
 
 
 class Uncleanable(NamedTuple):

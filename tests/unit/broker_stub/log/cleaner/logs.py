@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.broker_stub.log.builders import NOW, append, config, open_log
 from triokafka.broker_stub.log import LogConfig, PartitionLog
-from triokafka.broker_stub.log.cleaner import CleanerLimits, Cleaning, CleaningStats, Replacement
+from triokafka.broker_stub.log.cleaner.cleaning import CleanerLimits, Cleaning, CleaningStats, Replacement
 from triokafka.records import decode_records, encode_batch, iter_batches
 from triokafka.records.batch import BatchInfo
 from triokafka.world import Storage

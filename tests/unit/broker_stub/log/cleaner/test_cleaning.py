@@ -18,8 +18,7 @@ from tests.unit.broker_stub.log.cleaner.logs import (
     records,
 )
 from triokafka.broker_stub.log import PartitionLog
-from triokafka.broker_stub.log.cleaner import Cleaning
-from triokafka.broker_stub.log.cleaner.cleaning import group_segments
+from triokafka.broker_stub.log.cleaner.cleaning import Cleaning, group_segments
 from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.records.batch import DELETE_HORIZON
 from triokafka.world_memory import DiskFault, MemoryStorage
