@@ -181,7 +181,7 @@ class Consumer:
 
         Args:
             timeout_ms: longest wait.
-            max_records: most records in all; ``max_poll_records`` when None.
+            max_records: most records in all; the option ``max_poll_records`` (500) when None.
 
         Raises:
             CorruptRecordError, RecordDeserializationError: names topic, partition and offset; seek past it to go on,
@@ -259,7 +259,11 @@ class Consumer:
         self._engine.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the first offset that is there, looked up in the background; in all partitions if none is named."""
+        """Go on at the first offset that is there, looked up in the background; in all partitions if none is named.
+
+        Raises:
+            IllegalStateError: a partition is not assigned.
+        """
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
@@ -288,12 +292,16 @@ class Consumer:
         return found
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; they stay assigned, and what was fetched is kept."""
+        """Hand out nothing of these until `resume`; they stay assigned, and what was fetched is kept.
+
+        Raises:
+            IllegalStateError: one of them is not assigned; none is paused then.
+        """
         self._delivery.put_back()
         self._engine.subscription.pause([TopicPartition(*partition) for partition in partitions])
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`."""
+        """Undo `pause`. Raises as it does."""
         self._engine.subscription.resume([TopicPartition(*partition) for partition in partitions])
         self._engine.wake()
 
@@ -388,13 +396,19 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition that is still there. Partitions need not be assigned."""
+        """The first offset of each partition that is still there. Partitions need not be assigned.
+
+        Raises as `offsets_for_times`.
+        """
         return await self._ends(partitions, EARLIEST, timeout_ms)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset that the next record will get; under ``read_committed`` the last stable offset."""
+        """The offset that the next record will get; under ``read_committed`` the last stable offset.
+
+        Raises as `offsets_for_times`.
+        """
         return await self._ends(partitions, LATEST, timeout_ms)
 
     async def _ends(
@@ -417,12 +431,22 @@ class Consumer:
             return await self._engine.log_offsets.list_offsets(timestamps, deadline=self._deadline(timeout_ms))
 
     async def partitions_for_topic(self, topic: str, *, timeout_ms: float | None = None) -> list[int] | None:
-        """The numbers of a topic's partitions, None if there is no such topic. Never creates it."""
+        """The numbers of a topic's partitions, None if there is no such topic. Never creates it.
+
+        Raises:
+            TopicAuthorizationFailedError: not allowed to see the topic.
+            KafkaConnectionError, RequestTimedOutError: as `topics`.
+        """
         self._engine.check_usable()
         return (await list_topics(self._engine.network, [topic], self._seconds(timeout_ms) * 1000)).get(topic)
 
     async def topics(self, *, timeout_ms: float | None = None) -> dict[str, list[int]]:
-        """All topics that this client may see, with the numbers of their partitions."""
+        """All topics that this client may see, with the numbers of their partitions.
+
+        Raises:
+            KafkaConnectionError: no broker was reached within ``timeout_ms`` (default ``default_api_timeout_ms``).
+            RequestTimedOutError: one was, and has not answered in that time.
+        """
         self._engine.check_usable()
         return await list_topics(self._engine.network, None, self._seconds(timeout_ms) * 1000)
 
