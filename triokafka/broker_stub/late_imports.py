@@ -21,6 +21,8 @@ _FIRST_ANSWERS_SECONDS: Final = 0.02
 """How long clients that waited for the start are served before what nobody has asked for is loaded."""
 
 _PARTS: Final = (
+    "triokafka.broker_stub.controller.describe",
+    "triokafka.broker_stub.controller.in_sync",
     "triokafka.broker_stub.group_service",
     "triokafka.broker_stub.log.cleaner.cleaning",
     "triokafka.broker_stub.metrics",

@@ -10,10 +10,10 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import topic_names
 from triokafka.broker_stub.controller.image import MetadataImage, TopicImage
 from triokafka.broker_stub.controller.outcome import Charge, free_of_charge
-from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller import Controller
+    from triokafka.protocol.api.create_topics import CreatableTopic
 
 _TIMEOUT_MS: Final = 30_000
 
@@ -39,6 +39,8 @@ class TopicCreation:
 
         Internal topics are created even where ``auto.create.topics.enable`` is off (MDC-12).
         """
+        from triokafka.protocol.api.create_topics import CreateTopicsRequest
+
         allowed = [
             name
             for name in dict.fromkeys(names)
@@ -72,6 +74,8 @@ class TopicCreation:
         return name == topic_names.GROUP_METADATA_TOPIC
 
     def _describe(self, name: str) -> CreatableTopic:
+        from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig
+
         config = self._config
         if not self._is_ours(name):
             return CreatableTopic(

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.controller.image import MetadataImage, QuotaEntity
 from triokafka.broker_stub.controller.outcome import ItemError, Outcome, Steps, check_size
 from triokafka.errors import BrokerResponseError, InvalidRequestError, UnsupportedVersionError
-from triokafka.protocol.api.alter_client_quotas import (
-    AlterClientQuotasEntity,
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    AlterClientQuotasResult,
-)
-from triokafka.protocol.api.alter_client_quotas import EntityData as AlteredPart
-from triokafka.protocol.api.describe_client_quotas import (
-    ComponentData,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    EntityData,
-    EntryData,
-    ValueData,
-)
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ClientQuotaEntityData, ClientQuotaRecord
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.alter_client_quotas import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+        AlterClientQuotasResult,
+    )
+    from triokafka.protocol.api.alter_client_quotas import EntityData as AlteredPart
+    from triokafka.protocol.api.describe_client_quotas import (
+        ComponentData,
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse,
+    )
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -53,6 +51,12 @@ class ClientQuotaControl:
         Raises:
             PolicyViolationError: it would take too many records.
         """
+        from triokafka.protocol.api.alter_client_quotas import (
+            AlterClientQuotasEntity,
+            AlterClientQuotasResponse,
+            AlterClientQuotasResult,
+        )
+
         records: list[Struct] = []
         results: list[AlterClientQuotasResult] = []
         seen: set[QuotaEntity] = set()
@@ -89,6 +93,13 @@ def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRe
         InvalidRequestError: conditions contradict each other or themselves.
         UnsupportedVersionError: a condition about something that there are no quotas for.
     """
+    from triokafka.protocol.api.describe_client_quotas import (
+        DescribeClientQuotasResponse,
+        EntityData,
+        EntryData,
+        ValueData,
+    )
+
     exact, any_name = _conditions(request.components)
     entries = []
     for entity, values in sorted(image.client_quotas.items(), key=lambda item: str(item[0])):

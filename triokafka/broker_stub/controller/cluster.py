@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
@@ -20,7 +20,6 @@ from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import NOBODY
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.named_tuple import NamedTuple
-from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
     BrokerEndpoint,
@@ -30,6 +29,9 @@ from triokafka.protocol.stored.cluster_metadata import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 _FENCE: Final = 1
 _UNFENCE: Final = -1
@@ -241,6 +243,8 @@ class ClusterControl:
         Raises:
             BrokerIdNotRegisteredError: nobody with this id is registered.
         """
+        from triokafka.protocol.api.unregister_broker import UnregisterBrokerResponse
+
         broker = image.brokers.get(request.broker_id)
         if broker is None:
             raise errors.BrokerIdNotRegisteredError(f"Broker ID {request.broker_id} is not currently registered")

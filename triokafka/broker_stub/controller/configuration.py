@@ -10,7 +10,7 @@ import enum
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from triokafka import errors
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
@@ -29,21 +29,23 @@ from triokafka.broker_stub.controller.outcome import ItemError, Outcome, Steps, 
 from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
-from triokafka.protocol.api.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
-from triokafka.protocol.api.incremental_alter_configs import (
-    AlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from triokafka.protocol.api.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementalResourceResponse,
-)
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.alter_configs import (
+        AlterConfigsRequest,
+        AlterConfigsResourceResponse,
+        AlterConfigsResponse,
+    )
+    from triokafka.protocol.api.incremental_alter_configs import (
+        AlterableConfig,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from triokafka.protocol.api.incremental_alter_configs import (
+        AlterConfigsResourceResponse as IncrementalResourceResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +88,10 @@ TopicEntries = Callable[[Mapping[str, str]], list[ConfigEntry]]
 class _Resource(Protocol):
     resource_type: int
     resource_name: str
+
+
+A = TypeVar("A", AlterConfigsResourceResponse, IncrementalResourceResponse)
+R = TypeVar("R", AlterConfigsResource, IncrementalResource)
 
 
 class ConfigurationControl:
@@ -190,34 +196,18 @@ class ConfigurationControl:
         Raises:
             PolicyViolationError: it would take too many records.
         """
-        records: list[Struct] = []
-        responses: list[AlterConfigsResourceResponse] = []
-        times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-        for resource in request.resources:
-            key = (resource.resource_type, resource.resource_name)
-            failure = (denied or {}).get(key) or ItemError()
-            try:
-                if not failure:
-                    self._check_resource(resource, times[key], [config.name for config in resource.configs])
-                    missing = [config.name for config in resource.configs if config.value is None]
-                    if missing:
-                        raise errors.InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
-                    wanted = {config.name: config.value or "" for config in resource.configs}
-                    self._validate(image, resource, wanted)
-                    self.policies.check_configs(ConfigChange(*key, wanted))
-                    records += _changes(image, resource, wanted)
-            except errors.BrokerResponseError as error:
-                failure = ItemError.of(error)
-            responses.append(
-                AlterConfigsResourceResponse(
-                    error_code=failure.code,
-                    error_message=failure.message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-            )
-            check_size(records)
-            yield 1
+        from triokafka.protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+
+        def change(resource: AlterConfigsResource) -> Iterable[Struct]:
+            missing = [config.name for config in resource.configs if config.value is None]
+            if missing:
+                raise errors.InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
+            wanted = {config.name: config.value or "" for config in resource.configs}
+            self._validate(image, resource, wanted)
+            self.policies.check_configs(ConfigChange(resource.resource_type, resource.resource_name, wanted))
+            return _changes(image, resource, wanted)
+
+        records, responses = yield from self._each(request.resources, denied, change, AlterConfigsResourceResponse)
         return Outcome([] if request.validate_only else records, AlterConfigsResponse(responses=responses))
 
     def incremental_alter_configs(
@@ -229,26 +219,46 @@ class ConfigurationControl:
     ) -> Steps[IncrementalAlterConfigsResponse]:
         """Set, delete, append to or subtract from single keys of resources; ``denied`` and errors as in
         `alter_configs`."""
+        from triokafka.protocol.api.incremental_alter_configs import (
+            AlterConfigsResourceResponse as IncrementalResourceResponse,
+        )
+        from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsResponse
+
+        def change(resource: IncrementalResource) -> Iterable[Struct]:
+            key = (resource.resource_type, resource.resource_name)
+            wanted = dict(image.configs.get(key, {}))
+            touched = [config.name for config in resource.configs]
+            _apply_operations(resource.resource_type, wanted, resource.configs)
+            self._validate(image, resource, wanted)
+            set_now = {name: wanted[name] for name in touched if name in wanted}
+            self.policies.check_configs(ConfigChange(*key, set_now))
+            return _changes(image, resource, wanted, touched)
+
+        records, responses = yield from self._each(request.resources, denied, change, IncrementalResourceResponse)
+        return Outcome([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses))
+
+    def _each(
+        self,
+        resources: Sequence[R],
+        denied: Mapping[tuple[int, str], ItemError] | None,
+        change: Callable[[R], Iterable[Struct]],
+        response: Callable[..., A],
+    ) -> Generator[int, None, tuple[list[Struct], list[A]]]:
+        """The records that ``change`` makes of resources, and a ``response`` for each. One that fails has no records."""
         records: list[Struct] = []
-        responses: list[IncrementalResourceResponse] = []
-        times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-        for resource in request.resources:
+        responses: list[A] = []
+        times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+        for resource in resources:
             key = (resource.resource_type, resource.resource_name)
             failure = (denied or {}).get(key) or ItemError()
             try:
                 if not failure:
                     self._check_resource(resource, times[key], [config.name for config in resource.configs])
-                    wanted = dict(image.configs.get(key, {}))
-                    touched = [config.name for config in resource.configs]
-                    _apply_operations(resource.resource_type, wanted, resource.configs)
-                    self._validate(image, resource, wanted)
-                    set_now = {name: wanted[name] for name in touched if name in wanted}
-                    self.policies.check_configs(ConfigChange(*key, set_now))
-                    records += _changes(image, resource, wanted, touched)
+                    records += change(resource)
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)
             responses.append(
-                IncrementalResourceResponse(
+                response(
                     error_code=failure.code,
                     error_message=failure.message,
                     resource_type=resource.resource_type,
@@ -257,7 +267,7 @@ class ConfigurationControl:
             )
             check_size(records)
             yield 1
-        return Outcome([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses))
+        return records, responses
 
     def _check_resource(self, resource: _Resource, times: int, names: Sequence[str]) -> None:
         check_repeats(times, names)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -21,12 +22,14 @@ from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.controller.metadata_log import KEEP_ALL, MetadataLog
 from triokafka.broker_stub.controller.operations import Operations
-from triokafka.broker_stub.controller.quorum import QuorumDescription
 from triokafka.broker_stub.controller.records import encode_leader_change
 from triokafka.broker_stub.controller.replay import LogReplay
 from triokafka.broker_stub.controller.snapshots import Quorum, SnapshotSchedule
 from triokafka.broker_stub.controller.state import ControllerState
 from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.controller.quorum import QuorumDescription
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +92,8 @@ class Controller(Operations):
     @property
     def quorum(self) -> QuorumDescription:
         """The state of the metadata quorum."""
+        from triokafka.broker_stub.controller.quorum import QuorumDescription
+
         state = self._started()
         return QuorumDescription(
             node_id=self._config.node_id,

@@ -7,7 +7,7 @@ carries in a control record.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.controller.image import MetadataImage
 from triokafka.broker_stub.controller.outcome import NO_ERROR, ItemError, Outcome
@@ -17,13 +17,14 @@ from triokafka.errors import (
     InvalidUpdateVersionError,
     UnsupportedVersionError,
 )
-from triokafka.protocol.api.update_features import (
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.update_features import (
+        UpdateFeaturesRequest,
+        UpdateFeaturesResponse,
+    )
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
@@ -90,6 +91,8 @@ def update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, kraft_version: int, *, version: int = 2
 ) -> Outcome[UpdateFeaturesResponse]:
     """Change levels of features: all that the request names, or none (KIP-584, KIP-1022)."""
+    from triokafka.protocol.api.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+
     records: list[Struct] = []
     failure = NO_ERROR
     try:

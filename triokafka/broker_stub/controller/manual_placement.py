@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller.image import MetadataImage
-from triokafka.protocol.api.create_topics import CreatableTopic
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.create_topics import CreatableTopic
 
 _DEFAULT: Final = -1
 

@@ -8,40 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import elections, features, reassignments
+from triokafka.broker_stub.controller import elections, features
 from triokafka.broker_stub.controller.cluster import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.broker_stub.controller.configuration import ConfigurationControl
-from triokafka.broker_stub.controller.describe import describe_configs
 from triokafka.broker_stub.controller.event_queue import EventQueue
 from triokafka.broker_stub.controller.hand_over import hand_over
 from triokafka.broker_stub.controller.image import MetadataImage
-from triokafka.broker_stub.controller.in_sync import alter_partition, everybody_in_sync
 from triokafka.broker_stub.controller.outcome import Charge, ItemError, Outcome, free_of_charge
 from triokafka.broker_stub.controller.partition_change import TopicConfig
 from triokafka.broker_stub.controller.producer_ids import ProducerIdBlock
 from triokafka.broker_stub.controller.state import ControllerState
-from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from triokafka.protocol.api.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
-from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from triokafka.protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResult
-from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from triokafka.protocol.api.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from triokafka.world import World
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+    from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from triokafka.protocol.api.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from triokafka.protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResult
+    from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from triokafka.protocol.api.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 Denials = Mapping[tuple[int, str], ItemError]
 
@@ -126,14 +127,18 @@ class Operations:
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         """Begin and cancel reassignments; see `reassignments.alter_reassignments`."""
+        from triokafka.broker_stub.controller.reassignments import alter_reassignments
+
         return await self._running().submit(
             "AlterPartitionReassignments",
-            lambda image: reassignments.alter_reassignments(image, request, self._topic_config(image)),
+            lambda image: alter_reassignments(image, request, self._topic_config(image)),
             timeout_ms=request.timeout_ms,
         )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change in-sync sets as their leaders ask; see `in_sync.alter_partition`."""
+        from triokafka.broker_stub.controller.in_sync import alter_partition
+
         return await self._running().submit(
             "AlterPartition", lambda image: alter_partition(image, request, self._topic_config(image))
         )
@@ -186,6 +191,8 @@ class Operations:
         by: ConfigurationControl | None = None,
     ) -> Iterator[DescribeConfigsResult]:
         """Show configuration from the committed image of now, resource by resource."""
+        from triokafka.broker_stub.controller.describe import describe_configs
+
         state = self._started()
         control = state.configuration if by is None else by
         return describe_configs(state.committed, request, control, denied=denied)
@@ -239,6 +246,8 @@ class Operations:
 
     async def everybody_in_sync(self) -> int:
         """Take every replica that is up into the in-sync sets; see `in_sync.everybody_in_sync`."""
+        from triokafka.broker_stub.controller.in_sync import everybody_in_sync
+
         return await self._running().submit(
             "EverybodyInSync", lambda image: everybody_in_sync(image, self._topic_config(image))
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
@@ -30,22 +30,23 @@ from triokafka.broker_stub.controller.outcome import (
     free_of_charge,
 )
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
-from triokafka.protocol.api.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-)
-from triokafka.protocol.api.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from triokafka.protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreatePartitionsTopic,
+        CreatePartitionsTopicResult,
+    )
+    from triokafka.protocol.api.create_topics import (
+        CreatableTopic,
+        CreatableTopicResult,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+    )
+    from triokafka.protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 _NO_ID: Final = uuid.UUID(int=0)
 _DEFAULT: Final = -1
@@ -92,6 +93,8 @@ class ReplicationControl:
         The configuration of topics in ``hidden_configs`` is left out of the answer: the client may not see it.
         ``charge`` is told the number of each topic's partitions before they are made, and raises what it objects.
         """
+        from triokafka.protocol.api.create_topics import CreatableTopicResult, CreateTopicsResponse
+
         names = Counter(topic.name for topic in request.topics)
         records: list[Struct] = []
         results: list[CreatableTopicResult] = []
@@ -140,6 +143,8 @@ class ReplicationControl:
         self, image: MetadataImage, topic: CreatableTopic, shown: TopicEntries | None
     ) -> Generator[int, None, tuple[list[Struct], CreatableTopicResult]]:
         """The records of a topic, and the answer; ``shown`` makes its configuration for it, None hides that."""
+        from triokafka.protocol.api.create_topics import CreatableTopicConfigs, CreatableTopicResult
+
         check_size([], len(topic.configs) + len(topic.assignments))
         missing = [config.name for config in topic.configs if config.value is None]
         if missing:
@@ -219,6 +224,8 @@ class ReplicationControl:
         self, image: MetadataImage, request: CreatePartitionsRequest, *, charge: Charge = free_of_charge
     ) -> Steps[CreatePartitionsResponse]:
         """Add partitions to topics; ``count`` is the new total. Old partitions stay as they are."""
+        from triokafka.protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+
         names = Counter(topic.name for topic in request.topics)
         records: list[Struct] = []
         results: list[CreatePartitionsTopicResult] = []
@@ -288,6 +295,8 @@ class ReplicationControl:
             TopicDeletionDisabledError: ``delete.topic.enable`` is false (before ``version`` 3, `InvalidRequestError`).
             PolicyViolationError: it would take too many records.
         """
+        from triokafka.protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+
         if not self._config.delete_topic_enable:
             disabled = errors.TopicDeletionDisabledError if version >= 3 else errors.InvalidRequestError
             raise disabled("Topic deletion is disabled.")
