@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from triokafka import errors
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
@@ -35,6 +35,7 @@ from triokafka.protocol.stored.cluster_metadata import ConfigRecord
 if TYPE_CHECKING:
     from triokafka.protocol.api.alter_configs import (
         AlterConfigsRequest,
+        AlterConfigsResource,
         AlterConfigsResourceResponse,
         AlterConfigsResponse,
     )
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
         AlterableConfig,
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
+    )
+    from triokafka.protocol.api.incremental_alter_configs import (
+        AlterConfigsResource as IncrementalResource,
     )
     from triokafka.protocol.api.incremental_alter_configs import (
         AlterConfigsResourceResponse as IncrementalResourceResponse,
@@ -90,8 +94,8 @@ class _Resource(Protocol):
     resource_name: str
 
 
-A = TypeVar("A", AlterConfigsResourceResponse, IncrementalResourceResponse)
-R = TypeVar("R", AlterConfigsResource, IncrementalResource)
+A = TypeVar("A", "AlterConfigsResourceResponse", "IncrementalResourceResponse")
+R = TypeVar("R", "AlterConfigsResource", "IncrementalResource")
 
 
 class ConfigurationControl:
@@ -244,7 +248,7 @@ class ConfigurationControl:
         change: Callable[[R], Iterable[Struct]],
         response: Callable[..., A],
     ) -> Generator[int, None, tuple[list[Struct], list[A]]]:
-        """The records that ``change`` makes of resources, and a ``response`` for each. One that fails has no records."""
+        """The records that ``change`` makes of resources, and a ``response`` for each. What fails has no records."""
         records: list[Struct] = []
         responses: list[A] = []
         times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
