@@ -1,8 +1,8 @@
 """The controller: the cluster's metadata as records, as an image, and the one queue that changes it.
 
 `Controller` is the entry. `MetadataImage` is what everyone reads, `MetadataDelta` what changed; the controls
-(``replication``, ``configuration``, ``cluster``, ``producer_ids``) decide and are pure. Messages of clients are imported
-where they are answered: a broker starts without any of them.
+(``replication``, ``configuration``, ``cluster``, ``producer_ids``) decide and are pure. Messages of clients are
+imported where they are answered: a broker starts without any of them.
 """
 
 from triokafka.broker_stub.controller.controller import Controller
