@@ -59,7 +59,6 @@ READERS: Final = (OURS, "connector", "ceiling", "ready", *TUPLES, "ready tuples"
 _STREAMS: Final = (OURS, "connector")
 _MADE: Final = ("ceiling", "ready", "ready tuples")  # their rows are not the topic's, only as many
 _WHERE_ALL: Final = ("batch", "noop")  # what all readers are measured in
-_OTHERS: Final = TUPLES[1:]  # clients of others
 _SLOW: Final = (*TUPLES, "ready tuples")
 _TUPLE_SHARE: Final = 10  # tuples are that much slower: they get a topic of a tenth
 _BEGINNING: Final = (OURS, "ready", *_SLOW)  # whose start is measured by itself, since it weighs more on a tenth
@@ -213,7 +212,7 @@ class _Case:
         if counted is not None:
             check_count(counted, topic.records)
         if reader != "connector":
-            self._peaks[reader] = max(self._peaks[reader], worker_peak_mib(others=reader in _OTHERS))
+            self._peaks[reader] = max(self._peaks[reader], worker_peak_mib(others=reader != OURS))
         return taken
 
 
@@ -326,16 +325,16 @@ def _session(jars: Sequence[Path]) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    # Spark keeps this with the source, and workers of another environment apart.
+    spark.sparkContext.environment[OTHERS] = "1"
     for source in (
         spark_readers.CeilingSource,
         spark_readers.ReadySource,
         spark_tuples.TupleSource,
+        spark_tuples.KafkaPythonSource,
+        spark_tuples.ConfluentKafkaSource,
         spark_tuples.ReadyTupleSource,
     ):
-        spark.dataSource.register(source)
-    # Spark keeps this with the source, and workers of another environment apart.
-    spark.sparkContext.environment[OTHERS] = "1"
-    for source in (spark_tuples.KafkaPythonSource, spark_tuples.ConfluentKafkaSource):
         spark.dataSource.register(source)
     del spark.sparkContext.environment[OTHERS]
     return spark

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 OTHERS: Final = "TRIOKAFKA_BENCHMARK_OTHERS"
-"""Set in the environment of the workers that read with clients of others. What these import, and leave behind in
-memory, would else be counted as ours, since Spark's workers go on from one query to the next."""
+"""Set in the environment of the workers of all readers but ours. Spark's workers go on from one query to the next: what
+others import and leave behind in memory would be counted as ours, and what ours sets in a process would serve them."""
 
 _forked: Final[dict[int, int]] = {}
 _KIB: Final = 1024.0

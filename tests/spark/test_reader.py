@@ -15,6 +15,7 @@ from triokafka.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
+from triokafka.spark import reading
 from triokafka.spark.data_loss import KafkaDataLossError
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import OffsetRange
@@ -223,3 +224,21 @@ def test_a_read_that_is_given_up_leaves_nothing_behind(bootstrap: str):
         assert isinstance(next(batches), pa.RecordBatch)
         batches.close()  # type: ignore[attr-defined]
     assert sum(batch.num_rows for batch in made.read(task)) == 40_000
+
+
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_a_worker_passes_over_what_is_loaded_once_spark_has_imported_its_own(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, is_given_up: bool
+):
+    ends: list[str] = []
+    monkeypatch.setattr(reading, "keep_what_is_loaded", lambda: ends.append("end"))
+    made = reader(bootstrap, make_topic(bootstrap, [Record(b"a")]))
+    (task,) = made.partitions()
+    batches = made.read(task)
+    next(batches)
+    assert not ends, "Spark imports pandas when it has the first batch"
+    if is_given_up:
+        batches.close()  # type: ignore[attr-defined]
+    else:
+        assert list(batches) == []
+    assert ends == ["end"]

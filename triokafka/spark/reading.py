@@ -26,7 +26,7 @@ from triokafka.spark.offsets import EARLIEST, LATEST, names
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import OffsetRange, Task
 from triokafka.spark.schema import arrow_schema
-from triokafka.spark.worker_memory import keep_freed_memory
+from triokafka.spark.worker_memory import keep_freed_memory, keep_what_is_loaded
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
         raise KafkaTimeoutError(f"{error} (option kafkaConsumer.pollTimeoutMs)") from error.__cause__
     except KafkaError as error:
         raise without_frames(error) from error.__cause__
+    finally:
+        keep_what_is_loaded()  # now, since Spark imports more with the first batch
 
 
 def _rounds(task: Task) -> Iterator[list[OffsetRange]]:

@@ -25,12 +25,35 @@ for number in range(20):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, kept)
 """
 
+LOOKED_AT = """
+import gc, pyarrow, pandas, trio
+from triokafka.spark.worker_memory import keep_what_is_loaded
+
+class Loop:
+    def __init__(self):
+        self.itself = self
+
+gc.collect()
+gc.disable()
+before = len(gc.get_objects())
+for _ in range(2):  # as for two tasks
+    keep_what_is_loaded()
+    later = [Loop() for _ in range(1000)]
+del later
+print(before, gc.collect(), len(gc.get_objects()))
+"""
+
+
+def printed(code: str, *arguments: str) -> list[str]:
+    """What a new Python says that runs ``code``."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(triokafka.__file__).parent.parent)}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.split()
+
 
 def faults(how: str) -> tuple[int, bool]:
     """Page faults of batches that come and go, and whether the C library keeps memory."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(triokafka.__file__).parent.parent)}
-    command = [sys.executable, "-c", CODE, how]
-    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.split()
+    said = printed(CODE, how)
     return int(said[0]), said[1] == "True"
 
 
@@ -43,3 +66,9 @@ def test_memory_of_batches_is_not_faulted_in_again() -> None:
 def test_c_library_that_cannot_be_told_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert worker_memory.keep_freed_memory.__wrapped__() is False
+
+
+def test_what_was_imported_is_not_looked_through_after_each_task() -> None:
+    before, collected, after = map(int, printed(LOOKED_AT))
+    assert after < before / 10
+    assert collected >= 2000, "what became garbage later is still found, also what was there at a later task's end"
