@@ -39,7 +39,6 @@ from triokafka.coordinator.topics import TopicsView
 from triokafka.coordinator.turn import Reply
 from triokafka.errors import (
     BrokerResponseError,
-    FencedInstanceIdError,
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
@@ -154,7 +153,7 @@ def _known_as(group: ConsumerGroup, member_id: str, instance_id: str | None) -> 
         return member_id if member_id in group.profiles else None
     known = group.static_members.get(instance_id)
     if member_id:
-        return _speaking(group, member_id, instance_id)
+        return group.speaker(member_id, instance_id)
     return known
 
 
@@ -279,26 +278,13 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
         FencedInstanceIdError: the instance is another member by now.
         IllegalGenerationError: the member is in another epoch.
     """
-    traits = group.profiles[_speaking(group, member_id, instance_id)].classic
+    traits = group.profiles[group.speaker(member_id, instance_id)].classic
     if traits is None:
         raise UnknownMemberIdError(f"member {member_id} of group {group.group_id!r} is under the consumer protocol")
     epoch = group.progress_of(member_id).epoch
     if generation != epoch:
         raise IllegalGenerationError(f"member {member_id} is in generation {epoch}, the request is of {generation}")
     return traits
-
-
-def _speaking(group: ConsumerGroup, member_id: str, instance_id: str | None) -> str:
-    """The id of the member that a request speaks for, which must be there and have the instance."""
-    if instance_id is not None:
-        known = group.static_members.get(instance_id)
-        if known is None:
-            raise UnknownMemberIdError(f"group {group.group_id!r} has no instance {instance_id!r}")
-        if known != member_id:
-            raise FencedInstanceIdError(f"instance {instance_id!r} is now member {known}, not {member_id}")
-    if member_id not in group.profiles:
-        raise UnknownMemberIdError(f"group {group.group_id!r} has no member {member_id!r}")
-    return member_id
 
 
 # --- LeaveGroup ---
@@ -316,7 +302,7 @@ def leave(
             member_id = leaver.member_id
             if not member_id and leaver.group_instance_id is not None:
                 member_id = group.static_members.get(leaver.group_instance_id, "")
-            gone[_speaking(group, member_id, leaver.group_instance_id)] = None
+            gone[group.speaker(member_id, leaver.group_instance_id)] = None
         except BrokerResponseError as error:
             error_code = error.code
         responses.append(

@@ -280,6 +280,23 @@ class ConsumerGroup:
         if member_epoch != progress.epoch:
             self._refuse_epoch(member_id or "", member_epoch, progress)
 
+    def speaker(self, member_id: str, instance_id: str | None) -> str:
+        """The id of the member that a request speaks for, which must be there and have the instance.
+
+        Raises:
+            UnknownMemberIdError: there is no such member, or no such instance.
+            FencedInstanceIdError: the instance is another member by now.
+        """
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                raise UnknownMemberIdError(f"group {self.group_id!r} has no instance {instance_id!r}")
+            if known != member_id:
+                raise FencedInstanceIdError(f"instance {instance_id!r} is now member {known}, not {member_id}")
+        if member_id not in self.profiles:
+            raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
+        return member_id
+
     def _progress_of_speaker(self, member_id: str, instance_id: str | None) -> Progress:
         if member_id not in self.profiles:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")

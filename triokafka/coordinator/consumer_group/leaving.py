@@ -15,7 +15,6 @@ from triokafka.coordinator.consumer_group.patterns import unused
 from triokafka.coordinator.stored import GroupTurn
 from triokafka.coordinator.timers import TimerKey
 from triokafka.coordinator.topics import TopicsView
-from triokafka.errors import FencedInstanceIdError, UnknownMemberIdError
 
 if TYPE_CHECKING:
     from triokafka.coordinator.shard import GroupShard
@@ -37,14 +36,7 @@ def leave(
         UnknownMemberIdError: there is no such member, or no such instance.
         FencedInstanceIdError: the instance is another member by now.
     """
-    if instance_id is not None:
-        known = group.static_members.get(instance_id)
-        if known is None:
-            raise UnknownMemberIdError(f"group {group.group_id!r} has no instance {instance_id!r}")
-        if known != member_id:
-            raise FencedInstanceIdError(f"instance {instance_id!r} is now member {known}, not {member_id}")
-    if member_id not in group.profiles:
-        raise UnknownMemberIdError(f"group {group.group_id!r} has no member {member_id}")
+    group.speaker(member_id, instance_id)
     if member_epoch == LEAVING_FOR_NOW:
         progress = group.progress_of(member_id)._replace(epoch=LEAVING_FOR_NOW, state=MemberState.STABLE, revoking={})
         turn.write(ProgressChange(group.group_id, member_id, progress))
