@@ -49,7 +49,11 @@ class Stream(ABC):
 
     All methods raise `OSError` when the connection is gone (`BrokenPipeError`, `ConnectionResetError`, …) and
     `trio.ClosedResourceError` after `close`.
+
+    ``waits`` counts how often `receive_into` has waited, so that other tasks had their turn; it may say less.
     """
+
+    waits: int = 0
 
     @abstractmethod
     async def send(self, *buffers: Buffer) -> None:
@@ -506,7 +510,9 @@ class _SocketStream(Stream):
             if self._drained:
                 self._check_open()
                 # The last call got less than there was room for: another one now would find nothing.
-                self._set_low_water()
+                if self._expected or self._low_water > 1:
+                    self._set_low_water()
+                self.waits += 1
                 await trio.lowlevel.wait_readable(self._sock)
                 self._drained = False
             try:
@@ -518,7 +524,8 @@ class _SocketStream(Stream):
                 raise
             else:
                 self._drained = got < len(buffer)
-                self._expected = max(self._expected - got, 0)
+                if self._expected:
+                    self._expected = max(self._expected - got, 0)
                 return got
 
     def expect(self, size: int) -> None:
@@ -620,9 +627,11 @@ class _OsFile(File):
         total = 0
         for buffer in buffers:
             rest = memoryview(buffer).cast("B")
-            while rest:
+            while (left := len(rest)) > 0:
                 written = os.pwrite(fd, rest, offset + total)
                 total += written
+                if written == left:
+                    break
                 rest = rest[written:]
         return total
 

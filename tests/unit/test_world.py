@@ -25,6 +25,23 @@ async def pair(world: RealWorld) -> tuple[Stream, Stream]:
     return client, server
 
 
+async def test_who_waits_for_bytes_says_so() -> None:
+    """So that a connection's task knows that the others have had their turn."""
+    client, server = await pair(RealWorld())
+    buffer = memoryview(bytearray(100))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.receive_into, buffer[:2])
+            await trio.testing.wait_all_tasks_blocked()
+            waits = server.waits
+            await client.send(b"1234")
+        assert server.waits == waits == 1
+        assert await server.receive_into(buffer[:2]) == 2  # they are there already
+        assert server.waits == 1
+    client.close()
+    server.close()
+
+
 async def test_all_buffers_arrive_in_order_through_a_full_socket() -> None:
     client, server = await pair(RealWorld())
     parts = [os.urandom(size) for size in (0, 1, 3_000_000, 7, 2_000_000)]

@@ -28,6 +28,8 @@ from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.frames import RequestHeader, decode_request_header, encode_response
 from triokafka.protocol.message import MOST_MEMORY, Request, Response
+from triokafka.protocol.repeated_requests import RepeatedRequests
+from triokafka.protocol.templates import FilledAnswer
 from triokafka.structs import Buffer
 from triokafka.world_files import FileSlice
 
@@ -39,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 API_VERSIONS_KEY: Final = 18
 UNKNOWN_SERVER_ERROR: Final = -1
+_PRODUCE_KEY: Final = 0
 _FETCH_KEY: Final = 1
 _LARGE_BYTES: Final = 131_072
 """Requests beyond this are decoded, and their answers encoded, in a thread: it takes tens of milliseconds and more."""
@@ -132,29 +135,40 @@ class Dispatcher:
         started_at: float | None = None,
         let_go: Callable[[], None] | None = None,
         charge: Callable[[int], None] | None = None,
+        repeated: RepeatedRequests | None = None,
     ) -> Answer:
         """Answer one request, which came at ``received_at`` and got its slot at ``started_at``, now when left out.
 
         ``let_go`` is called when the frame is done with before the answer is there; the caller must not keep it.
-        ``charge`` is told how much memory the decoded form of a large request takes beside the frame.
+        ``charge`` is told how much memory the decoded form of a large request takes beside the frame. ``repeated``
+        knows what the same connection has asked before.
 
         Raises:
             CloseConnectionError: the frame is not a request, or asks for an API or version that is not served, or the
                 only possible answer is to hang up.
         """
         now = self.broker.world.now() if started_at is None else started_at
-        try:
-            header, handler = self._route(frame)
-            if handler is None:
-                return self._refuse_api_versions(header, now)
-            if len(frame) > _LARGE_BYTES:
-                request, memory = await self._decode_large(handler, frame, header)
-                if charge is not None:
-                    charge(memory)
-            else:
-                request = handler.decode(frame, header.api_version, header.size)
-        except ProtocolError as error:
-            raise CloseConnectionError(f"not a Kafka request: {error}") from error
+        request: Any
+        handler: Handler[Any, Any] | None
+        known = repeated.read(frame) if repeated is not None and type(frame) is bytearray else None
+        if known is not None:
+            header, request = known.header, known.request
+            handler = self._apis[header.api_key].handler
+        else:
+            try:
+                header, handler = self._route(frame)
+                if handler is None:
+                    return self._refuse_api_versions(header, now)
+                if len(frame) > _LARGE_BYTES:
+                    request, memory = await self._decode_large(handler, frame, header)
+                    if charge is not None:
+                        charge(memory)
+                else:
+                    request = handler.decode(frame, header.api_version, header.size)
+                    if header.api_key == _PRODUCE_KEY and repeated is not None and type(frame) is bytearray:
+                        repeated.learn(frame, header, request)
+            except ProtocolError as error:
+                raise CloseConnectionError(f"not a Kafka request: {error}") from error
         context = RequestContext(
             header=header,
             broker=self.broker,
@@ -166,6 +180,7 @@ class Dispatcher:
             size=len(frame),
             received_at=now if received_at is None else received_at,
             let_go=let_go,
+            known=known,
         )
         del frame  # its records are the handler's now
         if handler.waits:
@@ -175,8 +190,8 @@ class Dispatcher:
             context.follower = _is_follower(request)
         if self.broker.faults.armed:
             return await self._dispatch_faulty(handler, request, context)
-        response = await self._answer(handler, request, context)
-        if context.size > _LARGE_BYTES and response is not None and not carries_records(type(response)):
+        response = await self._answer(handler, request, context, faulty=False)
+        if context.size > _LARGE_BYTES and isinstance(response, Response) and not carries_records(type(response)):
             return await self._finish_aside(response, context)
         return self._finish(response, context)
 
@@ -204,7 +219,9 @@ class Dispatcher:
             return
         worked = answer.done_at - context.now
         # Who waits without a slot was not worked on meanwhile, or not to speak of.
-        remote = min(context.parked_seconds, worked) if context.counts_time else worked
+        remote = context.parked_seconds if context.counts_time else worked
+        if remote > worked:
+            remote = worked
         throttle = answer.throttle_ms / 1000
         times: Times = (
             context.now - context.received_at,
@@ -224,15 +241,26 @@ class Dispatcher:
         if requests_logger.isEnabledFor(logging.DEBUG):
             log_request(self.handlers[header.api_key].name, context, times)
 
-    def _finish(self, response: Response | None, context: RequestContext, *, encode: bool = True) -> Answer:
+    def _finish(
+        self, response: Response | FilledAnswer | None, context: RequestContext, *, encode: bool = True
+    ) -> Answer:
         """Throttle as the quotas say, encode, and count errors."""
-        world, header = self.broker.world, context.header
-        if self.broker.quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
+        broker, header = self.broker, context.header
+        world = broker.world
+        if broker.quotas.limits(QuotaKind.REQUEST) and response is not None and context.counts_time:
             busy = world.now() - context.now - context.parked_seconds
             context.count_towards(QuotaKind.REQUEST, busy * 100)
         throttle_ms = context.throttle_ms
         if response is None:
             return Answer(throttle_ms=throttle_ms, done_at=world.now(), context=context)
+        if type(response) is FilledAnswer:
+            if self.quota is None and not throttle_ms:
+                errors_seen = self._apis[header.api_key].metrics.errors
+                errors_seen[0] = errors_seen.get(0, 0) + 1
+                frame = response.template.frame(header.correlation_id, response.numbers)
+                return Answer([frame], 0, 0, False, world.now(), context)
+            response = response.made()
+        assert isinstance(response, Response)
         if self.quota is not None:
             throttle_ms = max(throttle_ms, self.quota.throttle_time_ms(context, response))
         if throttle_ms and hasattr(response, "throttle_time_ms"):
@@ -241,19 +269,19 @@ class Dispatcher:
         if api.count_errors is not None:
             api.count_errors(response, api.metrics.errors)
         parts = _encode(response, header) if encode else []
-        return Answer(parts, throttle_ms, done_at=world.now(), context=context)
+        return Answer(parts, throttle_ms, 0, False, world.now(), context)
 
     async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
         """As the armed faults say; see `triokafka.broker_stub.faults`."""
         fault = self.broker.faults.for_request(handler.api_key, context.client_id)
         if fault is None:
-            return self._finish(await self._answer(handler, request, context), context)
+            return self._finish(await self._answer(handler, request, context, faulty=True), context)
         if fault.delay_ms:
             context.yield_slot()
             await trio.sleep(fault.delay_ms / 1000)
         if fault.close == "before":
             raise CloseConnectionError("a fault was injected: closed before the request was worked on")
-        response = await self._answer(handler, request, context)
+        response = await self._answer(handler, request, context, faulty=self.broker.faults.armed)
         if fault.close == "after":
             raise CloseConnectionError("a fault was injected: closed instead of answering")
         context.throttle_ms = max(context.throttle_ms, fault.throttle_ms)
@@ -269,7 +297,7 @@ class Dispatcher:
     def _route(self, frame: Buffer) -> tuple[RequestHeader, Handler[Any, Any] | None]:
         """The handler for a frame; None for an ApiVersions request of a version that does not exist yet (Z23)."""
         header = decode_request_header(frame)
-        api = self.load(header.api_key)
+        api = self._apis.get(header.api_key) or self.load(header.api_key)
         if api is None:
             raise CloseConnectionError(f"API key {header.api_key} (version {header.api_version}) is not served")
         handler = api.handler
@@ -291,13 +319,15 @@ class Dispatcher:
         )
         return Answer(encode_response(response, version=0, correlation_id=header.correlation_id), done_at=now)
 
-    async def _answer(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Response | None:
+    async def _answer(
+        self, handler: Handler[Any, Any], request: Any, context: RequestContext, *, faulty: bool
+    ) -> Response | FilledAnswer | None:
         try:
             if not self.allows_all:
                 _authorize(handler, request, context)
-            if self.broker.faults.armed and handler.api_key not in _FAULTS_BY_ITEM:
+            if faulty and handler.api_key not in _FAULTS_BY_ITEM:
                 return await self._answer_with_faulty_items(handler, request, context)
-            response: Response | None = await handler.function(request, context)
+            response: Response | FilledAnswer | None = await handler.function(request, context)
             return response
         except BrokerResponseError as error:
             return _error_response(handler, request, context, error.code, str(error))

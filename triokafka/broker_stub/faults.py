@@ -142,7 +142,9 @@ class Faults:
     @property
     def armed(self) -> bool:
         """Whether any is on."""
-        return bool(self._items or self._requests) or (self._beside is not None and self._beside.armed)
+        if self._items or self._requests:
+            return True
+        return self._beside is not None and self._beside.armed
 
     @property
     def all(self) -> list[Fault | RequestFault]:

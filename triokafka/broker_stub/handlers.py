@@ -15,16 +15,18 @@ from triokafka.errors import KafkaError, ThrottlingQuotaExceededError
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.frames import RequestHeader
 from triokafka.protocol.message import Request, Response
+from triokafka.protocol.templates import FilledAnswer
 from triokafka.structs import Buffer
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.network.handler_slots import Slot
     from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation
     from triokafka.broker_stub.server import Broker
+    from triokafka.protocol.repeated_requests import KnownRequest
     from triokafka.world import World
 
 RequestT = TypeVar("RequestT", bound=Request[Any])
-ResponseT = TypeVar("ResponseT", bound=Response | None)
+ResponseT = TypeVar("ResponseT", bound=Response | FilledAnswer | None)
 
 
 class CloseConnectionError(KafkaError):
@@ -40,7 +42,8 @@ class RequestContext:
     included. A handler that finds a quota exceeded sets ``throttle_ms``: the answer will say so, and the connection is
     not read for as long. ``parked_seconds`` of its time were spent waiting; without ``counts_time`` all of it may have
     been. ``follower`` marks a fetch of another broker. ``let_go``, where it is given, may be called when nothing has a
-    view of the request's frame any more: the connection then holds no memory for it while the request waits.
+    view of the request's frame any more: the connection then holds no memory for it while the request waits. ``known``
+    is there when the same was asked on the connection before, with other records.
     """
 
     header: RequestHeader
@@ -57,6 +60,7 @@ class RequestContext:
     received_at: float = 0.0
     follower: bool = False
     let_go: Callable[[], None] | None = None
+    known: KnownRequest | None = None
 
     @property
     def version(self) -> int:

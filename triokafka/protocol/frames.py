@@ -23,6 +23,7 @@ MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 SIZE_BYTES: Final = 4
 
 _API_VERSIONS: Final = 18
+_LARGE: Final = 65_536  # copying less costs less than one more buffer
 _SIZE = Struct(">i")
 _REQUEST_HEADER = Struct(">hhih")
 _REQUEST_START = Struct(">ihhih")
@@ -111,7 +112,10 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         if known is not None and version in known.all_versions:  # not whatever number somebody may send
             _ENDS_IN_TAGS[api_key, version] = ends_in_tags
     if ends_in_tags:
-        position = _skip_tags(frame, position, "RequestHeader")
+        if position < end and not frame[position]:  # none, as always
+            position += 1
+        else:
+            position = _skip_tags(frame, position, "RequestHeader")
     return RequestHeader(api_key, version, correlation_id, client_id, position)
 
 
@@ -137,7 +141,12 @@ def encode_response(response: Response, *, version: int, correlation_id: int) ->
     out: list[Buffer] = [b""]
     marks: list[int] = []
     response.encode_into(out, marks, version)
-    tail = b"\0" if version in response.flexible and response.api_key != _API_VERSIONS else b""
+    first, last = response.flexible
+    tail = b"\0" if first <= version <= last and response.api_key != _API_VERSIONS else b""
+    if not marks:
+        body = b"".join(out)
+        start = _RESPONSE_START.pack(len(body) + SIZE_BYTES + len(tail), correlation_id) + tail
+        return [start + body] if len(body) < _LARGE else [start, body]
     out[0] = _RESPONSE_START.pack(sum(map(len, out)) + SIZE_BYTES + len(tail), correlation_id) + tail
     return join_parts(out, marks)
 

@@ -90,8 +90,9 @@ class Message(Struct):
                 decoder = cls._decoders[version]
             except KeyError:
                 decoder = compiler.make_decoder(cls, version)
-        elif compiler.carries_records(cls):
-            buffer = memoryview(buffer).cast("B")
+        elif cls._carries_records or compiler.carries_records(cls):
+            if type(buffer) is not bytearray:
+                buffer = memoryview(buffer).cast("B")
             try:
                 decoder = cls._view_decoders[version]
             except KeyError:

@@ -98,9 +98,10 @@ class FilledRequest:
 class AnswerTemplate:
     """Responses of one version that differ in a run of 64-bit integers. ``make`` makes such a response with them."""
 
-    __slots__ = ("_behind", "_end", "_first", "_numbers", "_size", "_start")
+    __slots__ = ("_behind", "_end", "_first", "_numbers", "_prefix", "_size", "_start", "make")
 
     def __init__(self, make: Callable[..., Response], version: int, count: int) -> None:
+        self.make = make
         self._numbers = Struct(f">{count}q")
         examples = [tuple(0x0102030405060700 * sign + place for place in range(count)) for sign in (1, -1)]
         frames = [
@@ -113,7 +114,10 @@ class AnswerTemplate:
         # The correlation id comes first, and is another each time.
         self._first = frames[0][_SIZE.size : self._start]
         self._behind = frames[0][self._end :]
-        if [self.read(frame) for frame in frames] != examples:
+        self._prefix = _SIZE.pack(self._size)
+        if [self.read(frame) for frame in frames] != examples or [
+            self.frame(0, numbers)[_SIZE.size :] for numbers in examples
+        ] != frames:
             name = type(make(*examples[0])).__name__
             raise IllegalStateError(f"{name} v{version} is not the same around any numbers")
 
@@ -127,5 +131,25 @@ class AnswerTemplate:
             return self._numbers.unpack_from(frame, self._start)
         return None
 
+    def frame(self, correlation_id: int, numbers: tuple[int, ...]) -> bytes:
+        """As `encode_response`: the frame of such a response, size prefix included."""
+        return b"".join(
+            (self._prefix, _SIZE.pack(correlation_id), self._first, self._numbers.pack(*numbers), self._behind)
+        )
 
-__all__ = ["AnswerTemplate", "FilledRequest", "RequestTemplate"]
+
+class FilledAnswer:
+    """A response made from a template: what a handler may return in place of a message. It tells of no error."""
+
+    __slots__ = ("numbers", "template")
+
+    def __init__(self, template: AnswerTemplate, numbers: tuple[int, ...]) -> None:
+        self.template = template
+        self.numbers = numbers
+
+    def made(self) -> Response:
+        """The same as a message."""
+        return self.template.make(*self.numbers)
+
+
+__all__ = ["AnswerTemplate", "FilledAnswer", "FilledRequest", "RequestTemplate"]

@@ -19,7 +19,7 @@ from triokafka.protocol.api.produce import (
     TopicProduceResponse,
 )
 from triokafka.protocol.frames import encode_request, encode_response
-from triokafka.protocol.templates import AnswerTemplate, RequestTemplate
+from triokafka.protocol.templates import AnswerTemplate, FilledAnswer, RequestTemplate
 from triokafka.structs import TopicPartition
 
 ID = uuid.UUID(int=77)
@@ -93,3 +93,21 @@ def test_template_that_would_not_make_the_same_is_refused() -> None:
 
     with pytest.raises(IllegalStateError, match="ProduceResponse v9"):
         AnswerTemplate(sum_elsewhere, 9, 2)
+
+
+@pytest.mark.parametrize("version", range(5, 14))
+def test_filled_answer_is_what_the_codec_makes_of_it(version: int) -> None:
+    def make(*numbers: int) -> ProduceResponse:
+        offset, time, start = numbers
+        partition = PartitionProduceResponse(
+            index=3, base_offset=offset, log_append_time_ms=time, log_start_offset=start
+        )
+        return ProduceResponse(
+            responses=[TopicProduceResponse(name="orders", topic_id=ID, partition_responses=[partition])]
+        )
+
+    template = AnswerTemplate(make, version, 3)
+    for correlation_id, numbers in ((0, (0, -1, 0)), (-1, (2**63 - 1, 1_700_000_000_000, 5)), (2**31 - 1, (7, 8, 9))):
+        expected = b"".join(encode_response(make(*numbers), version=version, correlation_id=correlation_id))
+        assert template.frame(correlation_id, numbers) == expected
+        assert FilledAnswer(template, numbers).made() == make(*numbers)

@@ -34,12 +34,15 @@ from triokafka.protocol.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from triokafka.protocol.repeated_requests import KnownRequest
+from triokafka.protocol.templates import AnswerTemplate, FilledAnswer
 from triokafka.records import iter_batches
 from triokafka.records.batch import TRANSACTIONAL
 from triokafka.structs import Buffer, TopicPartition
 
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 10
+_LOG_START_SINCE: Final = 5
 _ZSTD_SINCE: Final = 7
 _MAGIC: Final = 16
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
@@ -74,7 +77,7 @@ def _failed(request: ProduceRequest, context: RequestContext, code: int, message
     accesses=[Access(Operation.WRITE, ResourceType.TOPIC, lambda request: [t.name for t in request.topic_data])],
     on_error=_failed,
 )
-async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+async def produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | FilledAnswer | None:
     """Append to each partition, wait for the in-sync replicas with acks=all, answer per partition.
 
     An answer with acks=1 or all also waits for the flush that ``flush.messages`` demands.
@@ -83,8 +86,9 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
         raise errors.InvalidRequestError(
             f"transactional id {request.transactional_id!r}: this broker does not serve transactions"
         )
-    replicas = context.broker.replicas
-    faults = context.broker.faults if context.broker.faults.armed else None
+    broker, version, acks = context.broker, context.header.api_version, request.acks
+    replicas = broker.replicas
+    faults = broker.faults if broker.faults.armed else None
     entries: dict[TopicPartition, Buffer | Checked] = {}
     refused: dict[tuple[int, int], AppendOutcome] = {}
     first: dict[TopicPartition, tuple[int, int]] = {}  # where a partition is named
@@ -108,24 +112,24 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 if fault is not None:
                     refused[number, data.index] = _injected(AppendOutcome(), fault)
                 else:
-                    entries[key] = _checked(data.records, context.version)
+                    entries[key] = _checked(data.records, version)
             except errors.BrokerResponseError as failure:
                 refused[number, data.index] = _refusal(failure, key, context)
     work = replicas.work_ahead(entries)
     if work:
-        entries.update(await check_ahead(context.world, work))
+        entries.update(await check_ahead(broker.world, work))
         work.clear()
         _refuse_deleted(entries, refused, first, request, context)
     if len(entries) <= AT_ONCE:
-        outcomes = replicas.append(entries, required_acks=request.acks)
+        outcomes = replicas.append(entries, required_acks=acks)
     else:
         outcomes, left = {}, iter(entries.items())
         while some := dict(islice(left, AT_ONCE)):
             _refuse_deleted(some, refused, first, request, context)
-            outcomes.update(replicas.append(some, required_acks=request.acks))
+            outcomes.update(replicas.append(some, required_acks=acks))
             await trio.lowlevel.checkpoint()
-    if request.acks == -1 or (request.acks == 1 and any(outcome.flushing for outcome in outcomes.values())):
-        operation = replicas.delay_produce(outcomes, request.timeout_ms, required_acks=request.acks)
+    if acks == -1 or (acks == 1 and any(outcome.flushing for outcome in outcomes.values())):
+        operation = replicas.delay_produce(outcomes, request.timeout_ms, required_acks=acks)
         if operation is not None:
             entries.clear()
             _forget_records(request, context)
@@ -133,25 +137,30 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
     if faults is not None:
         _answer_falsely(outcomes, faults)
     context.count_towards(QuotaKind.PRODUCE, context.size)
-    if request.acks == 0:
+    if acks == 0:
         for outcome in (*outcomes.values(), *refused.values()):
             if outcome.error_code:
                 raise CloseConnectionError(
                     f"a produce with acks=0 failed with error {outcome.error_code} ({outcome.error_message})"
                 )
         return None
+    if context.known is not None and version >= _LOG_START_SINCE and not refused:
+        ((key, outcome),) = outcomes.items()
+        if not outcome.error_code:
+            return _filled(context.known, key, outcome, version)
     responses = []
     leaders: list[int] = []
     for number, topic in enumerate(request.topic_data):
         partitions = []
         for data in topic.partition_data:
-            outcome = refused.get((number, data.index)) or outcomes[TopicPartition(names[number], data.index)]
+            index = data.index
+            outcome = (refused and refused.get((number, index))) or outcomes[TopicPartition(names[number], index)]
             if not outcome.error_code:
-                partitions.append(_appended(data.index, outcome))
+                partitions.append(_appended(index, outcome))
                 continue
-            answer = _not_appended(data.index, outcome)
-            if outcome.error_code == _NOT_LEADER and context.version >= _LEADER_HINTS_SINCE:
-                leader_id, leader_epoch = outcome.leader or current_leader(names[number], data.index, context)
+            answer = _not_appended(index, outcome)
+            if outcome.error_code == _NOT_LEADER and version >= _LEADER_HINTS_SINCE:
+                leader_id, leader_epoch = outcome.leader or current_leader(names[number], index, context)
                 answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
                 leaders.append(leader_id)
             partitions.append(answer)
@@ -164,7 +173,7 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
 def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, type[errors.BrokerResponseError] | None]:
     """The topic's name, or an error that holds for all of its partitions."""
     name = topic.name
-    if context.version >= _TOPIC_IDS_SINCE:
+    if context.header.api_version >= _TOPIC_IDS_SINCE:
         found = context.broker.image.topics_by_id.get(topic.topic_id)
         if found is None:
             return "", errors.UnknownTopicIdError
@@ -239,6 +248,29 @@ def _appended(index: int, outcome: AppendOutcome) -> PartitionProduceResponse:
         log_start_offset=outcome.log_start_offset,
         current_leader=_NO_LEADER,
     )
+
+
+def _filled(known: KnownRequest, key: TopicPartition, outcome: AppendOutcome, version: int) -> FilledAnswer:
+    """The answer to one partition of a producer that sends the same again and again, with other records."""
+    template = known.answer
+    if template is None:
+        topic = known.request.topic_data[0]
+        name, topic_id, index = topic.name, topic.topic_id, key.partition
+
+        def make(*numbers: int) -> ProduceResponse:
+            base_offset, log_append_time_ms, log_start_offset = numbers
+            appended = PartitionProduceResponse(
+                index=index,
+                base_offset=base_offset,
+                log_append_time_ms=log_append_time_ms,
+                log_start_offset=log_start_offset,
+            )
+            return ProduceResponse(
+                responses=[TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[appended])]
+            )
+
+        template = known.answer = AnswerTemplate(make, version, 3)
+    return FilledAnswer(template, (outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset))
 
 
 def _not_appended(index: int, outcome: AppendOutcome) -> PartitionProduceResponse:

@@ -16,7 +16,7 @@ from triokafka.broker_stub.log.validation import assign_offsets, prepare
 from triokafka.errors import BrokerResponseError, IllegalStateError
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches
-from triokafka.records.batch import BatchInfo
+from triokafka.records.batch import CONTROL, BatchInfo
 from triokafka.structs import Buffer
 
 _SNAPSHOT_EVERY_BYTES: Final = 1 << 20
@@ -97,7 +97,8 @@ class AppendableLog(ReadableLog):
         append_time = now_ms if self.config.stamps_on_append else -1
         infos = assign_offsets(buffer, infos, self.log_end_offset, leader_epoch=leader_epoch, append_time=append_time)
         newest = self._append(infos, buffer, self._time(now_ms))
-        return AppendInfo(infos[0].base_offset, infos[-1].last_offset, newest, append_time, self.log_start_offset)
+        last_offset = self._segments.end_offset - 1
+        return AppendInfo(infos[0].base_offset, last_offset, newest, append_time, self.log_start_offset)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int | None = None) -> AppendInfo:
         """Append batches as the leader has them, offsets and epochs included (F10). A partial last one is ignored.
@@ -131,7 +132,7 @@ class AppendableLog(ReadableLog):
                 incoming_bytes=len(data), max_timestamp=newest, last_offset=last.last_offset, now_ms=now_ms
             ):
                 self._roll(first.base_offset, now_ms)
-            if first.is_control or (first is not last and any(info.is_control for info in infos)):
+            if first.attributes & CONTROL or (first is not last and any(info.is_control for info in infos)):
                 self._load_transaction_index(segments.active)  # now: once the marker is written, nothing may fail
             segments.append(infos, data)
         except OSError as error:

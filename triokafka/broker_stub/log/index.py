@@ -88,7 +88,7 @@ class IndexFile(ABC):
     @property
     def is_full(self) -> bool:
         """Whether no entry fits any more, which forces a roll (D12)."""
-        return len(self) >= self.max_entries
+        return (self._count() if self._loaded else len(self)) >= self.max_entries
 
     def _load(self) -> None:
         if self._loaded:
@@ -268,7 +268,7 @@ class TimeIndex(IndexFile):
     @property
     def is_full(self) -> bool:
         """Whether only the slot is left that is kept for the entry written when the segment is rolled."""
-        return len(self) >= self.max_entries - 1
+        return (self._count() if self._loaded else len(self)) >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry unless ``timestamp`` is not above the last one's, which would say nothing new."""

@@ -81,7 +81,7 @@ class LogSegments:
 
     def append(self, batches: Sequence[BatchInfo], data: Buffer) -> None:
         """Add ``data``, which consists of ``batches``, to the active segment; nothing is added when that fails."""
-        segment = self.active
+        segment = self._segments[-1]
         position = segment.size
         segment.append(batches, data)
         self.end_offset = batches[-1].next_offset

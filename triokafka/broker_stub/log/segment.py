@@ -22,7 +22,7 @@ from triokafka.broker_stub.log.segment_names import (
     offset_file_name,
 )
 from triokafka.errors import CorruptRecordError
-from triokafka.records.batch import BatchInfo
+from triokafka.records.batch import LOG_OVERHEAD, BatchInfo
 from triokafka.structs import Buffer
 
 
@@ -84,7 +84,7 @@ class LogSegment(ReadableSegment):
             OSError: nothing was added; a later call may succeed.
         """
         self.unsynced = True
-        largest = self._largest()  # now: once the bytes are written, nothing may fail any more
+        largest = self._max_timestamp or self._largest()  # now: once the bytes are written, nothing may fail any more
         position = self.size
         self._write(data)
         self.size += len(data)
@@ -94,12 +94,13 @@ class LogSegment(ReadableSegment):
                 self._max_timestamp = largest = (batch.max_timestamp, batch.last_offset)
             if self._bytes_since_index_entry > interval:
                 self._add_index_entry(batch.last_offset, position)
-            size = batch.size
+            size = batch.length + LOG_OVERHEAD
             position += size
             self._bytes_since_index_entry += size
 
     def _write(self, data: Buffer) -> None:
-        self._take_back_torn()
+        if self._torn:
+            self._take_back_torn()
         try:
             self.file.write_at(self.size, data)
         except OSError:

@@ -24,6 +24,8 @@ from triokafka.errors import (
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import decode_records, iter_batches, patch_batch
 from triokafka.records.batch import (
+    CODEC_MASK,
+    CONTROL,
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -40,6 +42,7 @@ from triokafka.structs import Buffer, TopicPartition
 _LOG_APPEND_TIME: Final = 1
 _MAX_RECORD_ERRORS: Final = 100  # in one answer; the rest would say the same
 _LAST_CODEC: Final = 4
+_CRC_FIELDS: Final = BatchInfo._fields.index("magic")  # from here on a header is as the producer made it
 _ASSIGNED: Final = struct.Struct(">qii")  # base offset, length, leader epoch: outside of the checksum
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
@@ -104,8 +107,9 @@ def prepare(
         _check_client_batch(view, batch, topic_partition, config)
         newest = _check_records(view, batch, topic_partition, config, now_ms, max_decompressed)
         batches = [batch]
-        if batch.end < len(data):
-            data = view[: batch.end]
+        end = batch.end
+        if end < len(data):
+            data = view[:end]
     else:
         batches = _own_batches(data, topic_partition, config)
     buffer: bytearray | memoryview
@@ -143,22 +147,20 @@ def assign_offsets(
     """Patch offsets, epoch and, unless ``append_time`` is -1, timestamps into the headers; returns these (C23, C25)."""
     assigned = []
     for batch in batches:
-        position, _, length, _, magic, crc, *rest = batch
         if append_time >= 0 and not batch.is_control:
             patch_batch(
                 buffer,
-                position,
+                batch.position,
                 base_offset=next_offset,
                 leader_epoch=leader_epoch,
                 max_timestamp=append_time,
                 timestamp_type=_LOG_APPEND_TIME,
             )
-            rest[3] = append_time
+            batch = batch._replace(max_timestamp=append_time)
         else:
-            _ASSIGNED.pack_into(buffer, position, next_offset, length, leader_epoch)
-        batch = BatchInfo._make((position, next_offset, length, leader_epoch, magic, crc, *rest))
-        assigned.append(batch)
-        next_offset = batch.next_offset
+            _ASSIGNED.pack_into(buffer, batch.position, next_offset, batch.length, leader_epoch)
+        assigned.append(BatchInfo(batch.position, next_offset, batch.length, leader_epoch, *batch[_CRC_FIELDS:]))
+        next_offset += batch.last_offset_delta + 1
     return assigned
 
 
@@ -166,13 +168,14 @@ def _only_batch(view: memoryview, topic_partition: TopicPartition) -> BatchInfo:
     """The one whole v2 batch that a request may have for a partition; its checksum is yet to be looked at."""
     size = len(view)
     if size >= HEADER_SIZE and view[16] == 2:
-        batch = BatchInfo._make((0, *HEADER.unpack_from(view)))
+        batch = BatchInfo(0, *HEADER.unpack_from(view))
         if batch.length < HEADER_SIZE - LOG_OVERHEAD:
             raise CorruptRecordError(f"{topic_partition}: a batch of {batch.length} bytes has no room for its header")
-        if batch.end == size:
+        end = batch.end
+        if end == size:
             return batch
-        if batch.end < size:
-            if next(iter_batches(view[batch.end :]), None) is None:
+        if end < size:
+            if next(iter_batches(view[end:]), None) is None:
                 return batch
             raise InvalidRecordError(
                 f"{topic_partition}: a produce request carries exactly one batch per partition, this has more"
@@ -209,13 +212,14 @@ def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: Top
     _check_size(batch, topic_partition, config)
     check_batch_crc(view, batch)
     _check_count(batch, topic_partition)
-    if batch.is_control:
+    attributes = batch.attributes
+    if attributes & CONTROL:
         raise InvalidRecordError(f"{topic_partition}: clients are not allowed to write control records")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise InvalidRecordError(
             f"{topic_partition}: a batch of producer {batch.producer_id} has sequence {batch.base_sequence}"
         )
-    if batch.timestamp_type == _LOG_APPEND_TIME:
+    if attributes & LOG_APPEND_TIME:
         reason = "a producer must not say LogAppendTime: that is for the broker to set"
         raise RejectedTimestampsError(f"{topic_partition}: {reason}", [(0, reason)])
 
@@ -250,11 +254,12 @@ def _check_records(
     payload: Buffer = view
     start, end = HEADER_SIZE, batch.end
     topic, partition = topic_partition
+    codec = batch.attributes & CODEC_MASK
     try:
-        if batch.codec:
-            if batch.codec > _LAST_CODEC:
-                raise UnsupportedCompressionTypeError(f"{topic_partition}: there is no codec {batch.codec}")
-            payload = decompress(batch.codec, view[start:end], max_size=max_decompressed)
+        if codec:
+            if codec > _LAST_CODEC:
+                raise UnsupportedCompressionTypeError(f"{topic_partition}: there is no codec {codec}")
+            payload = decompress(codec, view[start:end], max_size=max_decompressed)
             start, end = 0, len(payload)
         oldest, newest, keyless = survey_records(
             payload, start, end, batch.record_count, batch.base_timestamp, topic, partition

@@ -8,6 +8,7 @@ again: touching fresh memory costs more than anything else that is done with the
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from triokafka.errors import ProtocolError
@@ -16,7 +17,8 @@ from triokafka.world import Stream
 BUFFER_BYTES: Final = 4096
 """The buffer of a connection: smaller frames need no memory beside it."""
 _LARGER_BUFFER_BYTES: Final = 16_384  # of a peer that has sent more than the small one holds
-_PREFIX_BYTES: Final = 4
+_PREFIX: Final = Struct(">i")
+_PREFIX_BYTES: Final = _PREFIX.size
 _PRODUCE: Final = b"\0\0"  # the API key, with which a frame begins
 _GROWTH: Final = 4
 """How many times its bytes a frame may occupy while it comes in: less would be copied more often."""
@@ -113,28 +115,36 @@ class FrameReader:
                 if self._start == self._end:
                     return None
                 raise ProtocolError("the peer closed within a frame's size", offset=self._end - self._start)
-        buffer, start = self._buffer, self._start
-        size = int.from_bytes(buffer[start : start + _PREFIX_BYTES], "big", signed=True)
+        start = self._start
+        (size,) = _PREFIX.unpack_from(self._buffer, start)
         if not 0 <= size <= self._max_bytes:
+            buffer = self._buffer
             first = bytes(buffer[start : min(start + 8, self._end)])
             raise ProtocolError(
                 f"a frame of {size} bytes was announced (first bytes {first!r}{_looks_like(first)}); "
                 f"0 to {self._max_bytes} are accepted (socket.request.max.bytes)"
             )
         self._start = start + _PREFIX_BYTES
-        return size
+        found: int = size
+        return found
 
     async def read_body(self, size: int) -> bytearray | memoryview:
         """The second half of `read`; does not wait when all of the frame is here already."""
+        frame = self.take_body(size)
+        return frame if frame is not None else await self._read_large(size)
+
+    def take_body(self, size: int) -> bytearray | None:
+        """As `read_body`, without waiting: None when not all of the frame is here."""
         start = self._start
-        have = self._end - start
-        if have >= size:
-            self._start = start + size
-            frame = bytearray(self._buffer[start : start + size])
-            if self._start == self._end:
-                self._start = self._end = 0
-            return frame
-        return await self._read_large(size)
+        end = start + size
+        if end > self._end:
+            return None
+        frame = bytearray(self._buffer[start:end])
+        if end == self._end:
+            self._start = self._end = 0
+        else:
+            self._start = end
+        return frame
 
     async def _read_large(self, size: int) -> bytearray | memoryview:
         """A frame that goes on beyond the buffer: into a buffer of its own, which grows with what comes in."""
@@ -170,19 +180,22 @@ class FrameReader:
         self._borrowed = None
 
     async def _fill(self) -> bool:
+        if self._start or self._filled:
+            self._make_room()
         buffer = self._buffer
-        grows = self._filled and len(buffer) < _LARGER_BUFFER_BYTES
-        if self._start or grows:
-            rest = bytes(buffer[self._start : self._end])  # a few bytes of the next size prefix, if any
-            if grows:
-                buffer = self._buffer = memoryview(bytearray(_LARGER_BUFFER_BYTES))
-            buffer[: len(rest)] = rest
-            self._start, self._end = 0, len(rest)
-        room = buffer[self._end :]
-        received = await self._stream.receive_into(room)
-        self._filled = received == len(room)
+        received = await self._stream.receive_into(buffer[self._end :] if self._end else buffer)
         self._end += received
+        self._filled = self._end == len(buffer)
         return received > 0
+
+    def _make_room(self) -> None:
+        """Have the rest, a few bytes of the next size prefix, at the start of the buffer, or of a larger one."""
+        buffer = self._buffer
+        rest = bytes(buffer[self._start : self._end])
+        if self._filled and len(buffer) < _LARGER_BUFFER_BYTES:
+            buffer = self._buffer = memoryview(bytearray(_LARGER_BUFFER_BYTES))
+        buffer[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
 
 
 def _looks_like(first: bytes) -> str:

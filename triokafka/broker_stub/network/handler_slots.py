@@ -14,13 +14,14 @@ class HandlerSlots:
     """Slots for running requests.
 
     Args:
-        slots: requests that are worked on at a time.
+        slots: requests that are worked on at a time. ``free`` are those that nobody holds; while more are held than
+            there are since `resize`, it is below 0. While it is above 0, nobody waits.
         max_queued: requests that may wait for a slot before no connection is read from (``queued.max.requests``).
     """
 
     def __init__(self, slots: int, *, max_queued: int = 500) -> None:
         self._slots = slots
-        self._free = slots
+        self.free = slots
         self._max_queued = max_queued
         self._waiting = trio.lowlevel.ParkingLot()
         self._readers = trio.lowlevel.ParkingLot()
@@ -45,37 +46,33 @@ class HandlerSlots:
         """Requests that are worked on at a time."""
         return self._slots
 
-    @property
-    def free(self) -> int:
-        """Slots that nobody holds; below 0 while more are held than there are since `resize`."""
-        return self._free
-
     async def acquire(self) -> Slot:
         """Wait for a slot. If cancelled, none was taken."""
-        if self._free > 0:
+        if self.free > 0:
             return self.acquire_nowait()
         await self._waiting.park()  # release_one() hands its slot over
         return Slot(self)
 
     def acquire_nowait(self) -> Slot:
         """Take a slot when `free` says that there is one; nobody waits then."""
-        self._free -= 1
+        self.free -= 1
         return Slot(self)
 
     def release_one(self) -> None:
         """Called by `Slot.release`: pass the slot on, put it back, or drop it when there are too many."""
-        if self._waiting and self._free >= 0:
+        if self.free == 0 and self._waiting:
             self._waiting.unpark()
         else:
-            self._free += 1
-        self._let_in()
+            self.free += 1
+        if self._readers:
+            self._let_in()
 
     def resize(self, slots: int) -> None:
         """Have more or fewer slots. Requests in progress go on: slots beyond the number vanish as they are released."""
-        self._free += slots - self._slots
+        self.free += slots - self._slots
         self._slots = slots
-        while self._free > 0 and self._waiting:
-            self._free -= 1
+        while self.free > 0 and self._waiting:
+            self.free -= 1
             self._waiting.unpark()
         self._let_in()
 
@@ -95,6 +92,7 @@ class Slot:
 
     def release(self) -> None:
         """Give the slot back; a second call does nothing."""
-        if self._slots is not None:
-            self._slots.release_one()
+        slots = self._slots
+        if slots is not None:
             self._slots = None
+            slots.release_one()

@@ -21,6 +21,7 @@ from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.network.request_memory import RequestMemory
 from triokafka.errors import ProtocolError
 from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.world import Stream, World
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 BUSY: Final = float("inf")
 """`ConnectionProcessor.idle_since` of a connection that the broker works for."""
 _TURNS: Final = 4
-"""Requests of one connection that are worked on before the others are let in, if all its bytes are there already."""
+"""Requests of one connection that are worked on before the others are let in, if it never waits for its bytes."""
 _LONG_SECONDS: Final = 0.001
 """After one that took longer than this, the others are let in at once."""
 
@@ -143,17 +144,19 @@ class ConnectionProcessor:
         world, slots, dispatcher = shared.world, shared.slots, shared.dispatcher
         reader = FrameReader(stream, max_bytes=shared.max_frame_bytes, buffers=shared.buffers)
         held = _Held(reader, shared.memory)
+        let_go, charge = held.let_go, held.charge
+        repeated = RepeatedRequests()
         peer = stream.peer_address
-        turns = 0
+        turns = waits = 0
         while not self._closing:
             size = await reader.read_size()
             if size is None:
                 return
             slot: Slot | None = None
             try:
-                if size > BUFFER_BYTES or slots.full:
+                if size > BUFFER_BYTES or (slots.free <= 0 and slots.full):
                     held.reserved = await self._admit(size)
-                frame = await reader.read_body(size)
+                frame = reader.take_body(size) or await reader.read_body(size)
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
                 if slots.free > 0:
@@ -169,15 +172,17 @@ class ConnectionProcessor:
                     peer=peer,
                     received_at=received_at,
                     started_at=started_at,
-                    let_go=held.let_go,
-                    charge=held.charge,
+                    let_go=let_go,
+                    charge=charge,
+                    repeated=repeated,
                 )
                 del frame  # so that nobody has it but who works on it
                 answer = await work
             finally:
                 if slot is not None:
                     slot.release()
-                held.let_go()
+                let_go()
+            repeated.done()
             await self._send(answer)
             if answer.closes:
                 self._reason = "a fault was injected: closed within the answer"
@@ -186,8 +191,11 @@ class ConnectionProcessor:
                 # After the answer, which tells the client; it may obey, but need not (Z20).
                 await trio.sleep(answer.throttle_ms / 1000)
                 self.idle_since = world.now()
+            if stream.waits != waits:  # the others have had their turn before this request
+                turns, waits = 0, stream.waits
             turns += 1
-            if not turns % _TURNS or answer.done_at - started_at > _LONG_SECONDS:
+            if turns >= _TURNS or answer.done_at - started_at > _LONG_SECONDS:
+                turns = 0
                 await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in
 
     async def _admit(self, size: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from triokafka import errors
@@ -30,7 +30,7 @@ class AppendOutcome:
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
-    record_errors: Sequence[tuple[int, str]] = field(default_factory=tuple)
+    record_errors: Sequence[tuple[int, str]] = ()
     leader: tuple[int, int] | None = None
     flushing: bool = False
 

@@ -150,7 +150,10 @@ class Partition:
     @property
     def enough_replicas(self) -> bool:
         """Whether as many replicas are in sync as acks=all wants (never more than there are replicas)."""
-        return len(self.in_sync_replicas) >= min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
+        in_sync = len(self.in_sync_replicas)
+        if in_sync >= self.log.config.min_insync_replicas:
+            return True
+        return in_sync >= max(len(self.replicas), 1)
 
     def append(
         self, batches: Buffer | Checked, *, required_acks: int, now_ms: int, from_client: bool = True

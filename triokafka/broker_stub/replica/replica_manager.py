@@ -69,9 +69,11 @@ class ReplicaManager(HostedPartitions):
         """Those of a client's batches that `check_ahead` should look at before they are appended."""
         found = {}
         for topic_partition, data in entries.items():
+            if isinstance(data, Checked):
+                continue
             partition = self._partitions.get(topic_partition)
-            if partition is not None and not isinstance(data, Checked) and is_work(data, partition.log.config):
-                found[topic_partition] = data, partition.log.config
+            if partition is not None and is_work(data, config := partition.log.config):
+                found[topic_partition] = data, config
         return found
 
     def append(
@@ -154,9 +156,13 @@ class ReplicaManager(HostedPartitions):
 
         With ``required_acks`` 1 it is the leader's own disk that is waited for.
         """
+        if required_acks == -1:
+            for key, outcome in outcomes.items():
+                if not outcome.error_code and not self._committed(key, outcome):
+                    break
+            else:
+                return None
         pending = [key for key, outcome in outcomes.items() if not outcome.error_code]
-        if required_acks == -1 and all(self._committed(key, outcomes[key]) for key in pending):
-            return None
         operation = DelayedProduce(max(timeout_ms, 0), outcomes, self.partition, required_acks=required_acks)
         self.produce_purgatory.try_complete_else_watch(operation, pending, monotonic_ms(self._world))
         return None if operation.completed else operation
@@ -166,7 +172,7 @@ class ReplicaManager(HostedPartitions):
         return (
             partition is not None
             and partition.is_leader
-            and partition.high_watermark >= outcome.required_offset
+            and partition.high_watermark > outcome.last_offset
             and partition.enough_replicas
         )
 

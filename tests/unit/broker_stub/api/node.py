@@ -23,6 +23,7 @@ from triokafka.protocol.api.produce import (
 )
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
+from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.records import encode_batch
 from triokafka.world import RealWorld, World
 from triokafka.world_memory import MemoryStorage
@@ -87,16 +88,30 @@ class Node:
         assert number == 77
         return response
 
-    async def send(self, request: Request[Any], version: int, *, listener: str = "PLAINTEXT") -> list[Any]:
+    async def send(
+        self,
+        request: Request[Any],
+        version: int,
+        *,
+        listener: str = "PLAINTEXT",
+        repeated: RepeatedRequests | None = None,
+    ) -> list[Any]:
         """Send one request; returns the parts of the answer, none when there is none."""
         frame = b"".join(encode_request(request, version=version, correlation_id=77, client_id="test"))
         slot = await self.broker.sockets.slots.acquire()
         try:
             answer = await self.broker.dispatcher.dispatch(
-                bytearray(frame[4:]), slot=slot, principal="User:test", listener=listener, peer=("192.0.2.1", 5)
+                bytearray(frame[4:]),
+                slot=slot,
+                principal="User:test",
+                listener=listener,
+                peer=("192.0.2.1", 5),
+                repeated=repeated,
             )
         finally:
             slot.release()
+            if repeated is not None:
+                repeated.done()
         now = self.broker.world.now()
         self.broker.dispatcher.answered(answer, now, now)
         return cast("list[Any]", answer.parts)

@@ -36,6 +36,16 @@ async def test_frames_come_out_whole_however_the_bytes_arrive(piece: int) -> Non
     assert await reader.read() is None
 
 
+async def test_frame_that_is_here_is_taken_without_waiting_and_no_part_of_one() -> None:
+    reader = FrameReader(ScriptedStream(framed(b"", b"first", b"second")[:-1], b"d"), max_bytes=100)
+    for body in (b"", b"first"):
+        assert await reader.read_size() == len(body)
+        assert bytes(reader.take_body(len(body)) or b"") == body
+    assert await reader.read_size() == 6
+    assert reader.take_body(6) is None
+    assert bytes(await reader.read_body(6)) == b"second"
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
 async def test_size_out_of_bounds_is_refused_before_anything_is_allocated(size: int) -> None:
     """(`broker-log/A36`)."""

@@ -576,3 +576,39 @@ async def test_answer_that_could_not_be_sent_is_counted_all_the_same() -> None:
     bench = Bench()
     await bench.processor(Deaf(heartbeat_frame(1))).run()
     assert bench.dispatcher.metrics.count == 1
+
+
+class Waiting(ScriptedStream):
+    """Says that it has waited for every piece, or for none."""
+
+    def __init__(self, *pieces: bytes, waits: bool) -> None:
+        super().__init__(*pieces)
+        self._says_so = waits
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        self.waits += self._says_so
+        return await super().receive_into(buffer)
+
+
+@pytest.mark.parametrize(
+    ("waits", "pipelined", "turns"),
+    [(False, 1, 5), (False, 20, 5), (True, 1, 0), (True, 4, 5), (True, 5, 4), (True, 20, 5)],
+)
+async def test_others_have_their_turn_after_four_requests_without_waiting(
+    waits: bool, pipelined: int, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sends ahead must not keep the broker to itself, and who has just waited need not step back once more."""
+    taken: list[int] = []
+    bench = Bench()
+
+    async def checkpoint() -> None:
+        taken.append(len(taken))
+
+    frames = [heartbeat_frame(number) for number in range(20)]
+    pieces = [b"".join(frames[at : at + pipelined]) for at in range(0, 20, pipelined)]
+    stream = Waiting(*pieces, waits=waits)
+    monkeypatch.setattr(f"{PROCESSOR}._LONG_SECONDS", 60)
+    monkeypatch.setattr("trio.lowlevel.checkpoint", checkpoint)
+    await bench.processor(stream).run()
+    assert [decoded(frame)[0] for frame in answers(stream)] == list(range(20))
+    assert len(taken) == turns

@@ -1,0 +1,115 @@
+"""Requests that are alike but for their records: a producer's, one partition a request, a thousand times a second.
+
+Of such a request only the records and the correlation id are read; all else was decoded when it came the first time,
+and is the same because its bytes are. Whatever is not known, or not exactly alike, is decoded as ever. No I/O.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from triokafka.protocol.codec_runtime import write_uvarint
+from triokafka.protocol.frames import RequestHeader
+
+if TYPE_CHECKING:
+    from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest
+    from triokafka.protocol.templates import AnswerTemplate
+
+_SIZE: Final = Struct(">i")
+_CORRELATION_ID_AT: Final = 4  # behind API key and version
+_CORRELATION_ID_END: Final = 8
+_MOST: Final = 32
+"""Partitions of a connection that are remembered, the first ones: 30 KB. All others are decoded each time."""
+
+
+class KnownRequest:
+    """A request that has come before, the part of it that has the records, and how it is usually answered."""
+
+    __slots__ = ("answer", "header", "holder", "request")
+
+    def __init__(self, header: RequestHeader, request: ProduceRequest, holder: PartitionProduceData) -> None:
+        self.header = header
+        self.request = request
+        self.holder = holder
+        self.answer: AnswerTemplate | None = None
+
+
+class RepeatedRequests:
+    """The Produce requests of one connection, of one version and one partition each."""
+
+    __slots__ = ("_behind", "_compact", "_key_and_version", "_known", "_last", "_length", "_rest", "_start")
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, KnownRequest] = {}  # by what is between the correlation id and the records' length
+        self._key_and_version = b"nothing begins so"
+        self._start = 0  # of the records' length
+        self._compact = False
+        self._behind = b""
+        self._rest = -1  # bytes from there on, in the last request, and the length that goes with them
+        self._length = b""
+        self._last: PartitionProduceData | None = None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def read(self, frame: bytearray) -> KnownRequest | None:
+        """The request in a frame, or None: then it is to be decoded. Call `done` before the next one."""
+        if not frame.startswith(self._key_and_version):
+            return None
+        start = self._start
+        known = self._known.get(bytes(frame[_CORRELATION_ID_END:start]))
+        if known is None:
+            return None
+        size = len(frame)
+        if size - start != self._rest:
+            self._rest = size - start
+            self._length = self._length_before(self._rest)
+        length, behind = self._length, self._behind
+        if not length or not frame.startswith(length, start) or not frame.endswith(behind):
+            return None
+        holder = self._last = known.holder
+        holder.records = memoryview(frame)[start + len(length) : size - len(behind)]
+        header = known.header
+        (correlation_id,) = _SIZE.unpack_from(frame, _CORRELATION_ID_AT)
+        known.header = RequestHeader(header.api_key, header.api_version, correlation_id, header.client_id, header.size)
+        return known
+
+    def done(self) -> None:
+        """The records of the last request are not looked at any more."""
+        if self._last is not None:
+            self._last.records = None
+            self._last = None
+
+    def learn(self, frame: bytearray, header: RequestHeader, request: ProduceRequest) -> None:
+        """Remember a request that was decoded, if it is of the kind that `read` can read."""
+        if len(self._known) >= _MOST or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
+            return
+        topic, holder = request.topic_data[0], request.topic_data[0].partition_data[0]
+        records = holder.records
+        if not records or request.unknown_tags or topic.unknown_tags or holder.unknown_tags:
+            return
+        compact = header.api_version in request.flexible
+        behind = b"\0\0\0" if compact else b""  # three sections of tagged fields, with none in them
+        end = len(frame) - len(behind)
+        length = write_uvarint(len(records) + 1) if compact else _SIZE.pack(len(records))
+        start = end - len(records) - len(length)
+        if frame[start:] != b"".join((length, records, behind)):
+            return  # it is right, but written in an unusual way
+        key_and_version = bytes(frame[:_CORRELATION_ID_AT])
+        if self._known and (key_and_version != self._key_and_version or start != self._start):
+            return
+        self._key_and_version, self._start, self._compact, self._behind = key_and_version, start, compact, behind
+        self._known[bytes(frame[_CORRELATION_ID_END:start])] = KnownRequest(header, request, holder)
+        self._last = holder
+
+    def _length_before(self, rest: int) -> bytes:
+        """How the length of records is written where ``rest`` bytes begin with it; nothing when it cannot be."""
+        rest -= len(self._behind)
+        if not self._compact:
+            return _SIZE.pack(rest - _SIZE.size) if rest > _SIZE.size else b""
+        for size in range(rest - 1, max(rest - 6, 0), -1):
+            length = write_uvarint(size + 1)
+            if len(length) + size == rest:
+                return length
+        return b""
