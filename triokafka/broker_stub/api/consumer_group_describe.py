@@ -45,7 +45,7 @@ async def consumer_group_describe(
                 error_code=TopicAuthorizationFailedError.code,
                 error_message="The group has described topic(s) that the client is not authorized to describe.",
             )
-        elif request.include_authorized_operations:
+        elif request.include_authorized_operations and not group.error_code:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group.group_id)
     return response
 

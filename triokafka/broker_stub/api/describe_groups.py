@@ -27,6 +27,6 @@ async def describe_groups(request: DescribeGroupsRequest, context: RequestContex
     for i, group in enumerate(response.groups):
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
             response.groups[i] = DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)
-        elif request.include_authorized_operations:
+        elif request.include_authorized_operations and not group.error_code:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group.group_id)
     return response

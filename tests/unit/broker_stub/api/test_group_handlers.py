@@ -15,6 +15,8 @@ from triokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
 )
+from triokafka.protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
+from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
 from triokafka.protocol.api.describe_groups import DescribeGroupsRequest
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
@@ -175,6 +177,27 @@ async def test_describe_in_every_version(version: int) -> None:
         assert (group.members[0].client_id, group.members[0].member_id) == ("test", joined.member_id)
         assert group.authorized_operations == (0b1101_0100_1000 if version >= 3 else NOT_ASKED)
         assert (nobody.group_state, nobody.error_code) == ("Dead", GroupIdNotFoundError.code if version >= 6 else 0)
+        # What one may do with a group that is not there is not said, but a Dead one is a group.
+        assert nobody.authorized_operations == (group.authorized_operations if version < 6 else NOT_ASKED)
+
+
+async def test_of_a_group_that_is_not_there_nobody_is_told_what_one_may_do() -> None:
+    """ConsumerGroupDescribe, as Kafka's KafkaApis answers it (KIP-430, KIP-848)."""
+    async with running_node(**FAST) as node:
+        await node.create("t")
+        await node.broker.topic_creation.ensure("__consumer_offsets")
+        joining = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        assert (await node.call(joining, 1)).error_code == 0
+        request = ConsumerGroupDescribeRequest(group_ids=["g", "nobody"], include_authorized_operations=True)
+        group, nobody = (await node.call(request, 1)).groups
+        assert (group.error_code, group.authorized_operations) == (0, 0b1101_0100_1000)
+        assert (nobody.error_code, nobody.authorized_operations) == (GroupIdNotFoundError.code, NOT_ASKED)
 
 
 @pytest.mark.parametrize("version", range(6))
