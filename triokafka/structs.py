@@ -1,10 +1,13 @@
-"""The small value types that every part of the package shares. No behaviour, no imports from the package."""
+"""The small value types that every part of the package shares, and how some are written as text."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from triokafka.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Anything that holds bytes and can be sent or written."""
@@ -23,6 +26,24 @@ class TopicPartition(NamedTuple):
 def address_text(host: str, port: int) -> str:
     """``host:port`` as ``bootstrap_servers`` takes it: with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def format_uuid(value: UUID) -> str:
+    """Kafka's text form of an id of a topic, a directory or a cluster: 22 characters of URL-safe base64."""
+    from base64 import urlsafe_b64encode  # rarely needed
+
+    return urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def parse_uuid(text: str) -> UUID:
+    """The inverse of `format_uuid`. Raises `ValueError`."""
+    from base64 import b64decode
+    from uuid import UUID
+
+    try:
+        return UUID(bytes=b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an id: 22 characters of URL-safe base64 are wanted") from None
 
 
 class Node(NamedTuple):

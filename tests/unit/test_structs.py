@@ -1,14 +1,28 @@
-"""Addresses in messages, as one would type them again."""
+"""Addresses and ids in messages, as one would type them again."""
 
 from __future__ import annotations
 
 import socket
+import uuid
 
 import pytest
 
 from triokafka import AdminClient
-from triokafka.structs import Node
+from triokafka.structs import Node, format_uuid, parse_uuid
 from triokafka.testing import running_broker
+
+
+@pytest.mark.parametrize("number", [0, 2**127 + 5, 2**128 - 1])
+def test_ids_have_kafkas_text_form(number: int) -> None:
+    value = uuid.UUID(int=number)
+    assert len(format_uuid(value)) == 22
+    assert parse_uuid(format_uuid(value)) == value
+
+
+@pytest.mark.parametrize("text", ["", "short", "too short", "A" * 23, "?" * 22, "A" * 24])
+def test_text_that_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an id: 22 characters"):
+        parse_uuid(text)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Final
 from triokafka.broker_stub.config import format_properties, parse_properties
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
+from triokafka.structs import format_uuid, parse_uuid
 from triokafka.world import Storage
 
 FILE_NAME: Final = "meta.properties"
@@ -24,19 +24,6 @@ class ClusterIdentity(NamedTuple):
     node_id: int
     directory_ids: Mapping[str, uuid.UUID]
     failed: Mapping[str, OSError]
-
-
-def encode_uuid(value: uuid.UUID) -> str:
-    """An id as Kafka writes it in files: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
-
-
-def decode_uuid(text: str) -> uuid.UUID:
-    """The id that `encode_uuid` wrote. Raises `ValueError`."""
-    try:
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
-    except (ValueError, TypeError):
-        raise ValueError(f"{text!r} is not an id of 22 base64 characters") from None
 
 
 def open_directories(
@@ -82,13 +69,13 @@ def open_directories(
             )
         cluster_id = theirs
     if cluster_id is None:
-        cluster_id = encode_uuid(new_id())
+        cluster_id = format_uuid(new_id())
     ids: dict[str, uuid.UUID] = {}
     for directory in directories:
         if directory in failed:
             continue
         known = found.get(directory, {}).get("directory.id")
-        ids[directory] = decode_uuid(known) if known else new_id()
+        ids[directory] = parse_uuid(known) if known else new_id()
         if known is None:
             try:
                 _write(storage, directory, cluster_id, node_id, ids[directory])
@@ -114,7 +101,7 @@ def _check(directory: str, values: Mapping[str, str], node_id: int) -> None:
         )
     if "directory.id" in values:
         try:
-            decode_uuid(values["directory.id"])
+            parse_uuid(values["directory.id"])
         except ValueError as error:
             raise ConfigurationError(f"{where}: directory.id: {error}") from None
 
@@ -125,7 +112,7 @@ def _write(storage: Storage, directory: str, cluster_id: str, node_id: int, dire
             "version": _VERSION,
             "cluster.id": cluster_id,
             "node.id": str(node_id),
-            "directory.id": encode_uuid(directory_id),
+            "directory.id": format_uuid(directory_id),
         }
     )
     storage.replace_file(os.path.join(directory, FILE_NAME), content.encode("utf-8"))

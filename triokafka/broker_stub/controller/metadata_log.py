@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from triokafka.broker_stub.controller import topic_names
-from triokafka.broker_stub.controller.meta_properties import encode_uuid
 from triokafka.broker_stub.controller.records import LogBatch, decode_batches
 from triokafka.broker_stub.controller.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.errors import ConfigurationError, KafkaError
-from triokafka.structs import Buffer, TopicPartition
+from triokafka.structs import Buffer, TopicPartition, format_uuid
 from triokafka.world import Storage
 
 PARTITION: Final = TopicPartition(topic_names.CLUSTER_METADATA_TOPIC, 0)
@@ -174,7 +173,7 @@ class MetadataLog:
                 "leaderId": node_id,
                 "leaderEpoch": epoch,
                 "votedId": node_id,
-                "votedDirectoryId": encode_uuid(directory_id),
+                "votedDirectoryId": format_uuid(directory_id),
                 "data_version": 1,
             }
         else:

@@ -9,13 +9,12 @@ what a writer would have written raises `CorruptCheckpointError`.
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka.errors import KafkaError
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, format_uuid, parse_uuid
 from triokafka.world import Storage
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
@@ -100,20 +99,6 @@ def replace_unsynced(storage: Storage, path: str, content: bytes) -> None:
     finally:
         file.close()
     storage.rename(path + ".tmp", path)
-
-
-def format_uuid(value: uuid.UUID) -> str:
-    """Kafka's text form of an id: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
-
-
-def parse_uuid(text: str) -> uuid.UUID:
-    """The inverse of `format_uuid`. Raises `ValueError`."""
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        return uuid.UUID(bytes=raw)
-    except ValueError:
-        raise ValueError(f"{text!r} is not an id: 22 characters of URL-safe base64 are wanted") from None
 
 
 def sync_path(storage: Storage, path: str) -> None:

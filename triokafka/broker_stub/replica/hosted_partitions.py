@@ -14,14 +14,13 @@ from triokafka import errors
 from triokafka.broker_stub.controller.delta import MetadataDelta
 from triokafka.broker_stub.controller.image import EMPTY_IMAGE, MetadataImage, PartitionImage, ResourceType, TopicImage
 from triokafka.broker_stub.controller.topic_names import INTERNAL_TOPICS
-from triokafka.broker_stub.log.checkpoints import format_uuid
 from triokafka.broker_stub.log.disk_guard import gets_better
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.traffic import Traffic
 from triokafka.broker_stub.turns import Turns
 from triokafka.named_tuple import NamedTuple
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, format_uuid
 from triokafka.world import World
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from triokafka.broker_stub.log.checkpoints import format_uuid
 from triokafka.errors import ProtocolError, UnsupportedVersionError
 from triokafka.protocol.message import Message, Struct
 from triokafka.protocol.stored import (
@@ -27,6 +26,7 @@ from triokafka.protocol.stored.metadata_record import decode_record
 from triokafka.protocol.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from triokafka.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from triokafka.protocol.stored.versioned import VersionedMessage, stored_version
+from triokafka.structs import format_uuid
 
 Shown = tuple[str | None, str | None]
 """Key and value as they are printed; None where there is none."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from triokafka.broker_stub.log.checkpoints import (
     CorruptCheckpointError,
-    format_uuid,
     read_leader_epochs,
     read_offsets,
     read_topic_id,
 )
 from triokafka.broker_stub.log.producers import CorruptSnapshotError, ProducerStates
 from triokafka.cli.log_dump.report import Report
+from triokafka.structs import format_uuid
 from triokafka.world import Storage
 
 _DAMAGE = "Damage"

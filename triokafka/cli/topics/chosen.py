@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from triokafka.structs import parse_uuid
+
 if TYPE_CHECKING:
     from uuid import UUID
 
     from triokafka import AdminClient
-    from triokafka.client.admin import TopicDescription, TopicListing
+    from triokafka.client.admin import TopicListing
 
 
 async def listings(admin: AdminClient, pattern: str | None, *, exclude_internal: bool = False) -> list[TopicListing]:
@@ -30,22 +32,12 @@ async def listings(admin: AdminClient, pattern: str | None, *, exclude_internal:
     ]
 
 
-def id_text(topic: TopicListing | TopicDescription) -> str:
-    """The id of a topic as Kafka's tools write it."""
-    import base64
-
-    return base64.urlsafe_b64encode(topic.topic_id.bytes).rstrip(b"=").decode()
-
-
 def parse_id(text: str) -> UUID:
     """The id in ``--topic-id``, as Kafka's tools write it or in hexadecimal. Wrong use raises `click.UsageError`."""
-    import base64
     from uuid import UUID
 
     try:
-        if len(text) == 22:
-            return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
-        return UUID(text)
+        return parse_uuid(text) if len(text) == 22 else UUID(text)
     except ValueError:
         raise click.UsageError(f"--topic-id: {text!r} is not a topic's id.") from None
 

@@ -10,7 +10,8 @@ import click
 
 from triokafka.cli.connection import admin_options, with_admin
 from triokafka.cli.output import examples, output_options
-from triokafka.cli.topics.chosen import id_text, listings, nothing, parse_id
+from triokafka.cli.topics.chosen import listings, nothing, parse_id
+from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -128,7 +129,7 @@ def _print(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: 
         replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
         settings = ",".join(f"{name}={value}" for name, value in sorted(overrides.items()))
         click.echo(
-            f"Topic: {topic.name}\tTopicId: {id_text(topic)}\tPartitionCount: {len(topic.partitions)}"
+            f"Topic: {topic.name}\tTopicId: {format_uuid(topic.topic_id)}\tPartitionCount: {len(topic.partitions)}"
             f"\tReplicationFactor: {replicas}\tConfigs: {settings}"
         )
     for partition in _selected(topic, configs, report):
@@ -142,7 +143,7 @@ def _print(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: 
 def _as_json(topic: TopicDescription, configs: Mapping[str, ConfigEntry], report: str | None) -> dict[str, Any]:
     return {
         "name": topic.name,
-        "id": id_text(topic),
+        "id": format_uuid(topic.topic_id),
         "internal": topic.is_internal,
         "configs": _overrides(configs),
         "partitions": [

@@ -10,7 +10,8 @@ import click
 
 from triokafka.cli.connection import admin_options, with_admin
 from triokafka.cli.output import examples, output_options
-from triokafka.cli.topics.chosen import id_text, listings
+from triokafka.cli.topics.chosen import listings
+from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -35,7 +36,7 @@ def list_topics(
     async def work(admin: AdminClient) -> None:
         found = await listings(admin, topics, exclude_internal=exclude_internal)
         if output == "json":
-            rows = [{"name": t.name, "id": id_text(t), "internal": t.is_internal} for t in found]
+            rows = [{"name": t.name, "id": format_uuid(t.topic_id), "internal": t.is_internal} for t in found]
             click.echo(json.dumps(rows, indent=2))
         else:
             for listing in found:

@@ -9,8 +9,6 @@ import pytest
 
 from triokafka.broker_stub.log.checkpoints import (
     CorruptCheckpointError,
-    format_uuid,
-    parse_uuid,
     read_leader_epochs,
     read_offsets,
     read_topic_id,
@@ -121,10 +119,3 @@ def test_partition_metadata_has_version_and_topic_id() -> None:
     storage.replace_file("p", b"")
     with pytest.raises(CorruptCheckpointError):
         read_topic_id(storage, "p")
-
-
-def test_ids_have_kafkas_text_form() -> None:
-    value = uuid.UUID(int=2**127 + 5)
-    assert parse_uuid(format_uuid(value)) == value
-    with pytest.raises(ValueError, match="not an id"):
-        parse_uuid("short")
