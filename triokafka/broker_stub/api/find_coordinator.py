@@ -22,6 +22,7 @@ from triokafka.protocol.api.find_coordinator import Coordinator, FindCoordinator
 GROUP: Final = 0
 _NAMES: Final = {1: "transactions", 2: "share groups"}
 _BATCHED_SINCE: Final = 4
+_NO_ERROR: Final = "NONE"  # what Kafka's brokers say of a coordinator that was found, in versions 1-3 alone
 
 
 def _groups(request: FindCoordinatorRequest) -> Iterable[str]:
@@ -81,7 +82,7 @@ def _unknown(key: str, code: int, message: str) -> Coordinator:
 def _single(found: Coordinator) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message if found.error_code else _NO_ERROR,
         node_id=found.node_id,
         host=found.host,
         port=found.port,

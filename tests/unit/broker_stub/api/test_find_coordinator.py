@@ -69,6 +69,17 @@ async def test_coordinator_of_a_group_is_the_leader_of_its_partition() -> None:
     assert {node for node, *_ in found.values()} == {0, 1, 2}
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_found_coordinator_has_no_error_in_words_as_kafka_says_it(version: int) -> None:
+    """`cluster/API-02`: asked for one group, Kafka says ``NONE``, and clients hold it to that in their own tests."""
+    asked = context([1])
+    asked.version = version
+    response = await find_coordinator(FindCoordinatorRequest(key="g"), asked)
+    assert (response.error_code, response.error_message, response.node_id) == (0, "NONE", 1)
+    (found,) = (await find_coordinator(FindCoordinatorRequest(coordinator_keys=["g"]), context([1]))).coordinators
+    assert (found.error_code, found.error_message) == (0, "")
+
+
 async def test_coordinator_is_named_by_the_listener_that_the_client_uses() -> None:
     """`cluster/GMD-04`."""
     request = FindCoordinatorRequest(coordinator_keys=["g"])
