@@ -20,7 +20,7 @@ _SIZE: Final = Struct(">i")
 _CORRELATION_ID_AT: Final = 4  # behind API key and version
 _CORRELATION_ID_END: Final = 8
 _MOST: Final = 32
-"""Partitions of a connection that are remembered, the first ones: 30 KB. All others are decoded each time."""
+"""Partitions of a connection that are remembered, the first ones, in 40 KB. All others are decoded each time."""
 
 
 class KnownRequest:

@@ -8,6 +8,7 @@ would not reproduce them; whatever does not look like the template goes through 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from typing import Any, Final
 
@@ -95,6 +96,11 @@ class FilledRequest:
         self.records = records
 
 
+@cache
+def _longs(count: int) -> Struct:
+    return Struct(f">{count}q")
+
+
 class AnswerTemplate:
     """Responses of one version that differ in a run of 64-bit integers. ``make`` makes such a response with them."""
 
@@ -102,7 +108,7 @@ class AnswerTemplate:
 
     def __init__(self, make: Callable[..., Response], version: int, count: int) -> None:
         self.make = make
-        self._numbers = Struct(f">{count}q")
+        self._numbers = _longs(count)
         examples = [tuple(0x0102030405060700 * sign + place for place in range(count)) for sign in (1, -1)]
         frames = [
             b"".join(encode_response(make(*numbers), version=version, correlation_id=0))[_SIZE.size :]

@@ -10,6 +10,7 @@ answer; the only sign of an error is that the connection is closed.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -145,9 +146,9 @@ async def produce(request: ProduceRequest, context: RequestContext) -> ProduceRe
                 )
         return None
     if context.known is not None and version >= _LOG_START_SINCE and not refused:
-        ((key, outcome),) = outcomes.items()
+        (outcome,) = outcomes.values()
         if not outcome.error_code:
-            return _filled(context.known, key, outcome, version)
+            return _filled(context.known, outcome, version)
     responses = []
     leaders: list[int] = []
     for number, topic in enumerate(request.topic_data):
@@ -250,26 +251,25 @@ def _appended(index: int, outcome: AppendOutcome) -> PartitionProduceResponse:
     )
 
 
-def _filled(known: KnownRequest, key: TopicPartition, outcome: AppendOutcome, version: int) -> FilledAnswer:
+def _one_appended(
+    topic: TopicProduceData, base_offset: int, log_append_time_ms: int, log_start_offset: int
+) -> ProduceResponse:
+    appended = PartitionProduceResponse(
+        index=topic.partition_data[0].index,
+        base_offset=base_offset,
+        log_append_time_ms=log_append_time_ms,
+        log_start_offset=log_start_offset,
+    )
+    return ProduceResponse(
+        responses=[TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[appended])]
+    )
+
+
+def _filled(known: KnownRequest, outcome: AppendOutcome, version: int) -> FilledAnswer:
     """The answer to one partition of a producer that sends the same again and again, with other records."""
     template = known.answer
     if template is None:
-        topic = known.request.topic_data[0]
-        name, topic_id, index = topic.name, topic.topic_id, key.partition
-
-        def make(*numbers: int) -> ProduceResponse:
-            base_offset, log_append_time_ms, log_start_offset = numbers
-            appended = PartitionProduceResponse(
-                index=index,
-                base_offset=base_offset,
-                log_append_time_ms=log_append_time_ms,
-                log_start_offset=log_start_offset,
-            )
-            return ProduceResponse(
-                responses=[TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[appended])]
-            )
-
-        template = known.answer = AnswerTemplate(make, version, 3)
+        template = known.answer = AnswerTemplate(partial(_one_appended, known.request.topic_data[0]), version, 3)
     return FilledAnswer(template, (outcome.base_offset, outcome.log_append_time_ms, outcome.log_start_offset))
 
 
