@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from triokafka.client.admin.base import AdminBase
@@ -26,6 +26,7 @@ from triokafka.protocol.api.list_config_resources import ListConfigResourcesRequ
 from triokafka.protocol.message import Request, Response
 
 R = TypeVar("R", bound=Response)
+A = TypeVar("A", alter_configs.AlterConfigsResponse, incremental_alter_configs.IncrementalAlterConfigsResponse)
 
 _OWN_BROKER_TYPES = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
@@ -93,33 +94,25 @@ class ConfigAdmin(AdminBase):
         """
         wanted = {resource: _operations(change) for resource, change in changes.items()}
 
-        async def do_round(items: list[ConfigResource], left_ms: int) -> Mapping[ConfigResource, Exception | None]:
-            outcomes: dict[ConfigResource, Exception | None] = {}
-            for node, group in _by_node(items).items():
-                request = incremental_alter_configs.IncrementalAlterConfigsRequest(
-                    resources=[
-                        incremental_alter_configs.AlterConfigsResource(
-                            resource_type=r.type,
-                            resource_name=r.name,
-                            configs=[
-                                incremental_alter_configs.AlterableConfig(
-                                    name=c.name, config_operation=c.operation, value=c.value
-                                )
-                                for c in wanted[r]
-                            ],
-                        )
-                        for r in group
-                    ],
-                    validate_only=validate_only,
-                )
-                response = await self._to(node, request, left_ms)
-                outcomes.update(
-                    self._outcome(r.error_code, r.resource_type, r.resource_name, r.error_message)
-                    for r in response.responses
-                )
-            return outcomes
+        def request_of(group: list[ConfigResource]) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+            return incremental_alter_configs.IncrementalAlterConfigsRequest(
+                resources=[
+                    incremental_alter_configs.AlterConfigsResource(
+                        resource_type=r.type,
+                        resource_name=r.name,
+                        configs=[
+                            incremental_alter_configs.AlterableConfig(
+                                name=c.name, config_operation=c.operation, value=c.value
+                            )
+                            for c in wanted[r]
+                        ],
+                    )
+                    for r in group
+                ],
+                validate_only=validate_only,
+            )
 
-        await self._change(wanted, do_round, timeout_ms)
+        await self._alter(wanted, request_of, timeout_ms)
 
     async def alter_configs(
         self,
@@ -133,31 +126,42 @@ class ConfigAdmin(AdminBase):
         For brokers older than 2.3; `incremental_alter_configs` cannot undo what others set meanwhile. Raises as that.
         """
 
+        def request_of(group: list[ConfigResource]) -> alter_configs.AlterConfigsRequest:
+            return alter_configs.AlterConfigsRequest(
+                resources=[
+                    alter_configs.AlterConfigsResource(
+                        resource_type=r.type,
+                        resource_name=r.name,
+                        configs=[
+                            alter_configs.AlterableConfig(name=name, value=value) for name, value in configs[r].items()
+                        ],
+                    )
+                    for r in group
+                ],
+                validate_only=validate_only,
+            )
+
+        await self._alter(configs, request_of, timeout_ms)
+
+    async def _alter(
+        self,
+        wanted: Mapping[ConfigResource, object],
+        request_of: Callable[[list[ConfigResource]], Request[A]],
+        timeout_ms: float | None,
+    ) -> None:
+        """Change resources, those of each broker by a request to it."""
+
         async def do_round(items: list[ConfigResource], left_ms: int) -> Mapping[ConfigResource, Exception | None]:
             outcomes: dict[ConfigResource, Exception | None] = {}
             for node, group in _by_node(items).items():
-                request = alter_configs.AlterConfigsRequest(
-                    resources=[
-                        alter_configs.AlterConfigsResource(
-                            resource_type=r.type,
-                            resource_name=r.name,
-                            configs=[
-                                alter_configs.AlterableConfig(name=name, value=value)
-                                for name, value in configs[r].items()
-                            ],
-                        )
-                        for r in group
-                    ],
-                    validate_only=validate_only,
-                )
-                response = await self._to(node, request, left_ms)
+                response = await self._to(node, request_of(group), left_ms)
                 outcomes.update(
                     self._outcome(r.error_code, r.resource_type, r.resource_name, r.error_message)
                     for r in response.responses
                 )
             return outcomes
 
-        await self._change(configs, do_round, timeout_ms)
+        await self._change(wanted, do_round, timeout_ms)
 
     async def reset_configs(
         self,
