@@ -85,9 +85,9 @@ class RepeatedRequests:
         """Remember a request that was decoded, if it is of the kind that `read` can read."""
         if len(self._known) >= _MOST or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return
-        topic, holder = request.topic_data[0], request.topic_data[0].partition_data[0]
+        holder = request.topic_data[0].partition_data[0]
         records = holder.records
-        if not records or request.unknown_tags or topic.unknown_tags or holder.unknown_tags:
+        if not records:
             return
         compact = header.api_version in request.flexible
         behind = b"\0\0\0" if compact else b""  # three sections of tagged fields, with none in them
@@ -95,7 +95,7 @@ class RepeatedRequests:
         length = write_uvarint(len(records) + 1) if compact else _SIZE.pack(len(records))
         start = end - len(records) - len(length)
         if frame[start:] != b"".join((length, records, behind)):
-            return  # it is right, but written in an unusual way
+            return  # it has tagged fields, or is written in an unusual way
         key_and_version = bytes(frame[:_CORRELATION_ID_AT])
         if self._known and (key_and_version != self._key_and_version or start != self._start):
             return
