@@ -40,7 +40,8 @@ from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
-_FLUSH_TICK_MS: Final = 5_000  # how often flush.ms is looked at when the broker does not say
+FLUSH_TICK_MS: Final = 5_000
+"""How often flush.ms is looked at, at the least: Kafka's default, never, would make that of a topic mean nothing."""
 _REFUSALS_MS: Final = 60_000  # how often one hears of a disk that is full
 
 
@@ -51,7 +52,7 @@ class LogManagerConfig(NamedTuple):
 
     initial_task_delay_ms: int = 30_000
     retention_check_interval_ms: int = 300_000
-    flush_scheduler_interval_ms: int = _FLUSH_TICK_MS
+    flush_scheduler_interval_ms: int = FLUSH_TICK_MS
     recovery_point_checkpoint_interval_ms: int = 60_000
     log_start_offset_checkpoint_interval_ms: int = 60_000
     producer_expiration_ms: int = 86_400_000

@@ -33,6 +33,7 @@ FUTURE_SUFFIX: Final = "-future"
 _NO_LOG_SUFFIXES: Final = (DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX)
 _METADATA_LOG: Final = "__cluster_metadata-0"  # the controller's, which opens it itself
 _MAX_NAME: Final = 255
+_INSTEAD: Final = "Give another one in log.dirs (--data-dir), or its permissions to the user of this process."
 
 
 class OfflineLog(NamedTuple):
@@ -76,8 +77,7 @@ class LogDirectory:
             self._storage.list_dir(self.path)
         except OSError as error:
             raise KafkaStorageError(
-                f"The data directory {self.path} cannot be used: {error.strerror or error}. Give another one in "
-                f"log.dirs, or its permissions to the user of this process."
+                f"The data directory {self.path} cannot be used: {error.strerror or error}. {_INSTEAD}"
             ) from error
         try:
             self._release = self._storage.lock(f"{self.path}/{LOCK_FILE}")
@@ -88,7 +88,7 @@ class LogDirectory:
             ) from None
         except OSError as error:
             raise KafkaStorageError(
-                f"The data directory {self.path} cannot be locked: {error.strerror or error}."
+                f"The data directory {self.path} cannot be locked: {error.strerror or error}. {_INSTEAD}"
             ) from error
         self._written.clear()
         self.clean = self._storage.exists(self._marker)

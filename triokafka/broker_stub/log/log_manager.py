@@ -13,7 +13,7 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.hosted_logs import Hosted, LogManagerConfig, LogWatcher, cause_of
+from triokafka.broker_stub.log.hosted_logs import FLUSH_TICK_MS, Hosted, LogManagerConfig, LogWatcher, cause_of
 from triokafka.broker_stub.log.log import PartitionLog
 from triokafka.broker_stub.log.log_directory import STRAY_SUFFIX, LogDirectory, OfflineLog
 from triokafka.broker_stub.log.log_loading import FoundLog, LoadedLog, TopicIds, find_logs, open_logs, settle_twins
@@ -33,7 +33,6 @@ TopicConfigs = Callable[[str], Mapping[str, str | None]]
 _CLOSED_AT_ONCE: Final = 8
 _SEEN_AT_ONCE: Final = 500
 """Logs that are looked at before others have their turn: less than a millisecond."""
-_FLUSH_TICK_MS: Final = 5_000  # Kafka's default, never, would make flush.ms of a topic mean nothing
 
 
 class LogManager(NewLogs):
@@ -269,7 +268,7 @@ class LogManager(NewLogs):
             nursery.start_soon(self.mover.run)
             nursery.start_soon(self._report_offline)
             nursery.start_soon(self._every, config.retention_check_interval_ms, self._apply_retention)
-            nursery.start_soon(self._every, min(config.flush_scheduler_interval_ms, _FLUSH_TICK_MS), self.flush_due)
+            nursery.start_soon(self._every, min(config.flush_scheduler_interval_ms, FLUSH_TICK_MS), self.flush_due)
             nursery.start_soon(self._every, config.recovery_point_checkpoint_interval_ms, self.flush_sealed)
             nursery.start_soon(self._every, config.log_start_offset_checkpoint_interval_ms, self._checkpoint_starts)
             nursery.start_soon(self._every, config.producer_expiration_check_interval_ms, self._expire_producers)

@@ -18,7 +18,7 @@ import trio.testing
 from tests.bystander import Bystander
 from tests.unit.broker_stub.log.builders import NOW, append, batch, config, fill, from_producer, offsets
 from triokafka.broker_stub.log import LogManager, PartitionLog, log_manager
-from triokafka.broker_stub.log.log_directory import parse_folder, renamed_folder
+from triokafka.broker_stub.log.log_directory import LogDirectory, parse_folder, renamed_folder
 from triokafka.broker_stub.log.log_manager import LogManagerConfig
 from triokafka.errors import ConfigurationError, IllegalStateError, InvalidConfigurationError, KafkaStorageError
 from triokafka.structs import TopicPartition
@@ -95,6 +95,17 @@ def test_a_killed_broker_recovers_from_the_recovery_point() -> None:
     assert offsets(again) == list(range(56))
     assert again.recovery_point == 50
     assert append(again, from_producer(b"p", sequence=0)).duplicate
+
+
+def test_a_directory_that_cannot_be_locked_says_what_to_do() -> None:
+    class Locked(MemoryStorage):
+        def lock(self, path: str) -> Callable[[], None]:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    with pytest.raises(
+        KafkaStorageError, match=r"/one cannot be locked: Permission denied\. Give another one in log\.dirs"
+    ):
+        LogDirectory(Locked(), "/one").open()
 
 
 def test_a_power_cut_takes_nothing_that_was_flushed() -> None:
