@@ -117,6 +117,13 @@ def test_only_the_handler_that_was_asked_for_is_imported_before_it_answers(start
     assert within(start["first"], package) == {package, f"{package}.api_versions"}
 
 
+def test_messages_of_clients_are_not_imported_before_somebody_sends_them(start: dict[str, Any]) -> None:
+    """The controller knows fifteen more, and imports them where it answers them."""
+    package = "triokafka.protocol.api"
+    names = ("api_versions", "elect_leaders", "fetch")
+    assert within(start["first"], package) == {package, *(f"{package}.{name}" for name in names)}
+
+
 def test_all_handlers_and_the_group_coordinator_are_there_soon_after_the_start(start: dict[str, Any]) -> None:
     """Nobody's first request is to wait for them, and files may be out of reach later."""
     wanted = {f"triokafka.broker_stub.api.{name}" for name in MODULES} | {"triokafka.coordinator.service"}
