@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.in_steps import done
 from tests.property.coordinator_life import CoordinatorLife, CountedReply, code, watched
 from tests.property.lives import Draw, survive
 from tests.unit.coordinator.rig import PARTITION
@@ -228,7 +229,7 @@ class TransactionLife(CoordinatorLife):
         asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
 
         def fetch(shard: GroupShard, turn: GroupTurn, reply: Reply[OffsetFetchResponseGroup]) -> None:
-            turn.answer(reply, fetches.fetch_group(shard, asked, 8, self.rig.topics, stable=True))
+            turn.answer(reply, done(fetches.fetch_group(shard, asked, 8, self.rig.topics, stable=True)))
 
         found = self.rig.ask(fetch, CountedReply(self.now)).value
         return {

@@ -45,6 +45,8 @@ _PRODUCE_KEY: Final = 0
 _FETCH_KEY: Final = 1
 _LARGE_BYTES: Final = 131_072
 """Requests beyond this are decoded, and their answers encoded, in a thread: it takes tens of milliseconds and more."""
+_MANY_ITEMS: Final = 1_000
+"""Answers that tell of more than that are encoded in a thread, however small the request."""
 _DECODED_TIMES: Final = 4
 """How many times ``socket.request.max.bytes`` a request may take in memory when it is decoded, beside its own bytes."""
 _FAULTS_BY_ITEM: Final = (0, 1, 2)  # Produce, Fetch and ListOffsets ask for each partition
@@ -191,7 +193,8 @@ class Dispatcher:
         if self.broker.faults.armed:
             return await self._dispatch_faulty(handler, request, context)
         response = await self._answer(handler, request, context, faulty=False)
-        if context.size > _LARGE_BYTES and isinstance(response, Response) and not carries_records(type(response)):
+        large = context.size > _LARGE_BYTES or context.items > _MANY_ITEMS
+        if large and isinstance(response, Response) and not carries_records(type(response)):
             return await self._finish_aside(response, context)
         return self._finish(response, context)
 

@@ -66,7 +66,8 @@ class OffsetRequests(GroupRequests):
     async def fetch_offsets(
         self, request: OffsetFetchRequest, *, version: int, may_describe: TopicFilter = any_topic
     ) -> OffsetFetchResponse:
-        """OffsetFetch, of one group or several. Answers at once, with committed positions only.
+        """OffsetFetch, of one group or several. Waits for nothing, and answers with committed positions only; of all
+        that a group has, if these are very many, others have their turn in between.
 
         With ``require_stable`` it waits until the newest positions are committed.
         """
@@ -75,13 +76,13 @@ class OffsetRequests(GroupRequests):
             pending = [self._start_stable_fetch(asked, version, may_describe) for asked in asked_groups]
             groups = [await self._settled(asked, reply) for asked, reply in zip(asked_groups, pending, strict=True)]
         else:
-            groups = [self._fetch_group(asked, version, may_describe) for asked in asked_groups]
+            groups = [await self._fetch_group(asked, version, may_describe) for asked in asked_groups]
         return fetches.as_response(request, groups, version)
 
     def _start_stable_fetch(
         self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
-    ) -> Reply[OffsetFetchResponseGroup]:
-        reply: Reply[OffsetFetchResponseGroup] = Reply()
+    ) -> Reply[fetches.FetchSteps]:
+        reply: Reply[fetches.FetchSteps] = Reply()
 
         def fetch(shard: GroupShard, turn: GroupTurn) -> None:
             found = fetches.fetch_group(shard, asked, version, self.topics, may_describe, stable=True)
@@ -94,24 +95,23 @@ class OffsetRequests(GroupRequests):
         return reply
 
     @staticmethod
-    async def _settled(
-        asked: OffsetFetchRequestGroup, reply: Reply[OffsetFetchResponseGroup]
-    ) -> OffsetFetchResponseGroup:
+    async def _settled(asked: OffsetFetchRequestGroup, reply: Reply[fetches.FetchSteps]) -> OffsetFetchResponseGroup:
         try:
-            return await reply.wait()
+            return await in_turns(await reply.wait())
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
 
-    def _fetch_group(
+    async def _fetch_group(
         self, asked: OffsetFetchRequestGroup, version: int, may_describe: TopicFilter
     ) -> OffsetFetchResponseGroup:
         try:
-            return self.runtime.read(
+            steps = self.runtime.read(
                 self.partition_for(asked.group_id),
                 lambda shard: fetches.fetch_group(shard, asked, version, self.topics, may_describe),
             )
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=coordinator_error(error))
+        return await in_turns(steps)
 
     async def delete_offsets(
         self, request: OffsetDeleteRequest, *, may_read: TopicFilter = any_topic

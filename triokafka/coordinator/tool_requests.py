@@ -69,7 +69,8 @@ class ToolRequests(GroupRequests):
         return response
 
     async def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        """ListGroups: those of the shards here. With a shard still loading the list is partial and says so."""
+        """ListGroups: those of the shards here. With a shard still loading the list is partial and says so. Waits for
+        nothing; with very many groups, others are served in between."""
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
         response = ListGroupsResponse()
@@ -77,8 +78,16 @@ class ToolRequests(GroupRequests):
             self.runtime.check_running()
         except KafkaError as error:
             response.error_code = coordinator_error(error)
+        told_of = 0
         for partition in self.runtime.active_partitions():
-            response.groups.extend(self.runtime.read(partition, lambda shard: admin.list_groups(shard, states, types)))
+            try:
+                found = self.runtime.read(partition, lambda shard: admin.list_groups(shard, states, types))
+            except KafkaError:
+                continue  # it has gone meanwhile
+            response.groups.extend(found)
+            if len(response.groups) - told_of >= _GROUPS_AT_ONCE:
+                told_of = len(response.groups)
+                await trio.lowlevel.checkpoint()
         if self.runtime.is_loading:
             response.error_code = CoordinatorLoadInProgressError.code
         return response

@@ -181,6 +181,12 @@ def _names(count: int) -> list[str]:
             lambda n: {"topics": [{"topic": "t", "partitions": [{"partition": i} for i in range(n)]}]},
         ),
         ("describe_producers", 0, lambda n: {"topics": [{"name": "t", "partition_indexes": list(range(n))}]}),
+        ("elect_leaders", 2, lambda n: {"topic_partitions": [{"topic": "t", "partitions": list(range(n))}]}),
+        (
+            "alter_partition_reassignments",
+            0,
+            lambda n: {"topics": [{"name": "t", "partitions": [{"partition_index": i} for i in range(n)]}]},
+        ),
     ],
 )
 async def test_others_have_their_turn_while_very_many_names_are_looked_up(
@@ -198,6 +204,50 @@ async def test_others_have_their_turn_while_very_many_names_are_looked_up(
             taken.append(bystander.turns - before)
         nursery.cancel_scope.cancel()
     assert taken[1] >= taken[0] + 5, taken
+
+
+_ALL_OF_ONE_GROUP = {"group_id": "g", "topics": None}
+_ALL: list[tuple[str, int, dict[str, Any]]] = [
+    ("metadata", 12, {"topics": None}),
+    ("describe_topic_partitions", 0, {}),
+    ("elect_leaders", 2, {"election_type": 0, "topic_partitions": None, "timeout_ms": 5000}),
+    ("offset_fetch", 8, {"groups": [_ALL_OF_ONE_GROUP]}),
+    ("offset_fetch", 8, {"groups": [_ALL_OF_ONE_GROUP], "require_stable": True}),
+    ("list_groups", 4, {}),
+]
+
+
+def _commit(group: str, topic: str, count: int) -> dict[str, Any]:
+    partitions = [{"partition_index": index, "committed_offset": index} for index in range(count)]
+    return {"group_id": group, "topics": [{"name": topic, "partitions": partitions}]}
+
+
+@pytest.mark.parametrize(("api", "version", "fields"), _ALL)
+async def test_others_have_their_turn_while_all_there_is_is_told(
+    api: str, version: int, fields: dict[str, Any]
+) -> None:
+    """The request is small; the answer is of many partitions, positions or groups (`broker-log/A01`)."""
+    bystander = Bystander()
+    many = 2_000
+    async with running_node() as node, trio.open_nursery() as nursery:
+        await node.call(request("find_coordinator", {"coordinator_keys": ["g"]}), 4)
+        await node.create("small")
+        await node.call(request("offset_commit", _commit("g", "small", 1)), 8)
+        nursery.start_soon(bystander.run)
+        taken = []
+        for is_large in (False, True):
+            if is_large:
+                await node.create("t", 1 if api == "list_groups" else many)
+                if api == "offset_fetch":
+                    await node.call(request("offset_commit", _commit("g", "t", many)), 8)
+                if api == "list_groups":
+                    for number in range(many // 4):
+                        await node.call(request("offset_commit", _commit(f"g{number}", "t", 1)), 8)
+            before = bystander.turns
+            await node.call(request(api, fields), version)
+            taken.append(bystander.turns - before)
+        nursery.cancel_scope.cancel()
+    assert taken[1] >= taken[0] + 3, taken
 
 
 _OF_GROUPS = "consumer.heartbeat.interval.ms"
@@ -348,6 +398,24 @@ async def test_what_a_large_request_takes_in_memory_counts_while_it_is_worked_on
         assert len(taken) == 1 and 10 * size > taken[0] > 5 * size
         asker.close()
         assert broker.sockets.memory.used == 0
+
+
+async def test_others_are_served_while_a_large_answer_to_a_small_request_is_encoded() -> None:
+    """(`broker-log/A01`)"""
+    world = HeldThreads("_encode")
+    async with running_node(world=world) as node, trio.open_nursery() as nursery:
+        await node.create("t", 1_000)
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            answers.append(await node.call(request("metadata", {"topics": None}), 12))
+
+        nursery.start_soon(ask)
+        await world.asked.wait()
+        small = await node.call(request("find_coordinator", {"coordinator_keys": ["g"]}), 4)
+        assert len(small.coordinators) == 1 and not answers
+        world.go.set()
+    assert len(answers[0].topics[0].partitions) == 1_000
 
 
 @pytest.mark.parametrize("held", ["_decode", "_encode"])

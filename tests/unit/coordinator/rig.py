@@ -477,7 +477,7 @@ class Rig:
             for topic, partition in keys
         ]
         asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics or None)
-        return self.runtime.read(PARTITION, lambda shard: fetches.fetch_group(shard, asked, version, self.topics))
+        return self.runtime.read(PARTITION, lambda shard: done(fetches.fetch_group(shard, asked, version, self.topics)))
 
     def offset(self, topic: str = "orders", partition: int = 0, *, group_id: str = "g") -> int:
         """One committed offset; -1 when there is none."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.in_steps import done
 from tests.unit.coordinator.mixed_members import (
     ClassicMember,
     ConsumerMember,
@@ -1033,7 +1034,7 @@ def test_each_kind_of_member_fetches_in_its_own_epoch() -> None:
 
     def fetch(member: str | None, member_epoch: int) -> int:
         asked = OffsetFetchRequestGroup(group_id="g", member_id=member, member_epoch=member_epoch, topics=None)
-        found = rig.runtime.read(PARTITION, lambda shard: fetches.fetch_group(shard, asked, 9, rig.topics))
+        found = rig.runtime.read(PARTITION, lambda shard: done(fetches.fetch_group(shard, asked, 9, rig.topics)))
         return found.error_code
 
     assert fetch(None, -1) == fetch(member_id, epoch) == fetch("n", epoch) == 0

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from tests.in_steps import done
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code, subscription
 from triokafka.coordinator.group.state import GroupState
 from triokafka.coordinator.offsets import deleted_topics
@@ -201,7 +202,7 @@ def test_position_on_an_older_topic_of_the_same_name_is_none() -> None:
     asked = OffsetFetchRequestGroup(
         group_id="g", topics=[OffsetFetchRequestTopics(topic_id=again, partition_indexes=[0])]
     )
-    found = fetches.fetch_group(rig.shard, asked, 10, rig.topics)
+    found = done(fetches.fetch_group(rig.shard, asked, 10, rig.topics))
     assert found.topics[0].partitions[0].committed_offset == -1
     assert rig.offset() == -1
     assert [rig.fetch(version=version).topics for version in (9, 10)] == [[], []]
@@ -218,6 +219,19 @@ def test_all_positions_by_id_leave_out_deleted_topics() -> None:
     assert {topic.name for topic in rig.fetch(version=9).topics} == {"orders", "bills"}
 
 
+@pytest.mark.parametrize("stable", [False, True])
+def test_positions_that_are_told_in_steps_are_those_of_one_moment(stable: bool) -> None:
+    """What is committed while others have their turn is not among them (`cluster/GMD-26`)."""
+    rig = Rig()
+    rig.commit(offsets={("orders", 0): 3, ("bills", 0): 4})
+    asked = OffsetFetchRequestGroup(group_id="g", topics=None)
+    steps = fetches.fetch_group(rig.shard, asked, 9, rig.topics, stable=stable)
+    rig.commit(offsets={("orders", 0): 13, ("orders", 1): 1})
+    found = {topic.name: [one.committed_offset for one in topic.partitions] for topic in done(steps).topics}
+    assert found == {"orders": [3], "bills": [4]}
+    assert rig.offset() == 13
+
+
 def test_versions_before_batches_carry_one_group() -> None:
     request = OffsetFetchRequest(
         group_id="g", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])]
@@ -226,7 +240,7 @@ def test_versions_before_batches_carry_one_group() -> None:
     assert (asked.group_id, asked.topics[0].name) == ("g", "orders")  # type: ignore[index]
     rig = Rig()
     rig.commit()
-    group = fetches.fetch_group(rig.shard, asked, 7, rig.topics)
+    group = done(fetches.fetch_group(rig.shard, asked, 7, rig.topics))
     response = fetches.as_response(request, [group], 7)
     assert [p.committed_offset for p in response.topics[0].partitions] == [5, -1]
     assert response.groups == []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from tests.in_steps import done
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, ScriptedLog, code
 from triokafka.coordinator.log import LogRecord, TransactionalRecords, TransactionEnd
 from triokafka.coordinator.offsets import fetch as fetches
@@ -75,7 +76,7 @@ def stable_fetch(rig: Rig, *partitions: int) -> Reply[OffsetFetchResponseGroup]:
     asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
 
     def fetch(shard: GroupShard, turn: GroupTurn, reply: Reply[OffsetFetchResponseGroup]) -> None:
-        turn.answer(reply, fetches.fetch_group(shard, asked, 8, rig.topics, stable=True))
+        turn.answer(reply, done(fetches.fetch_group(shard, asked, 8, rig.topics, stable=True)))
 
     return rig.ask(fetch, Reply())
 

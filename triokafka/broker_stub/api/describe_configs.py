@@ -50,5 +50,6 @@ async def describe_configs(request: DescribeConfigsRequest, context: RequestCont
     turns = Turns()
     for result in broker.controller.describe_configs(request, denied=denied, by=broker.configuration):
         response.results.append(result)
+        context.items += len(result.configs)
         await turns.did(_WORK)
     return response

@@ -25,6 +25,7 @@ async def describe_groups(request: DescribeGroupsRequest, context: RequestContex
     """Describe the groups that the caller may see."""
     response = await context.broker.group_coordinator.describe_groups(request, version=context.version)
     for i, group in enumerate(response.groups):
+        context.items += 1 + len(group.members)
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
             response.groups[i] = DescribedGroup(group_id=group.group_id, error_code=denial(ResourceType.GROUP).code)
         elif request.include_authorized_operations and not group.error_code:

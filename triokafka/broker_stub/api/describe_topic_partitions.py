@@ -11,6 +11,7 @@ from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
 from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.topic_names import is_internal
 from triokafka.broker_stub.handlers import RequestContext, handles
+from triokafka.broker_stub.turns import Turns
 from triokafka.protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -52,7 +53,7 @@ async def describe_topic_partitions(
         if names and names[0] == request.cursor.topic_name:
             first_partition = request.cursor.partition_index
     room = min(max(request.response_partition_limit, 1), context.broker.config.max_request_partition_size_limit)
-    response = DescribeTopicPartitionsResponse()
+    response, turns = DescribeTopicPartitionsResponse(), Turns()
     for name in names:
         topic = image.topics.get(name)
         if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -68,15 +69,18 @@ async def describe_topic_partitions(
             break
         states = [state for number, state in sorted(topic.partitions.items()) if number >= first_partition]
         first_partition = 0
-        response.topics.append(
-            DescribeTopicPartitionsResponseTopic(
-                name=name,
-                topic_id=topic.topic_id,
-                is_internal=is_internal(name),
-                partitions=[_partition(name, state, image, context) for state in states[:room]],
-                topic_authorized_operations=context.allowed_operations(ResourceType.TOPIC, name),
-            )
+        described = DescribeTopicPartitionsResponseTopic(
+            name=name,
+            topic_id=topic.topic_id,
+            is_internal=is_internal(name),
+            topic_authorized_operations=context.allowed_operations(ResourceType.TOPIC, name),
         )
+        for state in states[:room]:
+            described.partitions.append(_partition(name, state, image, context))
+            await turns.did()
+        await turns.did()
+        context.items += 1 + len(described.partitions)
+        response.topics.append(described)
         if len(states) > room:
             response.next_cursor = Cursor(topic_name=name, partition_index=states[room].partition)
             break

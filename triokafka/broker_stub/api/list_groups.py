@@ -25,4 +25,5 @@ async def list_groups(request: ListGroupsRequest, context: RequestContext) -> Li
             for group in response.groups
             if not context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
+    context.items = len(response.groups)
     return response

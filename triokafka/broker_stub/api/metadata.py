@@ -67,7 +67,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
         for name in sorted(image.topics):
             if not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 topics.append(_topic(image.topics[name], image, request, context))
-                await turns.did(1 + len(topics[-1].partitions))
+                await turns.did(_size(topics[-1], context))
     else:
         refused = await _create_missing(request, context)
         image = broker.image
@@ -75,7 +75,7 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
         asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
         for topic in asked:
             topics.append(_one(*topic, refused, image, request, context))
-            await turns.did(1 + len(topics[-1].partitions))
+            await turns.did(_size(topics[-1], context))
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.broker_id, host=host, port=port, rack=node.rack)
@@ -90,6 +90,12 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
     if 8 <= context.version <= 10 and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = context.cluster_operations()
     return response
+
+
+def _size(topic: MetadataResponseTopic, context: RequestContext) -> int:
+    size = 1 + len(topic.partitions)
+    context.items += size
+    return size
 
 
 async def _create_missing(request: MetadataRequest, context: RequestContext) -> dict[str, int]:

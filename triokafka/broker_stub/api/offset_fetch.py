@@ -57,4 +57,5 @@ async def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> 
     for group in response.groups:
         if context.denied(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
             group.error_code, group.topics = refused.code, []
+        context.items += sum(len(topic.partitions) for topic in group.topics)
     return response

@@ -10,7 +10,7 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.controller.image import NO_LEADER, MetadataImage, PartitionImage
-from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome
+from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome, Steps
 from triokafka.broker_stub.controller.partition_change import Election, LivenessChange, TopicConfig, partition_change
 from triokafka.protocol.api.elect_leaders import (
     ElectLeadersRequest,
@@ -61,7 +61,7 @@ def preferred_leaders(image: MetadataImage, topic_config: TopicConfig) -> list[P
 
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, topic_config: TopicConfig
-) -> Outcome[ElectLeadersResponse]:
+) -> Steps[ElectLeadersResponse]:
     """Have partitions led by their preferred replica, or by any that is alive; each succeeds or fails on its own.
 
     When all partitions are meant, those that are led as wanted are left out of the answer.
@@ -82,6 +82,7 @@ def elect_leaders(
     for name, numbers in asked:
         partition_results = []
         for number in dict.fromkeys(numbers):
+            yield 1
             failure = NO_ERROR
             try:
                 record = _elect(image, name, number, election, topic_config)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from triokafka import errors
 from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.controller.manual_placement import check_replicas
-from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome
+from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, NO_ERROR, ItemError, Outcome, Steps
 from triokafka.broker_stub.controller.partition_change import Election, TopicConfig, Wanted, partition_change
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -32,7 +32,7 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 def alter_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, topic_config: TopicConfig
-) -> Outcome[AlterPartitionReassignmentsResponse]:
+) -> Steps[AlterPartitionReassignmentsResponse]:
     """Begin, change or cancel reassignments; each partition succeeds or fails on its own."""
     records: list[PartitionChangeRecord] = []
     topics = []
@@ -40,6 +40,7 @@ def alter_reassignments(
         times = Counter(partition.partition_index for partition in asked.partitions)
         results = []
         for wanted in asked.partitions:
+            yield 1
             failure = NO_ERROR
             try:
                 if times[wanted.partition_index] > 1:

@@ -10,6 +10,7 @@ change; and sees what is newest, once that is committed, so that it cannot miss 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -29,9 +30,13 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+FetchSteps = Generator[None, None, OffsetFetchResponseGroup]
+"""What one group's positions are, put together in steps, after each of which others may have their turn."""
+
 FIRST_BATCHED: Final = 8
 FIRST_WITH_TOPIC_IDS: Final = 10
 _FIRST_WITH_TOP_ERROR: Final = 2
+_POSITIONS_AT_ONCE: Final = 250
 
 
 def asked_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -55,10 +60,11 @@ def fetch_group(
     may_describe: TopicFilter = any_topic,
     *,
     stable: bool = False,
-) -> OffsetFetchResponseGroup:
+) -> FetchSteps:
     """The committed positions of one group: the partitions that were asked for, or all that the client may see.
 
-    With ``stable`` it is the newest positions, and the answer must be held until they are committed.
+    They are those of now, also where they are put together later. With ``stable`` it is the newest positions, and the
+    answer must be held until they are committed.
 
     Raises:
         UnknownMemberIdError, StaleMemberEpochError: see `ConsumerGroup.check_fetch`.
@@ -66,28 +72,64 @@ def fetch_group(
     consumer_group = shard.consumer_groups.get(asked.group_id)
     if consumer_group is not None:
         consumer_group.check_fetch(asked.member_id, asked.member_epoch)
+    if asked.topics is not None:
+        return _known(_named(shard, asked, asked.topics, version, topics, may_describe, stable))
+    offsets = shard.offsets
+    if not stable:
+        return _all(asked.group_id, offsets.read_group(asked.group_id), frozenset(), version, topics, may_describe)
+    newest = {topic: dict(partitions) for topic, partitions in offsets.newest_group(asked.group_id).items()}
+    pending = frozenset(offsets.pending.of_group(asked.group_id)) if offsets.pending else frozenset()
+    return _all(asked.group_id, newest, pending, version, topics, may_describe)
+
+
+def _known(group: OffsetFetchResponseGroup) -> FetchSteps:
+    yield from ()
+    return group
+
+
+def _all(
+    group_id: str,
+    positions: Mapping[str, Mapping[int, CommittedOffset]],
+    pending: Collection[OffsetKey],
+    version: int,
+    topics: TopicsView,
+    may_describe: TopicFilter,
+) -> FetchSteps:
     by_id = version >= FIRST_WITH_TOPIC_IDS
-    if asked.topics is None:
-        found = []
-        offsets = shard.offsets
-        positions = offsets.newest_group(asked.group_id) if stable else offsets.read_group(asked.group_id)
-        for topic_name, committed in positions.items():
-            topic_id = topics.topic_id(topic_name)
-            if (by_id and topic_id is None) or not may_describe(topic_name):
-                continue  # by id there is no way to name a topic that is gone
-            partitions = []
-            for index, value in sorted(committed.items()):
-                if stable and OffsetKey(asked.group_id, topic_name, index) in offsets.pending:
-                    partitions.append(_unstable(index))
-                elif not _is_of_another(value, topic_id):
-                    partitions.append(_found(index, value))
-            if partitions:
-                found.append(
-                    OffsetFetchResponseTopics(name=topic_name, topic_id=topic_id or NO_TOPIC_ID, partitions=partitions)
-                )
-        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=found)
+    found = []
+    done = 0
+    for topic_name, committed in positions.items():
+        topic_id = topics.topic_id(topic_name)
+        if (by_id and topic_id is None) or not may_describe(topic_name):
+            continue  # by id there is no way to name a topic that is gone
+        partitions = []
+        for index, value in sorted(committed.items()):
+            if pending and OffsetKey(group_id, topic_name, index) in pending:
+                partitions.append(_unstable(index))
+            elif not _is_of_another(value, topic_id):
+                partitions.append(_found(index, value))
+            done += 1
+            if not done % _POSITIONS_AT_ONCE:
+                yield
+        if partitions:
+            found.append(
+                OffsetFetchResponseTopics(name=topic_name, topic_id=topic_id or NO_TOPIC_ID, partitions=partitions)
+            )
+    return OffsetFetchResponseGroup(group_id=group_id, topics=found)
+
+
+def _named(
+    shard: GroupShard,
+    asked: OffsetFetchRequestGroup,
+    wanted: Sequence[OffsetFetchRequestTopics],
+    version: int,
+    topics: TopicsView,
+    may_describe: TopicFilter,
+    stable: bool,
+) -> OffsetFetchResponseGroup:
+    by_id = version >= FIRST_WITH_TOPIC_IDS
     answers = []
-    for topic in asked.topics:
+    for topic in wanted:
         name = topics.topic_name(topic.topic_id) or "" if by_id else topic.name
         if by_id and not name:
             partitions = [_missing(index, UnknownTopicIdError.code) for index in topic.partition_indexes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
+from tests.in_steps import done
 from tests.unit.broker_stub.controller.clusters import broker, cluster, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.controller import MetadataImage, PartitionImage
@@ -36,7 +37,7 @@ def reassign(
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=may_change_count, topics=[ReassignableTopic(name="t", partitions=[wanted])]
     )
-    outcome = alter_reassignments(image, request, clean)
+    outcome = done(alter_reassignments(image, request, clean))
     after = replayed(outcome.records, image)
     return outcome.response.responses[0].partitions[0].error_code, after.topics["t"].partitions[0]
 
@@ -47,13 +48,13 @@ def with_partition(image: MetadataImage, replicas: Sequence[int]) -> MetadataIma
             ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=list(replicas))])
         ]
     )
-    return replayed(alter_reassignments(image, request, clean).records, image)
+    return replayed(done(alter_reassignments(image, request, clean)).records, image)
 
 
 def elect(
     image: MetadataImage, kind: int, topics: list[TopicPartitions] | None = None
 ) -> tuple[dict[int, int], MetadataImage]:
-    outcome = elect_leaders(image, ElectLeadersRequest(election_type=kind, topic_partitions=topics), clean)
+    outcome = done(elect_leaders(image, ElectLeadersRequest(election_type=kind, topic_partitions=topics), clean))
     codes = {
         partition.partition_id: partition.error_code
         for result in outcome.response.replica_election_results
