@@ -38,10 +38,12 @@ RENAMED: Final[Mapping[str, str]] = {
     "queue_buffering_max_kbytes": "buffer_memory",
     "queue_buffering_max_messages": "buffer_memory",
     "queue_buffering_max_ms": "linger_ms",
+    "queued_max_messages_kbytes": "prefetch_max_bytes",
     "request_required_acks": "acks",
     "socket_receive_buffer_bytes": "receive_buffer_bytes",
     "socket_send_buffer_bytes": "send_buffer_bytes",
     "socket_timeout_ms": "request_timeout_ms",
+    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
     # aiokafka's
     "max_batch_size": "batch_size",
 }
@@ -51,6 +53,8 @@ ABSENT: Final[Mapping[str, str]] = {
     "api_version": "versions are negotiated with every broker",
     "auto_include_jmx_reporter": "there is no JMX",
     "consumer_timeout_ms": "use trio.move_on_after around the loop, or poll(timeout_ms=…)",
+    "debug": "set up the standard logging, for loggers below 'triokafka'",
+    "enable_auto_offset_store": "a record is finished when the next one is asked for; or commit yourself",
     "enable_metrics_push": "metrics are not pushed to brokers yet (KIP-714)",
     "error_cb": "give hooks=",
     "loop": "there is no event loop to pass with Trio",
@@ -86,8 +90,9 @@ def unknown_option(kind: str, name: str, known: Collection[str], others: Mapping
         hint = f"here it is {meant!r}"
     elif asked in ABSENT or asked.startswith(("sasl_", "ssl_")):
         hint = ABSENT.get(asked, _SECURITY)
-    elif owners := [other for other, options in others.items() if asked in options]:
-        hint = f"it is one of the {' and the '.join(owners)}"
+    elif owners := [other for other, options in others.items() if asked in options or meant in options]:
+        called = f", where it is {meant!r}" if meant else ""
+        hint = f"it is one of the {' and the '.join(owners)}{called}"
     elif near := difflib.get_close_matches(asked, known, n=1, cutoff=0.5):
         hint = f"did you mean {near[0]!r}? What is for a plug-in goes into plugin_options"
     else:

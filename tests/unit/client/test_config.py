@@ -66,6 +66,8 @@ def test_option_of_another_client_is_told_to_be_that() -> None:
         ConfigurationError, match=r"'key_deserializer' is not an option of the producer: it is .* consumer"
     ):
         ProducerOptions.parse({"key_deserializer": None})
+    with pytest.raises(ConfigurationError, match="it is one of the producer, where it is 'linger_ms'"):
+        ConsumerOptions.parse({"queue.buffering.max.ms": 5})
 
 
 def test_option_that_resembles_none_gets_the_list() -> None:
