@@ -409,7 +409,8 @@ class MixedGroupLife(ConsumerGroupLife):
 
 
 def test_mixed_groups_survive_random_lives() -> None:
-    """One owner whatever its protocol; replay equals the durable state; every request is answered."""
+    """One owner whatever its protocol; replay equals the durable state; every request is answered
+    (`reliability/T2`)."""
     with watched():
         survive(MixedGroupLife, range(500))
 
