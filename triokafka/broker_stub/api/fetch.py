@@ -8,7 +8,7 @@ epoch. v16: leaders' addresses in errors. v17: directory ids. v18: the follower'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import trio
@@ -34,6 +34,9 @@ from triokafka.protocol.api.fetch import (
     SnapshotId,
 )
 from triokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from triokafka.broker_stub.controller.image import MetadataImage
 
 _LEADER_HINTS_SINCE: Final = 12
 _LEADER_ADDRESSES_SINCE: Final = 16
@@ -82,8 +85,10 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     broker = context.broker
     if request.isolation_level not in (0, _READ_COMMITTED):
         raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
-    by_id = context.version >= _TOPIC_IDS_SINCE
-    replica_id = request.replica_state.replica_id if context.version >= 15 else request.replica_id
+    version, image = context.header.api_version, broker.image
+    by_id = version >= _TOPIC_IDS_SINCE
+    replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+    follower = replica_id >= 0
     max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes, _most_at_once(replica_id, context))
     parameters = FetchParameters(
         replica_id=replica_id,
@@ -101,7 +106,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
             for topic in request.forgotten_topics_data
             for number in topic.partitions
         ],
-        privileged=parameters.follower,
+        privileged=follower,
         by_topic_id=by_id,
         now=context.now,
     )
@@ -113,7 +118,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     for wanted in session.partitions:
         if wanted.topic is not topic:  # partitions of a topic mostly come together
             topic = wanted.topic
-            name, code = _resolve(topic, context)
+            name, code = _resolve(topic, image, context)
         if code:
             failed[wanted.key] = ReadOutcome(code)
             continue
@@ -124,7 +129,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         outcome = failed[wanted.key] = ReadOutcome(fault.error.code)
         if fault.error.code == _NOT_LEADER:
             outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, context)))
-    replicas, image = broker.replicas, broker.image
+    replicas = broker.replicas
     many = len(session.partitions) > AT_ONCE
     if many:
         await trio.lowlevel.checkpoint()  # each of these steps takes long then
@@ -144,21 +149,21 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         for key, wanted in readable:
             if wanted.topic not in broker.image.topics_by_id:
                 outcomes[key] = ReadOutcome(errors.UnknownTopicIdError.code)
-    if not parameters.follower and context.count_towards(QuotaKind.FETCH, size):
+    if not follower and context.count_towards(QuotaKind.FETCH, size):
         # Nothing is answered, so nothing counts (O26); the client asks again when its time is over.
         broker.quotas.take_back(QuotaKind.FETCH, context.user, context.client_id, size, broker.world.now())
         throttled = session.throttle()
         return FetchResponse(error_code=throttled.error_code, session_id=throttled.session_id)
-    replicas.traffic.answered(size, follower=parameters.follower)
+    replicas.traffic.answered(size, follower=follower)
     results: dict[PartitionKey, ReadOutcome] = {wanted.key: outcomes[key] for key, wanted in readable}
     results.update(failed)
     answered = session.respond(results, broker.world.now())
     response = FetchResponse(
         error_code=answered.error_code,
         session_id=answered.session_id,
-        responses=_responses(answered.outcomes, context.version, read_committed=parameters.read_committed),
+        responses=_responses(answered.outcomes, version, read_committed=parameters.read_committed),
     )
-    if context.version >= _LEADER_ADDRESSES_SINCE and (urgent or failed):
+    if version >= _LEADER_ADDRESSES_SINCE and (urgent or failed):
         hints = [outcome.leader_hint for outcome in answered.outcomes.values() if outcome.leader_hint is not None]
         response.node_endpoints = node_endpoints([hint.leader_id for hint in hints], context, _endpoint)
     return response
@@ -188,10 +193,10 @@ def _wanted(request: FetchRequest, by_id: bool) -> list[WantedPartition]:
     ]
 
 
-def _resolve(topic: TopicKey, context: RequestContext) -> tuple[str, int]:
+def _resolve(topic: TopicKey, image: MetadataImage, context: RequestContext) -> tuple[str, int]:
     """The topic's name, or the error code for its partitions; who may not read it does not learn whether it exists."""
     if isinstance(topic, UUID):
-        found = context.broker.image.topics_by_id.get(topic)
+        found = image.topics_by_id.get(topic)
         if found is None:
             return "", errors.UnknownTopicIdError.code
         name = found.name
