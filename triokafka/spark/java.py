@@ -90,7 +90,11 @@ def find_java(cache_directory: str | None = None) -> Java:
 
 
 def prepare_java() -> Java:
-    """Find a Java and set this process's ``JAVA_HOME`` and ``PYSPARK_PYTHON`` for it, before the session starts."""
+    """Find a Java and set this process's ``JAVA_HOME`` and ``PYSPARK_PYTHON`` for it, before the session starts.
+
+    Raises:
+        JavaMissingError: as `find_java`.
+    """
     java = find_java()
     os.environ["JAVA_HOME"] = java.home
     # A worker with another Python than the driver's fails every task.

@@ -176,7 +176,7 @@ async def simulation(seed: int) -> AsyncIterator[Simulation]:
 
 
 def run_simulation(test: Callable[[Simulation], Awaitable[T]], seed: int) -> T:
-    """Run ``test(world)`` in a simulated world of its own, on a virtual clock, and return its result.
+    """Run ``test(simulation)`` in a simulated world of its own, on a virtual clock, and return its result.
 
     When it raises, a note on the exception names the seed and the last events.
     """
