@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.coordinator.rig import subscription
-from triokafka.coordinator.group.subscription import ConsumerProtocolSubscription, OwnedPartitions, subscribed_topics
+from triokafka.coordinator.group.subscription import subscribed_topics
 from triokafka.coordinator.journal import Journal
 from triokafka.coordinator.partitioning import coordinator_partition, java_string_hash
 from triokafka.coordinator.timers import Moment, TimerKey, TimerQueue
 from triokafka.coordinator.turn import CoordinatorRecord, Reply, Turn
 from triokafka.errors import IllegalStateError, NotCoordinatorError
+from triokafka.protocol.embedded import ConsumerProtocolSubscription, OwnedTopic
 
 # --- the group's partition ---
 
@@ -172,11 +173,21 @@ def test_subscriptions_of_every_version_are_read(version: int) -> None:
     message = ConsumerProtocolSubscription(
         topics=["a"],
         user_data=b"x",
-        owned_partitions=[OwnedPartitions(topic="a", partitions=[1])],
+        owned_partitions=[OwnedTopic(topic="a", partitions=[1])],
         generation_id=3,
         rack_id="r",
     )
     assert subscribed_topics([version.to_bytes(2, "big") + message.encode(version)]) == {"a"}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_subscription_that_leaves_out_what_its_version_added_is_read_by_its_beginning(version: int) -> None:
+    """`cluster/API-02`, as Kafka's ``ClassicGroup`` reads it: an unreadable one would hold the offsets of every topic.
+
+    @platformatic/kafka writes version 1 without the partitions that the member owns.
+    """
+    said = ConsumerProtocolSubscription(topics=["a"], user_data=b"x").encode(0)
+    assert subscribed_topics([version.to_bytes(2, "big") + said]) == frozenset({"a"})
 
 
 @pytest.mark.parametrize(
