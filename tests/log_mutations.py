@@ -228,6 +228,13 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
         _T_MOVES + "test_the_power_may_fail_while_a_dead_process_s_move_is_brought_to_its_end",
     ),
     Mutation(
+        "the mark of a move goes when nothing of the log can come back, as the crash model sees it",
+        _LOG + "unfinished_moves.py",
+        "                        storage.sync_dir(each.path)\n",
+        "                        pass\n",
+        "tests/property/test_log_crashes.py::test_a_move_that_is_cut_twice_leaves_one_log",
+    ),
+    Mutation(
         "moves that were found begin again whatever disk fails",
         _LOG + "log_manager.py",
         "                    self._moves_again,\n",

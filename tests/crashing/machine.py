@@ -124,6 +124,11 @@ class Machine(BrokerSteps):
 
     def start(self, *, lossless: bool) -> None:
         """Open everything, and compare it with the models."""
+        self.open()
+        self.compare(lossless=lossless)
+
+    def open(self) -> None:
+        """Open everything."""
         self.jobs.clear()
         self.partitions.clear()
         self.struck = False
@@ -138,6 +143,9 @@ class Machine(BrokerSteps):
         self.logs.on_moved = self.moved
         self.logs.on_flushed = self.flushed
         self.logs.start(topic_id_of=self.topic_ids.get)
+
+    def compare(self, *, lossless: bool) -> None:
+        """What was opened with the models."""
         high_watermarks = self.logs.read_high_watermarks()
         for tp, model in self.models.items():
             known = self.logs.get(tp)
@@ -190,12 +198,13 @@ class Machine(BrokerSteps):
         self.disk.faults.clear()
 
     @contextmanager
-    def power_cut_after(self, operations: int) -> Iterator[None]:
-        """Suppresses the rest of the block once the disk has done so many operations."""
+    def power_cut_after(self, operations: int, *, syncs_of: Sequence[str] = ()) -> Iterator[None]:
+        """Suppresses the rest of the block once the disk has done so many operations, or so many syncs of the names in
+        these directories."""
         left = [operations]
 
         def before(operation: str, path: str, size: int) -> None:
-            left[0] -= 1
+            left[0] -= not syncs_of or (operation == "sync_dir" and path in syncs_of)
             if left[0] < 0:
                 raise PowerCutError
 
@@ -236,6 +245,21 @@ class Machine(BrokerSteps):
         with self.power_cut_after(choices.choice((0, 1, 2, 3, 5, 8, 13, 21))):
             getattr(self, f"do_{kind}")(tp, choices)
             self.check_bounds()
+        self.power_cut(choices)
+
+    def do_move_cut_twice(self, tp: TopicPartition, choices: random.Random) -> None:
+        """The process dies before what a move has renamed is on the disk, and the power fails in the next start, which
+        has seen it."""
+        if len(self.directories) > 1:
+            source = self.logs.directory_of(tp)
+            target = next(path for path in self.directories if path != source)
+            with self.power_cut_after(choices.randrange(2), syncs_of=(source,)):
+                self.logs.mover.move(tp, target)
+                trio.run(self.run_until_it_rests, self.logs.mover.run, clock=trio.testing.MockClock())
+                self.check_bounds()
+            self.disk.kill()
+            with self.power_cut_after(choices.randrange(3), syncs_of=self.directories):
+                self.open()
         self.power_cut(choices)
 
     def do_fail(self, tp: TopicPartition, choices: random.Random) -> None:

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crashing.machine import explain, run_seed
-from tests.crashing.plan import plan, shrink
+from tests.crashing.machine import Machine, explain, run_seed
+from tests.crashing.plan import Step, plan, shrink
 from tests.simulated import run_seeds
 
 RUNS = 500
 LONG_RUNS = 20_000
+MOVED_RUNS = 100
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,14 @@ def test_logs_are_what_was_appended_through_crashes_and_failures() -> None:
     """
     for seed in range(RUNS):
         check(seed)
+
+
+def test_a_move_that_is_cut_twice_leaves_one_log() -> None:
+    """Wherever its process dies, and the power fails in the next start (`reliability/T1`, `broker-log/I09`)."""
+    for seed in range(MOVED_RUNS):
+        steps = plan(seed, 40)
+        steps[9::10] = [Step("move_cut_twice", f"{seed}/moves/{number}") for number in range(4)]
+        Machine(seed).run(steps)
 
 
 @pytest.mark.long
