@@ -41,10 +41,10 @@ class RequestContext:
     here; ``listener`` the name of the listener that the client connected to; ``size`` the request's bytes, header
     included. A handler that finds a quota exceeded sets ``throttle_ms``: the answer will say so, and the connection is
     not read for as long. ``parked_seconds`` of its time were spent waiting; without ``counts_time`` all of it may have
-    been. ``follower`` marks a fetch of another broker. ``items`` is how many partitions, groups or keys the answer tells
-    of, where these may be very many: the handler counts them. ``let_go``, where it is given, may be called when nothing
-    has a view of the request's frame any more: the connection then holds no memory for it while the request waits.
-    ``known`` is there when the same was asked on the connection before, with other records.
+    been. ``follower`` marks a fetch of another broker. ``items`` is how many partitions, groups or keys the answer
+    tells of, where these may be very many: the handler counts them. ``let_go``, where it is given, may be called when
+    nothing has a view of the request's frame any more: the connection then holds no memory for it while the request
+    waits. ``known`` is there when the same was asked on the connection before, with other records.
     """
 
     header: RequestHeader
