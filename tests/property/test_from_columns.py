@@ -6,7 +6,7 @@ import struct
 from array import array
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.records.arrow_forms import TYPES, array_of, cut, forms
@@ -187,6 +187,8 @@ def hostile_chunks(draw: Any, depth: int = 0) -> BytesChunk:
 
 
 @given(st.lists(hostile_chunks(), max_size=3))
+@example([BytesChunk(LARGE, 1, 0, None, struct.pack("<2q", 0, -1), None)])
+@example([BytesChunk(BINARY, 1, 0, None, struct.pack("<2i", 0, -1), None)])
 def test_any_buffers_are_read_right_or_refused(chunks: list[BytesChunk]) -> None:
     """The two kernels agree on every position: the same bytes, or the same words of refusal."""
     outcomes = []

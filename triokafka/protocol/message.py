@@ -91,8 +91,7 @@ class Message(Struct):
             except KeyError:
                 decoder = compiler.make_decoder(cls, version)
         elif cls._carries_records or compiler.carries_records(cls):
-            if type(buffer) is not bytearray:
-                buffer = memoryview(buffer).cast("B")
+            buffer = memoryview(buffer).cast("B")
             try:
                 decoder = cls._view_decoders[version]
             except KeyError:

@@ -180,6 +180,8 @@ class _Chunk:
         at = index * size
         first = int.from_bytes(self.starts[at : at + size], "little", signed=True)
         last = int.from_bytes(self.starts[at + size : at + 2 * size], "little", signed=True)
+        if chunk.layout == LARGE and not 0 <= first <= last:
+            raise broken(f"an offset of {first} is followed by one of {last}")
         return self._part(self.data, first, last - first)
 
     def _view(self, at: int) -> bytes:

@@ -29,11 +29,18 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_MMAP_THRESHOLD, KEPT_BYTES) and mallopt(_TRIM_THRESHOLD, KEPT_BYTES))
 
 
-@cache
 def keep_what_is_loaded() -> None:
-    """Have the garbage collector pass over all that there is now. Once in a process; it cannot be taken back.
+    """In a task of Spark: have the garbage collector pass over all that there is now, once in a process.
 
     Spark looks for garbage after every task, each time in all that was imported (pyspark, pyarrow, pandas): a sixth of
     a worker's processor time with tasks of 100 MB, more with small ones. What is made later is collected as ever.
     """
+    from pyspark import TaskContext
+
+    if TaskContext.get() is not None:
+        _freeze()
+
+
+@cache
+def _freeze() -> None:
     gc.freeze()

@@ -26,7 +26,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, kept)
 """
 
 LOOKED_AT = """
-import gc, pyarrow, pandas, trio
+import gc, sys
+from pyspark import TaskContext
+import pyarrow, pandas, trio
 from triokafka.spark.worker_memory import keep_what_is_loaded
 
 class Loop:
@@ -35,6 +37,8 @@ class Loop:
 
 gc.collect()
 gc.disable()
+if sys.argv[1] == "task":
+    TaskContext._setTaskContext(TaskContext())  # as a worker of Spark does
 before = len(gc.get_objects())
 for _ in range(2):  # as for two tasks
     keep_what_is_loaded()
@@ -69,6 +73,11 @@ def test_c_library_that_cannot_be_told_is_left_alone(monkeypatch: pytest.MonkeyP
 
 
 def test_what_was_imported_is_not_looked_through_after_each_task() -> None:
-    before, collected, after = map(int, printed(LOOKED_AT))
+    before, collected, after = map(int, printed(LOOKED_AT, "task"))
     assert after < before / 10
     assert collected >= 2000, "what became garbage later is still found, also what was there at a later task's end"
+
+
+def test_outside_of_spark_the_collector_is_left_as_it_is() -> None:
+    before, _, after = map(int, printed(LOOKED_AT, "no task"))
+    assert after > before / 2
