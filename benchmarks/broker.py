@@ -53,6 +53,7 @@ _IDLE_SECONDS: Final = 2.0
 _SETTLE_SECONDS: Final = 1.0
 """After the first answer, before memory is looked at: whatever a broker puts off until then counts."""
 _ADMIN_TIMEOUT_MS: Final = 300_000
+_PARTITIONS_AT_ONCE: Final = 5_000  # Kafka makes no more than 10,000 metadata records of one request
 
 
 class Cell(NamedTuple):
@@ -288,7 +289,11 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     async def create() -> None:
         options: dict[str, Any] = {"bootstrap_servers": bootstrap, "request_timeout_ms": _ADMIN_TIMEOUT_MS}
         async with triokafka.AdminClient(**options) as admin:
-            await admin.create_topics([triokafka.NewTopic(topic, partitions, 1)], timeout_ms=_ADMIN_TIMEOUT_MS)
+            made = min(partitions, _PARTITIONS_AT_ONCE)
+            await admin.create_topics([triokafka.NewTopic(topic, made, 1)], timeout_ms=_ADMIN_TIMEOUT_MS)
+            while made < partitions:
+                made = min(partitions, made + _PARTITIONS_AT_ONCE)
+                await admin.create_partitions({topic: made}, timeout_ms=_ADMIN_TIMEOUT_MS)
         async with triokafka.Producer(**options, max_block_ms=_ADMIN_TIMEOUT_MS) as producer:
             await producer.send(topic, b"", partition=partitions - 1)  # it is served once this is acknowledged
 
