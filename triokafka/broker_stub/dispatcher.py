@@ -152,7 +152,7 @@ class Dispatcher:
         now = self.broker.world.now() if started_at is None else started_at
         request: Any
         handler: Handler[Any, Any] | None
-        known = repeated.read(frame) if repeated is not None and type(frame) is bytearray else None
+        known = repeated.read(frame) if repeated is not None else None
         if known is not None:
             header, request = known.header, known.request
             handler = self._apis[header.api_key].handler
@@ -167,8 +167,8 @@ class Dispatcher:
                         charge(memory)
                 else:
                     request = handler.decode(frame, header.api_version, header.size)
-                    if header.api_key == _PRODUCE_KEY and repeated is not None and type(frame) is bytearray:
-                        repeated.learn(frame, header, request)
+                if header.api_key == _PRODUCE_KEY and repeated is not None:
+                    repeated.learn(frame, header, request)
             except ProtocolError as error:
                 raise CloseConnectionError(f"not a Kafka request: {error}") from error
         context = RequestContext(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka.protocol.codec_runtime import write_uvarint
 from triokafka.protocol.frames import RequestHeader
+from triokafka.structs import Buffer
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _SIZE: Final = Struct(">i")
 _CORRELATION_ID_AT: Final = 4  # behind API key and version
 _CORRELATION_ID_END: Final = 8
+_LONGEST_LENGTH: Final = 5
+"""Bytes of the records' length at most."""
 _MOST: Final = 32
 """Partitions of a connection that are remembered, the first ones, in 40 KB. All others are decoded each time."""
 
@@ -42,7 +45,7 @@ class RepeatedRequests:
 
     def __init__(self) -> None:
         self._known: dict[bytes, KnownRequest] = {}  # by what is between the correlation id and the records' length
-        self._key_and_version = b"nothing begins so"
+        self._key_and_version = b""
         self._start = 0  # of the records' length
         self._compact = False
         self._behind = b""
@@ -53,12 +56,15 @@ class RepeatedRequests:
     def __len__(self) -> int:
         return len(self._known)
 
-    def read(self, frame: bytearray) -> KnownRequest | None:
+    def read(self, frame: Buffer) -> KnownRequest | None:
         """The request in a frame, or None: then it is to be decoded. Call `done` before the next one."""
-        if not frame.startswith(self._key_and_version):
+        if not self._known:
             return None
         start = self._start
-        known = self._known.get(bytes(frame[_CORRELATION_ID_END:start]))
+        head = bytes(frame[: start + _LONGEST_LENGTH])
+        if not head.startswith(self._key_and_version):
+            return None
+        known = self._known.get(head[_CORRELATION_ID_END:start])
         if known is None:
             return None
         size = len(frame)
@@ -66,12 +72,12 @@ class RepeatedRequests:
             self._rest = size - start
             self._length = self._length_before(self._rest)
         length, behind = self._length, self._behind
-        if not length or not frame.startswith(length, start) or not frame.endswith(behind):
+        if not length or not head.startswith(length, start) or frame[size - len(behind) :] != behind:
             return None
         holder = self._last = known.holder
         holder.records = memoryview(frame)[start + len(length) : size - len(behind)]
         header = known.header
-        (correlation_id,) = _SIZE.unpack_from(frame, _CORRELATION_ID_AT)
+        (correlation_id,) = _SIZE.unpack_from(head, _CORRELATION_ID_AT)
         known.header = RequestHeader(header.api_key, header.api_version, correlation_id, header.client_id, header.size)
         return known
 
@@ -81,7 +87,7 @@ class RepeatedRequests:
             self._last.records = None
             self._last = None
 
-    def learn(self, frame: bytearray, header: RequestHeader, request: ProduceRequest) -> None:
+    def learn(self, frame: Buffer, header: RequestHeader, request: ProduceRequest) -> None:
         """Remember a request that was decoded, if it is of the kind that `read` can read."""
         if len(self._known) >= _MOST or len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return
@@ -94,7 +100,7 @@ class RepeatedRequests:
         end = len(frame) - len(behind)
         length = write_uvarint(len(records) + 1) if compact else _SIZE.pack(len(records))
         start = end - len(records) - len(length)
-        if frame[start:] != b"".join((length, records, behind)):
+        if bytes(frame[start:]) != b"".join((length, records, behind)):
             return  # it has tagged fields, or is written in an unusual way
         key_and_version = bytes(frame[:_CORRELATION_ID_AT])
         if self._known and (key_and_version != self._key_and_version or start != self._start):

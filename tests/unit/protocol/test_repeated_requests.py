@@ -13,6 +13,7 @@ from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest,
 from triokafka.protocol.frames import decode_request, encode_request
 from triokafka.protocol.message import Request
 from triokafka.protocol.repeated_requests import RepeatedRequests
+from triokafka.structs import Buffer
 
 VERSIONS = range(3, 14)
 
@@ -33,7 +34,7 @@ def _frame(request: Request[Any], version: int, *, number: int = 1, client_id: s
     return bytearray(b"".join(parts)[4:])
 
 
-def _learned(*frames: bytearray) -> RepeatedRequests:
+def _learned(*frames: Buffer) -> RepeatedRequests:
     repeated = RepeatedRequests()
     for frame in frames:
         header, request = decode_request(frame)
@@ -45,10 +46,18 @@ def _learned(*frames: bytearray) -> RepeatedRequests:
 
 @pytest.mark.parametrize("size", [1, 126, 127, 128, 16_382, 16_383, 16_384, 100_000])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_other_records_and_another_number_are_read_as_the_codec_reads_them(version: int, size: int) -> None:
-    repeated = _learned(_frame(_request(version=version), version))
+@pytest.mark.parametrize("is_large", [False, True])
+def test_other_records_and_another_number_are_read_as_the_codec_reads_them(
+    version: int, size: int, is_large: bool
+) -> None:
+    """Large frames are in buffers that were larger frames' before."""
+
+    def kept(frame: bytearray) -> Buffer:
+        return memoryview(frame + b"older bytes")[: len(frame)] if is_large else frame
+
+    repeated = _learned(kept(_frame(_request(version=version), version)))
     for number, count in enumerate((size, size, 90, size), -2):
-        frame = _frame(_request(bytes((number + 5,)) * count, version=version), version, number=number)
+        frame = kept(_frame(_request(bytes((number + 5,)) * count, version=version), version, number=number))
         known = repeated.read(frame)
         assert known is not None
         assert (known.header, known.request) == decode_request(frame)

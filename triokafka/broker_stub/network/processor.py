@@ -181,8 +181,8 @@ class ConnectionProcessor:
             finally:
                 if slot is not None:
                     slot.release()
-                let_go()
-            repeated.done()
+                repeated.done()
+                let_go()  # after all views of the frame: its buffer is for the next one
             await self._send(answer)
             if answer.closes:
                 self._reason = "a fault was injected: closed within the answer"

@@ -18,7 +18,9 @@ from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.request_memory import RequestMemory
 from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from triokafka.protocol.frames import decode_response, encode_request
+from triokafka.protocol.frames import RequestHeader, decode_response, encode_request
+from triokafka.protocol.repeated_requests import RepeatedRequests
+from triokafka.structs import Buffer
 
 VALUE = b"v" * 100_000
 
@@ -34,12 +36,19 @@ class Wire:
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse:
         """Send a request over a connection of its own; the answer."""
+        (answer,) = await self.produce_often(request, 1)
+        return answer
+
+    async def produce_often(self, request: ProduceRequest, times: int) -> list[ProduceResponse]:
+        """Send a request so many times over one connection; the answers."""
         frame = b"".join(encode_request(request, version=9, correlation_id=7, client_id="test"))
-        stream = ScriptedStream(frame)
+        stream = ScriptedStream(frame * times)
         broker = self.node.broker
         shared = Shared(broker.dispatcher, broker.sockets.slots, self.memory, self.buffers, self.world, 10**6)
         await ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared).run()
-        return decode_response(ProduceResponse, bytes(stream.sent)[4:], version=9)[1]
+        size = len(stream.sent) // times
+        answers = [bytes(stream.sent[begin + 4 : begin + size]) for begin in range(0, len(stream.sent), size)]
+        return [decode_response(ProduceResponse, answer, version=9)[1] for answer in answers]
 
 
 @asynccontextmanager
@@ -115,3 +124,24 @@ async def test_produce_whose_records_are_not_in_the_log_yet_counts_towards_the_m
             assert wire.world.hold is not None
             wire.world.hold.set()
         assert wire.memory.used == 0
+
+
+async def test_large_requests_that_follow_each_other_are_decoded_once_and_share_a_buffer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[object] = []
+    learn = RepeatedRequests.learn
+
+    def noted(repeated: RepeatedRequests, frame: Buffer, header: RequestHeader, request: ProduceRequest) -> None:
+        decoded.append(request)
+        learn(repeated, frame, header, request)
+
+    monkeypatch.setattr(RepeatedRequests, "learn", noted)
+    async with wired(1) as (wire, _):
+        assert wire.world.hold is not None
+        wire.world.hold.set()
+        await wire.node.create("unhurried", 1)  # no answer waits for the disk
+        answers = await wire.produce_often(wire.node.produce_request("unhurried", batch(VALUE), acks=1), 4)
+        assert [answer.responses[0].partition_responses[0].base_offset for answer in answers] == [0, 1, 2, 3]
+        assert (len(decoded), wire.memory.used) == (1, 0)
+        assert wire.buffers.kept == FrameBuffers.room_for(len(VALUE))
