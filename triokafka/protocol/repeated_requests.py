@@ -24,6 +24,8 @@ _LONGEST_LENGTH: Final = 5
 """Bytes of the records' length at most."""
 _MOST: Final = 32
 """Partitions of a connection that are remembered, the first ones, in 40 KB. All others are decoded each time."""
+_LONGEST_START: Final = 1_024
+"""Bytes before the records' length at most: a topic's name has 249. Long names of a client would be kept with them."""
 
 
 class KnownRequest:
@@ -100,11 +102,13 @@ class RepeatedRequests:
         end = len(frame) - len(behind)
         length = write_uvarint(len(records) + 1) if compact else _SIZE.pack(len(records))
         start = end - len(records) - len(length)
+        key_and_version = bytes(frame[:_CORRELATION_ID_AT])
+        if start > _LONGEST_START or (
+            self._known and (key_and_version != self._key_and_version or start != self._start)
+        ):
+            return
         if bytes(frame[start:]) != b"".join((length, records, behind)):
             return  # it has tagged fields, or is written in an unusual way
-        key_and_version = bytes(frame[:_CORRELATION_ID_AT])
-        if self._known and (key_and_version != self._key_and_version or start != self._start):
-            return
         self._key_and_version, self._start, self._compact, self._behind = key_and_version, start, compact, behind
         self._known[bytes(frame[_CORRELATION_ID_END:start])] = KnownRequest(header, request, holder)
         self._last = holder

@@ -152,3 +152,11 @@ def test_topics_of_other_lengths_do_not_disturb_those_that_are_known() -> None:
     repeated = _learned(first, longer)
     assert repeated.read(first) is not None
     assert repeated.read(longer) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requests_with_very_long_names_are_not_kept(version: int) -> None:
+    """Anybody may send them, and a connection's memory is bounded."""
+    request = _request(version=version)
+    assert len(_learned(_frame(request, version, client_id="c" * 800))) == 1
+    assert len(_learned(_frame(request, version, client_id="c" * 30_000))) == 0
