@@ -135,25 +135,37 @@ def test_offsets_that_were_deleted_are_an_error_and_no_short_read(bootstrap: str
         triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 0}).read_all()
 
 
+async def fill_anew(bootstrap: str, topic: str, prefix: str) -> None:
+    """Delete the topic if it is there, make it, and write so many numbers with the prefix."""
+    async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+        if prefix == "new":
+            await admin.delete_topics([topic])
+        await admin.create_topics([triokafka.NewTopic(topic, num_partitions=1, replication_factor=1)])
+    async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(RECORDS):
+            await producer.send(topic, f"{prefix} {number:0300d}".encode())
+
+
 def test_a_topic_made_anew_in_the_middle_is_an_error_and_no_other_record(bootstrap: str, topic: str) -> None:
     """KIP-516: its offsets are there again, and are other records. What was fetched before comes first."""
-
-    async def make(prefix: str) -> None:
-        async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
-            if prefix == "new":
-                await admin.delete_topics([topic])
-            await admin.create_topics([triokafka.NewTopic(topic, num_partitions=1, replication_factor=1)])
-        async with triokafka.Producer(bootstrap_servers=bootstrap) as producer:
-            for number in range(RECORDS):
-                await producer.send(topic, f"{prefix} {number:0300d}".encode())
-
-    trio.run(make, "old")
+    trio.run(fill_anew, bootstrap, topic, "old")
     little = {"prefetch_max_bytes": 20_000, "max_partition_fetch_bytes": 10_000}
     reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, batch_rows=10, columns=["value"], **little)
     values = reader.read_next_batch().column(0).to_pylist()
-    trio.run(make, "new")
+    trio.run(fill_anew, bootstrap, topic, "new")
     with pytest.raises(RangeLostError, match="deleted and made again after the range 0 to 1000 was chosen") as lost:
         for batch in reader:
             values += batch.column(0).to_pylist()
     assert values == [f"old {number:0300d}".encode() for number in range(len(values))]
     assert (lost.value.is_made_anew, lost.value.position) == (True, len(values))
+
+
+def test_a_topic_made_anew_before_the_first_batch_is_an_error_and_no_record(bootstrap: str, topic: str) -> None:
+    """KIP-516: the bounds are of the topic that there was when they were asked for."""
+    trio.run(fill_anew, bootstrap, topic, "old")
+    reader = triokafka.read_topic(topic, bootstrap_servers=bootstrap, start={0: 3}, columns=["value"])
+    trio.run(fill_anew, bootstrap, topic, "new")
+    with pytest.raises(RangeLostError, match="deleted and made again after the range 3 to 1000 was chosen") as lost:
+        reader.read_next_batch()
+    assert (lost.value.is_made_anew, lost.value.position) == (True, 3)
+    assert triokafka.read_topic(topic, bootstrap_servers=bootstrap).read_all().num_rows == RECORDS

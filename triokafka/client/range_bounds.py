@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple, Unpack
+from uuid import UUID
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST
+from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_session import OffsetRange
 from triokafka.errors import ConfigurationError, KafkaError, UnknownTopicOrPartitionError
 from triokafka.network.cluster import NetworkClient
@@ -25,9 +27,23 @@ partition (-2 and -1 stand for the first and the last offset). Partitions may be
 _SPECIAL: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
+class ResolvedRanges(NamedTuple):
+    """What a bounded read is about."""
+
+    ranges: dict[TopicPartition, OffsetRange]
+    topic_ids: dict[str, UUID]
+    """The topics' ids from before their offsets were asked for, so that a topic that is made anew from then on is seen
+    to be another one (KIP-516). Without the topics of brokers that give no ids (before Kafka 2.8)."""
+
+
 async def resolve_ranges(
-    topics: Iterable[str], start: Bound, end: Bound, *, world: World | None = None, **options: Any
-) -> dict[TopicPartition, OffsetRange]:
+    topics: Iterable[str],
+    start: Bound,
+    end: Bound,
+    *,
+    world: World | None = None,
+    **options: Unpack[ConsumerKeywords],
+) -> ResolvedRanges:
     """The offset ranges of all partitions of ``topics`` between two bounds, as the brokers say now.
 
     With a mapping only the partitions in it are read. A time stands for the first record at or after it, or for the
@@ -45,6 +61,7 @@ async def resolve_ranges(
     network = NetworkClient(parsed.network(client_id="triokafka-reader", allow_auto_create_topics=False), world=actual)
     async with network:
         cluster = await network.metadata_for(names, timeout_ms=parsed.default_api_timeout_ms)
+        topic_ids, _ = cluster.ids_of(names)
         partitions = [TopicPartition(topic, number) for topic in names for number in cluster.topics[topic].partitions]
         there = partitions
         for bound in (first, last):
@@ -55,7 +72,8 @@ async def resolve_ranges(
         deadline = actual.now() + parsed.default_api_timeout_ms / 1000
         starts = await _resolve(offsets, partitions, first, deadline)
         ends = await _resolve(offsets, partitions, last, deadline)
-    return {partition: (starts[partition], max(starts[partition], ends[partition])) for partition in partitions}
+    ranges = {partition: (starts[partition], max(starts[partition], ends[partition])) for partition in partitions}
+    return ResolvedRanges(ranges, topic_ids)
 
 
 # What ListOffsets is to be asked for (a time, or one of its special values), or an offset that is known.

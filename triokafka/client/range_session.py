@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self, Unpack
 from uuid import UUID
 
 import trio
@@ -14,6 +14,7 @@ from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
+from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_watch import RangeWatch
 from triokafka.errors import (
     ClosedError,
@@ -67,7 +68,7 @@ class RangeSession:
     those of `ConsumerOptions` about brokers and fetching.
     """
 
-    def __init__(self, *, world: World | None = None, **options: Any) -> None:
+    def __init__(self, *, world: World | None = None, **options: Unpack[ConsumerKeywords]) -> None:
         self.options = ConsumerOptions.parse(options)
         self.world = world if world is not None else RealWorld()
         self.network = NetworkClient(

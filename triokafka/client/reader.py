@@ -9,12 +9,13 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from uuid import UUID
 
 import trio
 
 from triokafka.client.consumer.fetch_buffer import FetchedData
+from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_bounds import Bound, resolve_ranges
 from triokafka.client.range_session import OffsetRange, RangeLostError, RangeSession
 from triokafka.errors import (
@@ -79,7 +80,7 @@ class RangeReader:
         session: RangeSession | None = None,
         topic_ids: Mapping[str, UUID] | None = None,
         world: World | None = None,
-        **options: Any,
+        **options: Unpack[ConsumerKeywords],
     ) -> None:
         for partition, (start, end) in ranges.items():
             if not 0 <= start <= end:
@@ -361,7 +362,7 @@ def read_topic(
     batch_rows: int = 100_000,
     batch_bytes: int = _BATCH_BYTES,
     world: World | None = None,
-    **options: Any,
+    **options: Unpack[ConsumerKeywords],
 ) -> pa.RecordBatchReader:
     """Read a topic, or several, between two bounds as a stream of Arrow record batches. Blocks: for code without Trio.
 
@@ -383,7 +384,7 @@ def read_topic(
 
     Raises:
         UnknownTopicOrPartitionError, ConfigurationError, KafkaTimeoutError: by the call itself, as the bounds cannot be
-            found; while reading as `RangeReader`.
+            found; while reading as `RangeReader`, also where a topic was deleted and made again after this call.
     """
     import pyarrow as pa
 
@@ -396,13 +397,14 @@ def read_topic(
     schema = arrow_schema(columns, values=values)
 
     async def open_reader() -> RangeReader:
-        ranges = await resolve_ranges(names, start, end, world=world, **options)
+        ranges, topic_ids = await resolve_ranges(names, start, end, world=world, **options)
         return RangeReader(
             ranges,
             columns=columns,
             values=values,
             batch_rows=batch_rows,
             batch_bytes=batch_bytes,
+            topic_ids=topic_ids,
             world=world,
             **options,
         )

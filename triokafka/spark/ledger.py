@@ -66,12 +66,12 @@ class Ledger:
     async def _catch_up(self) -> None:
         async with self._turn:
             topic_id = await self._find_or_make()
-            ranges = await resolve_ranges([self.topic], "earliest", "latest", **self._options)
+            ranges, topic_ids = await resolve_ranges([self.topic], "earliest", "latest", **self._options)
             # The second is for brokers that give topics no ids.
             if topic_id != self._topic_id or any(end < self._read.get(one, 0) for one, (_, end) in ranges.items()):
                 self._topic_id, self._read, self._done = topic_id, {}, {}  # the topic was made anew
             left = {one: (min(max(start, self._read.get(one, 0)), end), end) for one, (start, end) in ranges.items()}
-            async with triokafka.RangeReader(left, **self._options) as reader:
+            async with triokafka.RangeReader(left, topic_ids=topic_ids, **self._options) as reader:
                 while records := await reader.next_records():
                     for record in records:
                         if record.key is not None and record.value is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from triokafka.client.checks import bootstrap_addresses
 from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
 from triokafka.client.keywords import AdminKeywords, ConsumerKeywords, ProducerKeywords
 from triokafka.client.option_names import ABSENT, RENAMED
+from triokafka.client.range_session import RangeSession
 from triokafka.errors import ConfigurationError
 
 TABLES = [ProducerOptions, ConsumerOptions, AdminOptions]
@@ -255,6 +257,14 @@ def test_type_checkers_know_every_option_and_no_other(table: Any) -> None:
     keywords = KEYWORDS[table]
     assert {*keywords.__optional_keys__} == {name for name, _, _ in table.describe()}
     assert not keywords.__required_keys__
+
+
+@pytest.mark.parametrize("call", [triokafka.read_topic, triokafka.RangeReader.__init__, RangeSession.__init__])
+def test_readers_of_ranges_have_the_names_and_types_of_the_consumers_options(call: Any) -> None:
+    """So that a type checker finds a misspelt one."""
+    given = inspect.signature(call).parameters
+    assert given["options"].annotation == "Unpack[ConsumerKeywords]"
+    assert not ConsumerKeywords.__optional_keys__ & set(given)
 
 
 JUNK: list[Any] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 import trio
@@ -12,7 +13,8 @@ from tests.cancellation import cancelled_at_each_checkpoint
 from tests.scripted_broker import CLOSE
 from tests.scripted_reading import ReadableBroker, ReadableCluster
 from tests.simulated import current_simulation, simulated
-from triokafka.client.range_bounds import resolve_ranges
+from triokafka.client.range_bounds import Bound, resolve_ranges
+from triokafka.client.range_session import OffsetRange, RangeLostError
 from triokafka.client.reader import RangeReader, read_topic
 from triokafka.errors import (
     ConfigurationError,
@@ -24,6 +26,7 @@ from triokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from triokafka.protocol.api.fetch import FetchRequest
+from triokafka.protocol.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from triokafka.structs import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -206,20 +209,24 @@ async def test_a_cancelled_read_loses_nothing() -> None:
 @simulated
 async def test_bounds_are_ends_times_or_offsets() -> None:
     cluster, _, options = await started(2)
+
+    async def ranges(start: Bound, end: Bound) -> dict[TopicPartition, OffsetRange]:
+        return (await resolve_ranges(["t"], start, end, **options)).ranges
+
     for partition in (0, 1):
         cluster.write("t", partition, numbers(0, 10))
     cluster.starts[T1] = 4
-    assert await resolve_ranges(["t"], "earliest", "latest", **options) == {T0: (0, 10), T1: (4, 10)}
+    assert await ranges("earliest", "latest") == {T0: (0, 10), T1: (4, 10)}
     at = datetime.fromtimestamp(1.006, tz=UTC)  # the record at offset 6
-    assert await resolve_ranges(["t"], at, "latest", **options) == {T0: (6, 10), T1: (6, 10)}
+    assert await ranges(at, "latest") == {T0: (6, 10), T1: (6, 10)}
     late = datetime.fromtimestamp(5_000, tz=UTC)
-    assert await resolve_ranges(["t"], late, late, **options) == {T0: (10, 10), T1: (10, 10)}
-    assert await resolve_ranges(["t"], {T0: 2, T1: -2}, {T0: -1, T1: 7}, **options) == {T0: (2, 10), T1: (4, 7)}
-    assert await resolve_ranges(["t"], {T0: 2}, "latest", **options) == {T0: (2, 10)}
+    assert await ranges(late, late) == {T0: (10, 10), T1: (10, 10)}
+    assert await ranges({T0: 2, T1: -2}, {T0: -1, T1: 7}) == {T0: (2, 10), T1: (4, 7)}
+    assert await ranges({T0: 2}, "latest") == {T0: (2, 10)}
     ms = int(at.timestamp() * 1000)
-    assert await resolve_ranges(["t"], ms, "latest", **options) == {T0: (6, 10), T1: (6, 10)}
+    assert await ranges(ms, "latest") == {T0: (6, 10), T1: (6, 10)}
     mixed = {0: at, 1: "latest"}
-    assert await resolve_ranges(["t"], {0: 1, 1: "earliest"}, mixed, **options) == {T0: (1, 6), T1: (4, 10)}
+    assert await ranges({0: 1, 1: "earliest"}, mixed) == {T0: (1, 6), T1: (4, 10)}
     for bound, sentence in (
         ({2: 0}, "no partition t-2: topic 't' has 0 to 1"),
         ({TopicPartition("u", 0): 0}, "no partition of t"),
@@ -233,6 +240,35 @@ async def test_bounds_are_ends_times_or_offsets() -> None:
         await resolve_ranges(["t"], "first", "latest", **options)  # type: ignore[arg-type]
     with pytest.raises(UnknownTopicOrPartitionError, match="'u'"):
         await resolve_ranges(["u"], "earliest", "latest", default_api_timeout_ms=2_000, **options)
+
+
+@simulated
+async def test_bounds_are_of_the_topic_that_there_was_before_they_were_asked_for() -> None:
+    """KIP-516: a topic made anew between the look at the topic and its offsets, too, is another one."""
+    cluster, broker, options = await started()
+    cluster.write("t", 0, numbers(0, 10))
+    before = cluster.topic_ids["t"]
+
+    async def make_anew(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        cluster.topic_ids["t"] = UUID(int=7)
+        return broker.list_offsets(request)
+
+    broker.script(ListOffsetsRequest, make_anew)
+    ranges, topic_ids = await resolve_ranges(["t"], "earliest", "latest", **options)
+    assert (ranges, topic_ids) == ({T0: (0, 10)}, {"t": before})
+    with pytest.raises(RangeLostError, match="deleted and made again"):
+        await offsets(RangeReader(ranges, topic_ids=topic_ids, **options))
+
+
+@simulated
+async def test_topics_of_brokers_that_give_no_ids_are_read_by_name() -> None:
+    """Before Kafka 2.8."""
+    cluster, _, options = await started()
+    cluster.topic_ids.clear()
+    cluster.write("t", 0, numbers(0, 10))
+    ranges, topic_ids = await resolve_ranges(["t"], "earliest", "latest", **options)
+    assert topic_ids == {}
+    assert await offsets(RangeReader(ranges, topic_ids=topic_ids, **options)) == [(0, n) for n in range(10)]
 
 
 async def test_reading_for_code_without_trio_refuses_to_block_trio() -> None:
