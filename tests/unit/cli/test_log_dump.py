@@ -236,11 +236,17 @@ def test_files_that_come_and_go_belong_together(directory: Path, dump: Dump, suf
     assert "Log starting offset: 0" in dump.out
 
 
-@pytest.mark.parametrize("name", ["1-2-3.checkpoint", "-5.checkpoint", "5.checkpoint", "\u00b2" * 20 + ".log"])
-def test_name_that_only_looks_like_that_of_a_log_is_left_alone(directory: Path, dump: Dump, name: str) -> None:
-    (directory / f"{BASE}.log").rename(directory / name)
-    assert dump(directory / name) == 0
-    assert "its name is that of no file of a log" in dump.err
+@pytest.mark.parametrize(
+    "name", ["1-2-3.checkpoint", "-5.checkpoint", "5.checkpoint", "orders.log", "\u00b2" * 20 + ".log"]
+)
+def test_name_that_only_looks_like_that_of_a_log_is_told(directory: Path, dump: Dump, name: str) -> None:
+    """Where the log begins is not known then (`security-metrics-tools/DL-01`, `security-metrics-tools/DL-02`)."""
+    (directory / name).write_bytes((directory / f"{BASE}.log").read_bytes())
+    assert dump(directory / name) == 1
+    assert dump.out == []
+    assert "its name is that of no file of a log, although it ends so" in dump.err
+    assert dump(directory) == 0  # where anything may lie
+    assert name not in dump.err
 
 
 def test_bytes_behind_the_last_whole_batch_are_counted(directory: Path, dump: Dump) -> None:
@@ -253,12 +259,64 @@ def test_bytes_behind_the_last_whole_batch_are_counted(directory: Path, dump: Du
     assert "Bytes behind the last whole batch" in dump.err
 
 
-@pytest.mark.parametrize("garbage", [bytes(100), b"\xff" * 100, b"HTTP/1.1 200 OK\r\n" * 9])
-def test_file_that_holds_something_else_does_no_harm(tmp_path: Path, dump: Dump, garbage: bytes) -> None:
+@pytest.mark.parametrize("kept", [1, 7, 8, 11, 12, 16, 17, 60])
+def test_batch_that_is_not_all_there_yet_is_no_damage(directory: Path, dump: Dump, kept: int) -> None:
+    """Wherever the broker is in writing it (`security-metrics-tools/DL-01`, `security-metrics-tools/DL-04`)."""
+    path = directory / f"{BASE}.log"
+    whole = path.read_bytes()
+    next_one = encode_batch([(NOW, b"k", b"v" * 500, ())], base_offset=1_000)
+    path.write_bytes(whole + next_one[:kept])
+    assert dump(path) == 0
+    assert dump.out[-1] == f"Found {kept} invalid bytes at the end of {BASE}.log"
+    assert f"at byte {len(whole)}: {kept} bytes, which are no whole batch" in dump.err
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_zeros_of_a_log_that_was_made_larger_in_advance_are_no_damage(
+    directory: Path, dump: Dump, before: bool
+) -> None:
+    """``preallocate`` (`security-metrics-tools/DL-04`)."""
+    path = directory / f"{BASE}.log"
+    path.write_bytes((path.read_bytes() if before else b"") + bytes(100_000))
+    assert dump(path) == 0
+    assert dump.out[-1] == f"Found 100000 invalid bytes at the end of {BASE}.log"
+    assert "Bytes behind the last whole batch" in dump.err
+
+
+GARBAGE = [
+    b"\xff" * 100,
+    b"HTTP/1.1 200 OK\r\n" * 9,
+    b"\xff",
+    b"HTTP",
+    bytes(90_000) + b"!",
+    bytes(8) + (100).to_bytes(4, "big") + bytes(4) + b"\3",  # no format has this number
+    bytes(8) + (2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\2",  # no batch is as long
+    (2**31).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(4) + b"\2",  # nor any offset so far from the first
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_file_that_holds_something_else_is_damaged(tmp_path: Path, dump: Dump, garbage: bytes) -> None:
+    """(`security-metrics-tools/DL-04`)"""
     path = tmp_path / f"{BASE}.log"
     path.write_bytes(garbage)
+    assert dump(path, "--print-data-log") == 1
+    assert dump.out[-1] == f"Found {len(garbage)} invalid bytes at the end of {BASE}.log"
+    assert f"Damage in {path}:\n  at byte 0: " in dump.err
+    assert "what is behind it was not looked at" in dump.err
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE, bytes(7) + b"\1" + (100).to_bytes(4, "big") + bytes(4) + b"\2"])
+def test_what_can_be_read_before_the_damage_is_printed(directory: Path, dump: Dump, garbage: bytes) -> None:
+    """Also where a batch seems to begin whose offset was there before (`security-metrics-tools/DL-04`)."""
+    path = directory / f"{BASE}.log"
     assert dump(path, "--print-data-log") == 0
-    assert f"Found {len(garbage)} invalid bytes" in dump.out[-1]
+    good = dump.out
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + garbage)
+    assert dump(path, "--print-data-log") == 1
+    assert dump.out == [*good, f"Found {len(garbage)} invalid bytes at the end of {BASE}.log"]
+    assert f"Damage in {path}:\n  at byte {size}: " in dump.err
 
 
 def test_batch_whose_checksum_does_not_match_is_told_and_the_next_one_printed(directory: Path, dump: Dump) -> None:
@@ -296,8 +354,8 @@ def test_offsets_that_go_back_are_wrong(tmp_path: Path, dump: Dump, options: tup
 
 def test_batch_larger_than_the_limit_is_not_read(directory: Path, dump: Dump) -> None:
     """(`security-metrics-tools/DL-02`, `broker-log/C36`)"""
-    assert dump(directory / f"{BASE}.log", "--max-message-size", 70) == 0
-    assert "is above --max-message-size" in dump.err
+    assert dump(directory / f"{BASE}.log", "--max-message-size", 70) == 1
+    assert "is above --max-message-size; what is behind it was not looked at" in dump.err
 
 
 def test_only_so_many_bytes_are_looked_at(directory: Path, dump: Dump) -> None:

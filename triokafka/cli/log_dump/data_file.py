@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from triokafka.cli.log_dump.decoders import Shown, control_record
 from triokafka.cli.log_dump.report import Report
@@ -22,6 +22,12 @@ _GAPS: Final = "Offsets that do not follow each other"
 _BACK: Final = "Offsets that go back"
 _DAMAGE: Final = "Damage"
 _TAIL: Final = "Bytes behind the last whole batch"
+
+_HEAD: Final = 17  # up to the format's number, which all formats have at its end
+_MAGIC_AT: Final = 16
+_NEWEST_MAGIC: Final = 2
+_SPAN: Final = 2**31  # a segment has no more offsets
+_PIECE: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,50 +57,94 @@ def dump_data_file(storage: Storage, path: str, options: DataOptions, report: Re
     file = storage.open(path, read_only=True)
     try:
         size = min(file.size(), options.max_bytes)
+        whole = size == file.size()
         end, previous = 0, -1
-        for info, data in read_batches(file, size, options.max_message_size, lambda text: _tail(report, path, text)):
+        first = 0 if snapshot else int(name[:20])
+        limit = options.max_message_size
+        for info, data in read_batches(file, size, first, limit, lambda stopped: _tail(report, path, stopped, whole)):
             end = info.position + info.size
             report.advance(info.size)
             previous = _dump_batch(path, info, data, previous, options, report)
         if end < size:
             rest = f"Found {size - end} invalid bytes at the end of {name}"
-            report.line(rest if size == file.size() else f"{rest}, or the limit of --max-bytes lies in a batch")
+            report.line(rest if whole else f"{rest}, or the limit of --max-bytes lies in a batch")
     finally:
         file.close()
 
 
-def _tail(report: Report, path: str, text: str) -> None:
-    report.remark(path, _TAIL, text)
+def _tail(report: Report, path: str, stopped: Stopped, whole: bool) -> None:
+    if stopped.normal:
+        report.remark(path, _TAIL, stopped.why)
+    else:
+        report.problem(path, _DAMAGE, f"{stopped.why}; what is behind it was not looked at")
+
+
+class Stopped(NamedTuple):
+    """Why reading ends before the end of the file. ``normal``: a broker that runs may leave it so, with a batch that is
+    not all there yet, or with the zeros of a file that was made larger in advance."""
+
+    why: str
+    normal: bool
 
 
 def read_batches(
-    file: File, size: int, max_message_size: int, stopped: Callable[[str], None]
+    file: File, size: int, first: int, max_message_size: int, stopped: Callable[[Stopped], None]
 ) -> Iterator[tuple[BatchInfo, memoryview]]:
     """The batches of a file up to ``size``, each by itself; its header says where in the file it is.
 
-    ``stopped`` is told why reading ends before ``size``.
+    ``first`` is the offset with which the file begins. ``stopped`` is told why reading ends before ``size``.
     """
-    position = 0
+    position, expected = 0, first
     while position < size:
-        head = file.read_at(position, LOG_OVERHEAD)
+        head = file.read_at(position, _HEAD)
         length = int.from_bytes(head[8:12], "big", signed=True)
         if len(head) < LOG_OVERHEAD or length <= 0 or position + LOG_OVERHEAD + length > size:
-            stopped(f"at byte {position}: {size - position} bytes, which are no whole batch")
+            begun = _could_be_a_beginning(head, range(expected, first + _SPAN), max_message_size)
+            normal = begun or _is_zero(file, position, size)
+            stopped(Stopped(f"at byte {position}: {size - position} bytes, which are no whole batch", normal))
             return
         if LOG_OVERHEAD + length > max_message_size:
-            stopped(f"at byte {position}: a batch of {LOG_OVERHEAD + length} bytes is above --max-message-size")
+            why = f"a batch of {LOG_OVERHEAD + length} bytes is above --max-message-size"
+            stopped(Stopped(f"at byte {position}: {why}", False))
             return
         data = memoryview(file.read_at(position, LOG_OVERHEAD + length))
         try:
             info = parse_batch(data, 0)
         except CorruptRecordError as error:
-            stopped(f"at byte {position}: {error}")
+            stopped(Stopped(f"at byte {position}: {error}", False))
             return
-        if info is None:
-            stopped(f"at byte {position}: {size - position} bytes, which are no whole batch")
+        if info is None:  # the file has become shorter meanwhile
+            stopped(Stopped(f"at byte {position}: {size - position} bytes, which are no whole batch", True))
             return
         yield info._replace(position=position), data
         position += info.size
+        expected = max(expected, info.last_offset + 1)
+
+
+def _could_be_a_beginning(head: bytes, offsets: range, max_message_size: int) -> bool:
+    """Whether a batch of this log may begin so: with an offset that may come next, a length, and a known format."""
+    offset, length = head[:8], head[8:LOG_OVERHEAD]
+    return (
+        _number(offset, 8, b"\0") < offsets.stop
+        and _number(offset, 8, b"\xff") >= offsets.start
+        and _number(length, 4, b"\0") <= max_message_size - LOG_OVERHEAD
+        and _number(length, 4, b"\xff") != 0
+        and all(magic <= _NEWEST_MAGIC for magic in head[_MAGIC_AT:])
+    )
+
+
+def _number(cut: bytes, size: int, rest: bytes) -> int:
+    """The number that these bytes begin, if the rest of them are such."""
+    return int.from_bytes(cut.ljust(size, rest), "big")
+
+
+def _is_zero(file: File, position: int, size: int) -> bool:
+    while position < size:
+        piece = file.read_at(position, min(_PIECE, size - position))
+        if not piece or any(piece):
+            return not piece
+        position += len(piece)
+    return True
 
 
 def _dump_batch(

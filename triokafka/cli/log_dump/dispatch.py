@@ -40,6 +40,10 @@ _OFFSET_CHECKPOINTS: Final = (
 )
 
 
+_KINDS: Final = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
+_NAMED: Final = "files of a log are called like 00000000000000000042.log, by their first offset"
+
+
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
     """What to print: see the command's help."""
@@ -90,7 +94,11 @@ def data_bytes(storage: Storage, paths: Iterable[str], max_bytes: int) -> int:
 def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> None:
     printer = _printer_of(path, options)
     if printer is None:
-        report.remark(path, "Not looked at", "its name is that of no file of a log")
+        why = "its name is that of no file of a log"
+        if _ends_like_a_log(path):
+            report.problem(path, "Cannot be read", f"{why}, although it ends so: {_NAMED}")
+        else:
+            report.remark(path, "Not looked at", why)
         return
     report.line(f"Dumping {path}")
     try:
@@ -99,6 +107,13 @@ def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> 
         if report.output_failed:
             raise
         report.problem(path, "Cannot be read", error.strerror or str(error))
+
+
+def _ends_like_a_log(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    for suffix in ON_THE_WAY:
+        name = name.removesuffix(suffix)
+    return name.rpartition(".")[2] in _KINDS
 
 
 def _printer_of(path: str, options: DumpOptions) -> Callable[..., None] | None:
