@@ -23,7 +23,6 @@ from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
 from triokafka.client.consumer.listener import Records
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionPattern
-from triokafka.client.consumer.topics import list_topics
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer
@@ -435,20 +434,20 @@ class Consumer:
 
         Raises:
             TopicAuthorizationFailedError: not allowed to see the topic.
-            KafkaConnectionError, RequestTimedOutError: as `topics`.
+            InvalidTopicError: no topic can be called so.
+            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
         self._engine.check_usable()
-        return (await list_topics(self._engine.network, [topic], self._seconds(timeout_ms) * 1000)).get(topic)
+        return (await self._engine.topic_lists.look_up([topic], deadline=self._deadline(timeout_ms))).get(topic)
 
     async def topics(self, *, timeout_ms: float | None = None) -> dict[str, list[int]]:
         """All topics that this client may see, with the numbers of their partitions.
 
         Raises:
-            KafkaConnectionError: no broker was reached within ``timeout_ms`` (default ``default_api_timeout_ms``).
-            RequestTimedOutError: one was, and has not answered in that time.
+            KafkaTimeoutError: no answer within ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
         self._engine.check_usable()
-        return await list_topics(self._engine.network, None, self._seconds(timeout_ms) * 1000)
+        return await self._engine.topic_lists.look_up(None, deadline=self._deadline(timeout_ms))
 
     def _seconds(self, timeout_ms: float | None) -> float:
         return (self.options.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000

@@ -20,7 +20,7 @@ from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.group import LEAVE_TIMEOUT, GroupMembership
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
-from triokafka.client.consumer.topics import TopicWatch
+from triokafka.client.consumer.topics import TopicLists, TopicWatch
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.client.consumer.visit import Visit, Visitors
 from triokafka.errors import ClosedError, IllegalStateError, KafkaError, WakeupError
@@ -58,6 +58,7 @@ class Engine:
         )
         self.delivery = Delivery(options, self.subscription, self.fetcher)
         self.log_offsets = LogOffsets(options, self.network)
+        self.topic_lists = TopicLists(options, self.network)
         self.group_offsets = GroupOffsets(options, self.network)
         self._positions = PositionFinder(
             options, self.network, self.subscription, self.troubles, self._positions_changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,12 @@ from tests.scripted_reading import ReadableBroker, ReadableCluster
 from tests.simulated import current_simulation, simulated
 from triokafka.errors import (
     GroupAuthorizationFailedError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
     MessageSizeTooLargeError,
+    RebootstrapRequiredError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse
@@ -21,7 +27,7 @@ from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
 from triokafka.protocol.api.list_offsets import ListOffsetsRequest
-from triokafka.protocol.api.metadata import MetadataRequest
+from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -205,6 +211,77 @@ async def test_topics_are_asked_for_without_making_them() -> None:
             for request in broker.seen(MetadataRequest)
             if request.topics and "nothing" in [topic.name for topic in request.topics]
         )
+
+
+def topics_said(broker: ReadableBroker, code: int) -> Any:
+    """An answer that says nothing but ``code`` of the topics that are asked for."""
+
+    def answer(request: MetadataRequest) -> MetadataResponse:
+        response = broker.metadata(request)
+        names = [topic.name for topic in request.topics or ()]
+        response.topics = [MetadataResponseTopic(error_code=code, name=name) for name in names]
+        return response
+
+    return answer
+
+
+@simulated
+async def test_topics_are_asked_for_again_while_a_broker_cannot_tell() -> None:
+    """(`client/FET-30`, `client/CON-13`)"""
+    _, broker, options = await started(2)
+    async with triokafka.Consumer(**options) as consumer:
+        assert await consumer.partitions_for_topic("t") == [0, 1]
+        before = trio.current_time()
+        broker.script(MetadataRequest, CLOSE, topics_said(broker, LeaderNotAvailableError.code))
+        assert await consumer.partitions_for_topic("t") == [0, 1]
+        assert 0.2 < trio.current_time() - before < 1
+        broker.script(MetadataRequest, CLOSE)
+        assert await consumer.topics() == {"t": [0, 1]}
+        broker.script(MetadataRequest, MetadataResponse(error_code=RebootstrapRequiredError.code))
+        assert await consumer.topics() == {"t": [0, 1]}
+
+
+@simulated
+async def test_topics_that_cannot_be_told_of_are_an_error_at_once() -> None:
+    """(`client/FET-30`, `client/CON-13`)"""
+    _, broker, options = await started(2)
+    async with triokafka.Consumer(**options) as consumer:
+        for error in (InvalidTopicError, TopicAuthorizationFailedError):
+            broker.script(MetadataRequest, topics_said(broker, error.code))
+            asked = len(broker.seen(MetadataRequest))
+            with pytest.raises(error, match="topic 't'"):
+                await consumer.partitions_for_topic("t")
+            assert len(broker.seen(MetadataRequest)) == asked + 1
+
+
+@simulated
+@pytest.mark.parametrize("lost", ["silent", "gone", "says so"])
+async def test_topics_that_nobody_tells_of_in_time_are_a_timeout_as_every_other_lookup(lost: str) -> None:
+    """With what was tried last (`client/FET-30`, `client/CON-13`)."""
+    _, broker, options = await started(2)
+    async with triokafka.Consumer(**options, default_api_timeout_ms=4_000) as consumer:
+        assert await consumer.topics() == {"t": [0, 1]}
+        says = "127.0.0.1:40000"
+        if lost == "gone":
+            broker.stop()
+        elif lost == "says so":
+            says = "last error: topic 't'. "
+            broker.script(MetadataRequest, *[topics_said(broker, LeaderNotAvailableError.code)] * 100)
+        else:
+            broker.script(MetadataRequest, *[SILENCE] * 100)
+        lookups: list[tuple[float, str, Callable[[], Awaitable[object]]]] = [
+            (4, "partitions of topic 't'", lambda: consumer.partitions_for_topic("t")),
+            (1.5, "partitions of topic 't'", lambda: consumer.partitions_for_topic("t", timeout_ms=1_500)),
+        ]
+        if lost != "says so":
+            lookups.append((4, "list of topics", lambda: consumer.topics()))
+            lookups.append((1.5, "list of topics", lambda: consumer.topics(timeout_ms=1_500)))
+            lookups.append((0, "list of topics", lambda: consumer.topics(timeout_ms=0)))
+        for seconds, what, ask in lookups:
+            before = trio.current_time()
+            with pytest.raises(KafkaTimeoutError, match=f"no answer in time about the {what}; .*{says}"):
+                await ask()
+            assert seconds - 1.3 < trio.current_time() - before <= seconds + 0.01
 
 
 # ---------------------------------------------------------------- commits
