@@ -139,8 +139,9 @@ def _side(name: str, given: Mapping[str, str], topics: Topics, has_registry: boo
         raise ConfigurationError(f"Option '{name}Format' must be one of {', '.join(_FORMATS)}, not '{form}'")
     schema, subject, message = (given.get(f"{name}{what}") for what in ("schema", "subject", "message"))
     if form == "raw":
-        if schema or subject or message:
-            raise ConfigurationError(f"Option '{name}Format' must say what '{name}Schema' is the schema of")
+        for what, text in (("Schema", schema), ("Subject", subject), ("Message", message)):
+            if text:
+                raise ConfigurationError(f"Option '{name}Format' must be given where '{name}{what}' is, and is raw")
         return None
     if schema is None and form == "json":
         raise ConfigurationError(

@@ -6,9 +6,11 @@ a zero byte, ``v1`` and the offsets as JSON; the byte is there for readers older
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from triokafka.errors import ConfigurationError
+from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.spark.offsets import Offsets, format_offsets, parse_offsets
 from triokafka.structs import TopicPartition
 
@@ -46,28 +48,44 @@ def load_initial_offsets(path: str) -> dict[TopicPartition, int] | None:
 
     Raises:
         ConfigurationError: the file is not one of these.
+        KafkaError: it cannot be read.
     """
     from pyarrow import fs
 
-    system, inside = fs.FileSystem.from_uri(_address(path))
-    if system.get_file_info(inside).type == fs.FileType.NotFound:
-        return None
-    with system.open_input_stream(inside) as file:
-        return decode_initial_offsets(file.read())
+    with _told_of(path, "read"):
+        system, inside = fs.FileSystem.from_uri(_address(path))
+        if system.get_file_info(inside).type == fs.FileType.NotFound:
+            return None
+        with system.open_input_stream(inside) as file:
+            content = file.read()
+    return decode_initial_offsets(content)
 
 
 def store_initial_offsets(path: str, offsets: Offsets) -> None:
-    """Write the file, and the directory that it is in. It is there whole or not at all."""
+    """Write the file, and the directory that it is in. It is there whole or not at all.
+
+    Raises:
+        KafkaError: it cannot be written.
+    """
     from pyarrow import fs
 
-    system, inside = fs.FileSystem.from_uri(_address(path))
-    directory, _, name = inside.rpartition("/")
-    system.create_dir(directory, recursive=True)
-    # Beside it, with a dot, as Spark does: whatever lists the directory passes that over.
-    temporary = f"{directory}/.{name}.tmp"
-    with system.open_output_stream(temporary) as file:
-        file.write(encode_initial_offsets(offsets))
-    system.move(temporary, inside)
+    with _told_of(path, "written"):
+        system, inside = fs.FileSystem.from_uri(_address(path))
+        directory, _, name = inside.rpartition("/")
+        system.create_dir(directory, recursive=True)
+        # Beside it, with a dot, as Spark does: whatever lists the directory passes that over.
+        temporary = f"{directory}/.{name}.tmp"
+        with system.open_output_stream(temporary) as file:
+            file.write(encode_initial_offsets(offsets))
+        system.move(temporary, inside)
+
+
+@contextmanager
+def _told_of(path: str, done: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: an address that pyarrow does not know
+        raise KafkaError(f"the file of option 'initialOffsetsPath', {path}, cannot be {done}: {error}") from error
 
 
 def _address(path: str) -> str:

@@ -91,6 +91,25 @@ def refuse_misspelt(name: str, side: str, known: Iterable[str]) -> None:
     raise ConfigurationError(f"Unknown option '{PREFIX}{name}' of a {side}: {hint}")
 
 
+def refuse_without_prefix(name: str, side: str, known: Iterable[str]) -> None:
+    """Say that a setting of a client lacks its prefix; nothing, when it is none.
+
+    Args:
+        name: of an option that neither the source nor Spark knows.
+        side: ``read`` or ``write``.
+        known: settings that can be given there, as they are called in Python.
+
+    Raises:
+        ConfigurationError: with the prefix it is one. Left out, aborted records would be read, say, or without the
+            protection that was asked for.
+    """
+    setting = name.replace(".", "_").replace("-", "_")
+    if setting in known or name.startswith(_PROTECTION):
+        raise ConfigurationError(
+            f"Unknown option '{name}' of a {side}; did you mean '{PREFIX}{setting.replace('_', '.')}'?"
+        )
+
+
 def left_out(unknown: Iterable[str]) -> list[str]:
     """A warning about settings of which nobody knows what was meant, named without the prefix; none without them."""
     listed = ", ".join(f"'{PREFIX}{name}'" for name in sorted(unknown))

@@ -14,10 +14,10 @@ from typing import Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.bounds import check_bounds, ending_bound, starting_bound
-from triokafka.spark.client_settings import GROUP_ID, ClientSettings, HiddenValues, client_settings
+from triokafka.spark.client_settings import GROUP_ID, ClientSettings, HiddenValues, client_settings, settable
 from triokafka.spark.decoding import NAMES as DECODING_NAMES
 from triokafka.spark.decoding import DecodingOptions
-from triokafka.spark.java_settings import PREFIX
+from triokafka.spark.java_settings import PREFIX, refuse_without_prefix
 from triokafka.spark.offsets import EARLIEST, LATEST, Bound, parse_partitions
 from triokafka.spark.option_values import choice, column_names, duration_ms, flag, whole
 from triokafka.spark.topics import Assign, Subscribe, SubscribePattern, Topics
@@ -288,6 +288,7 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
     for name in given:
         if name.startswith(PREFIX) or name in known or name in _SPARKS:
             continue
+        refuse_without_prefix(name, "read", settable())
         near = difflib.get_close_matches(name, (*known, "kafka.bootstrap.servers"), n=1, cutoff=0.75)
         if near:
             raise ConfigurationError(f"Unknown option '{name}'; did you mean '{known.get(near[0], near[0])}'?")

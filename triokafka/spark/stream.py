@@ -21,7 +21,7 @@ from triokafka.spark.admission import Admission
 from triokafka.spark.brokers import Brokers, ask_brokers
 from triokafka.spark.data_loss import report_loss
 from triokafka.spark.initial_offsets import load_initial_offsets, store_initial_offsets
-from triokafka.spark.offsets import Offsets, names, offsets_json, parse_offsets
+from triokafka.spark.offsets import AtGroup, AtOffsets, Offsets, names, offsets_json, parse_offsets
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import tasks
 from triokafka.spark.reader import RangePartition
@@ -219,17 +219,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     # ---------------------------------------------------------------- the parts
 
     def _resolve_start(self) -> dict[TopicPartition, int]:
-        async def look(brokers: Brokers) -> dict[TopicPartition, int]:
+        async def look(brokers: Brokers) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
             partitions = await brokers.partitions()
             wanted = await resolve(brokers, self.options, self.options.starting, partitions, side="start")
-            return await settle(brokers, wanted)
+            return wanted, await settle(brokers, wanted)
 
-        found = ask_brokers(self.options, look)
+        wanted, found = ask_brokers(self.options, look)
         if self._target is not None:
-            # Made before: what came since, "latest" included, is not part of the run.
+            # Made before: what came since, "latest" and times included, is not part of the run. An offset that was
+            # named stays: where it is beyond the end, the plan of the batch speaks of it.
             ends = self._target.offsets
-            found = {one: min(offset, ends[one]) for one, offset in found.items() if one in ends}
+            named = {one for one, offset in wanted.items() if offset >= 0} if self._starts_at_offsets() else set()
+            found = {
+                one: offset if one in named else min(offset, ends[one]) for one, offset in found.items() if one in ends
+            }
         return found
+
+    def _starts_at_offsets(self) -> bool:
+        return isinstance(self.options.starting, AtOffsets | AtGroup)
 
     def _latest_since(self, known: Offsets, *, missing_ok: bool) -> dict[TopicPartition, int]:
         """Where the partitions end. What ends before what is ``known`` is asked for again (SPARK-26267)."""

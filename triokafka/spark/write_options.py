@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.client_settings import SERVERS, HiddenValues, check_protection, settable
-from triokafka.spark.java_settings import OF_CONSUMERS, PREFIX, is_passed_over, left_out, refuse_misspelt
+from triokafka.spark.java_settings import (
+    OF_CONSUMERS,
+    PREFIX,
+    is_passed_over,
+    left_out,
+    refuse_misspelt,
+    refuse_without_prefix,
+)
 from triokafka.spark.options import NAMES as NAMES_OF_READER
 
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ _REFUSED_CLIENT: Final = {
     "kafka.key.serializer": "keys are strings or bytes already; cast the column",
     "kafka.value.serializer": "values are strings or bytes already; cast the column",
     "kafka.interceptor.classes": "interceptors of the JVM cannot run here",
-    "kafka.transactional.id": "the writer chooses it; use the option transactional",
+    "kafka.transactional.id": "records are written at least once yet, without transactions",
 }
 _DEFAULT_PARTITIONERS: Final = frozenset(
     f"org.apache.kafka.clients.producer.{name}"
@@ -190,6 +197,7 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
     for name in given:
         if name.startswith(PREFIX) or name in known or name in _OF_SPARK or name in _OF_THE_READER:
             continue
+        refuse_without_prefix(name, "write", _kinds())
         if near := difflib.get_close_matches(name, known, n=1, cutoff=0.75):
             raise ConfigurationError(f"Unknown option '{name}' of a write; did you mean '{known[near[0]]}'?")
         unknown.append(f"'{name}'")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from triokafka.errors import ConfigurationError
+from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.spark.initial_offsets import (
     decode_initial_offsets,
     encode_initial_offsets,
@@ -50,3 +50,11 @@ def test_a_file_is_kept_where_it_is_wanted(tmp_path: Path, form: str):
     store_initial_offsets(path, OFFSETS)
     assert load_initial_offsets(path) == OFFSETS
     assert [file.name for file in (tmp_path / "checkpoint" / "sources" / "0").iterdir()] == ["0"]
+
+
+@pytest.mark.parametrize("where", ["/dev/null/sources/0/0", "nobody://knows/0"])
+def test_a_place_that_cannot_be_used_is_told_with_the_name_of_the_option(where: str):
+    with pytest.raises(KafkaError, match=f"option 'initialOffsetsPath', {where}, cannot be written"):
+        store_initial_offsets(where, OFFSETS)
+    with pytest.raises(KafkaError, match="'initialOffsetsPath', nobody://knows/0, cannot be read"):
+        load_initial_offsets("nobody://knows/0")

@@ -444,6 +444,32 @@ def test_a_misspelt_setting_is_refused_on_both_sides(name: str, sentence: str):
         assert "hush" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "sides"),
+    [
+        ("isolation.level", ["read"]),
+        ("isolation_level", ["read"]),
+        ("max.partition.fetch.bytes", ["read"]),
+        ("acks", ["write"]),
+        ("linger-ms", ["write"]),
+        ("client.id", ["read", "write"]),
+        ("security.protocol", ["read", "write"]),
+        ("sasl.mechanism", ["read", "write"]),
+        ("ssl.truststore.location", ["read", "write"]),
+    ],
+)
+def test_a_setting_without_its_prefix_is_refused_where_it_would_count(name: str, sides: list[str]):
+    """Aborted records would be read, or what was to be encrypted would not be."""
+    for side, take in (("read", parse), ("write", parse_write)):
+        if side in sides:
+            meant = name.replace("_", ".").replace("-", ".")
+            with pytest.raises(ConfigurationError, match=f"of a {side}; did you mean 'kafka.{meant}'") as refused:
+                take({name: "hush"})
+            assert "hush" not in str(refused.value)
+        else:
+            assert name in take({name: "hush"}).warnings[0]
+
+
 def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides():
     """`spark/5.2`: of what Java's clients would pass to a plug-in, say."""
     for take in (parse, parse_write):

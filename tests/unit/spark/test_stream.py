@@ -162,6 +162,24 @@ def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers):
     assert asked.latestOffset(at(a=5), None) == at(a=5)
 
 
+def test_an_offset_beyond_the_end_is_a_loss_in_a_run_of_available_now_too(brokers: GivenBrokers):
+    """`spark/3.4`: the query would begin at the end instead, and read in its next run what was to be left out."""
+    brokers.ends = [{A: 5, B: 5}]
+    named = {"startingOffsets": '{"orders": {"0": 1000, "1": -1}}'}
+    for fails in ("true", "false"):
+        asked = reader(failOnDataLoss=fails, **named)
+        asked.prepareForTriggerAvailableNow()
+        start = asked.initialOffset()
+        assert start == at(a=1000, b=5)
+        end = asked.latestOffset(start, None)
+        assert end == at(a=5, b=5)
+        if fails == "true":
+            with pytest.raises(KafkaDataLossError, match=r"PARTITION_OFFSET_CHANGED.*orders-0.*from 1000 to 5"):
+                asked.partitions(start, end)
+        else:
+            assert asked.partitions(start, end) == []
+
+
 def ranges(tasks: list[Any]) -> list[tuple[int, int, int]]:
     return [(one.partition, one.start, one.end) for task in tasks for one in task.ranges]
 
