@@ -1,13 +1,13 @@
 """Questions to partition leaders about their logs: offsets by time, ends of leader epochs.
 
-Each call asks all leaders at once, retries what may succeed, and ends at its deadline (seconds on the world's clock) at
-the latest.
+Each call asks all leaders at once, and ends at its deadline (seconds on the world's clock) at the latest. It retries
+what may succeed until all is known, or tells what it learns as it comes and leaves it to the caller to ask again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import trio
 
@@ -32,6 +32,9 @@ from triokafka.protocol.api.offset_for_leader_epoch import (
 from triokafka.structs import OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
+
+_Question: TypeAlias = Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]]
+"""What is asked of a leader, by its id, about partitions of it."""
 
 _CONSUMER: Final = -1
 
@@ -69,7 +72,22 @@ class LogOffsets:
             KafkaTimeoutError: some leader did not answer in time; says which partitions and the last error.
             TopicAuthorizationFailedError, UnknownTopicOrPartitionError: as it says.
         """
+        return await self._ask_leaders(list(timestamps), self._question_of_offsets(timestamps), deadline)
 
+    async def offsets_as_they_come(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        take: Callable[[Mapping[TopicPartition, OffsetAndTimestamp | None]], None],
+        *,
+        deadline: float,
+    ) -> KafkaError | None:
+        """As `list_offsets`, but each leader is asked once, and what it says is given to ``take`` when it comes.
+
+        Returns why some partition has no answer, None when all have: the others need not wait for it.
+        """
+        return await self._ask_once(list(timestamps), self._question_of_offsets(timestamps), take, deadline)
+
+    def _question_of_offsets(self, timestamps: Mapping[TopicPartition, int]) -> _Question[OffsetAndTimestamp | None]:
         async def ask(
             node_id: int, asked: Sequence[TopicPartition]
         ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
@@ -112,13 +130,25 @@ class LogOffsets:
                         found[partition] = error(f"offsets of {partition}. {error.advice}".rstrip())
             return found
 
-        return await self._ask_leaders(list(timestamps), ask, deadline)
+        return ask
 
     async def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], *, deadline: float
     ) -> dict[TopicPartition, EpochEnd]:
         """Where each leader epoch ends in the log of the present leader (KIP-320)."""
+        return await self._ask_leaders(list(epochs), self._question_of_epochs(epochs), deadline)
 
+    async def epoch_ends_as_they_come(
+        self,
+        epochs: Mapping[TopicPartition, int],
+        take: Callable[[Mapping[TopicPartition, EpochEnd]], None],
+        *,
+        deadline: float,
+    ) -> KafkaError | None:
+        """As `epoch_ends`, in the way of `offsets_as_they_come`."""
+        return await self._ask_once(list(epochs), self._question_of_epochs(epochs), take, deadline)
+
+    def _question_of_epochs(self, epochs: Mapping[TopicPartition, int]) -> _Question[EpochEnd]:
         async def ask(node_id: int, asked: Sequence[TopicPartition]) -> dict[TopicPartition, EpochEnd | KafkaError]:
             cluster = self._network.cluster
             request = OffsetForLeaderEpochRequest(
@@ -149,13 +179,10 @@ class LogOffsets:
                         found[partition] = EpochEnd(answer.leader_epoch, answer.end_offset)
             return found
 
-        return await self._ask_leaders(list(epochs), ask, deadline)
+        return ask
 
     async def _ask_leaders(
-        self,
-        partitions: Sequence[TopicPartition],
-        ask: Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
-        deadline: float,
+        self, partitions: Sequence[TopicPartition], ask: _Question[T], deadline: float
     ) -> dict[TopicPartition, T]:
         """Ask the leader of every partition, all at once, until all have answered."""
         found: dict[TopicPartition, T] = {}
@@ -164,32 +191,10 @@ class LogOffsets:
             missing = [partition for partition in partitions if partition not in found]
             if not missing:
                 return found
-            left_ms = max(0.0, deadline - self._world.now()) * 1000
-            cluster = await self._network.metadata_for(
-                dict.fromkeys(partition.topic for partition in missing), timeout_ms=left_ms
+            await self._network.metadata_for(
+                dict.fromkeys(partition.topic for partition in missing), timeout_ms=self._left_ms(deadline)
             )
-            by_leader: dict[int, list[TopicPartition]] = {}
-            errors: dict[TopicPartition, KafkaError] = {}
-            for partition in missing:
-                leader = cluster.leader_for(partition)
-                if leader >= 0:
-                    by_leader.setdefault(leader, []).append(partition)
-                elif cluster.partition(partition) is None:
-                    errors[partition] = LeaderNotAvailableError(f"{partition} is not known to the cluster")
-                else:
-                    errors[partition] = LeaderNotAvailableError(f"{partition} has no leader now")
-            calls = [(asked, lambda n=leader, a=asked: ask(n, a)) for leader, asked in by_leader.items()]
-            for (asked, _), answer in zip(
-                calls, await self._together([call for _, call in calls], deadline), strict=True
-            ):
-                for partition in asked:
-                    got = answer if isinstance(answer, KafkaError) else answer.get(partition)
-                    if isinstance(got, KafkaError):
-                        errors[partition] = got
-                    elif isinstance(answer, KafkaError) or partition not in answer:
-                        errors[partition] = LeaderNotAvailableError(f"the leader did not answer for {partition}")
-                    else:
-                        found[partition] = answer[partition]  # type: ignore[assignment]
+            errors = await self._attempt(missing, ask, found.update, deadline)
             for error in errors.values():
                 if not error.retriable:
                     raise error
@@ -197,6 +202,69 @@ class LogOffsets:
                 failures += 1
                 self._network.request_metadata_update()
                 await self._pause(failures, deadline, errors)
+
+    async def _ask_once(
+        self,
+        partitions: Sequence[TopicPartition],
+        ask: _Question[T],
+        take: Callable[[Mapping[TopicPartition, T]], None],
+        deadline: float,
+    ) -> KafkaError | None:
+        """One attempt; partitions of topics that nobody has heard of do not keep the others waiting."""
+        cluster = self._network.cluster
+        known = [partition for partition in partitions if cluster.partition(partition) is not None]
+        others = [partition for partition in partitions if cluster.partition(partition) is None]
+        errors = list((await self._attempt(known, ask, take, deadline)).values())
+        if others:
+            topics = dict.fromkeys(partition.topic for partition in others)
+            try:
+                await self._network.metadata_for(topics, timeout_ms=self._left_ms(deadline), wait_for_creation=False)
+            except KafkaError as error:
+                errors.append(error)
+            errors.extend((await self._attempt(others, ask, take, deadline)).values())
+        if not errors:
+            return None
+        self._network.request_metadata_update()
+        return next((error for error in errors if not error.retriable), errors[0])
+
+    async def _attempt(
+        self,
+        partitions: Sequence[TopicPartition],
+        ask: _Question[T],
+        take: Callable[[Mapping[TopicPartition, T]], None],
+        deadline: float,
+    ) -> dict[TopicPartition, KafkaError]:
+        """Ask the leaders that are known now, all at once. Returns what is wrong with the others."""
+        cluster = self._network.cluster
+        by_leader: dict[int, list[TopicPartition]] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
+        for partition in partitions:
+            leader = cluster.leader_for(partition)
+            if leader >= 0:
+                by_leader.setdefault(leader, []).append(partition)
+            elif cluster.partition(partition) is None:
+                errors[partition] = LeaderNotAvailableError(f"{partition} is not known to the cluster")
+            else:
+                errors[partition] = LeaderNotAvailableError(f"{partition} has no leader now")
+
+        async def told(leader: int, asked: Sequence[TopicPartition]) -> Mapping[TopicPartition, T | KafkaError]:
+            answer = await ask(leader, asked)
+            good = {p: got for p in asked if p in answer and not isinstance(got := answer[p], KafkaError)}
+            take(good)
+            return answer
+
+        calls = [(asked, lambda n=leader, a=asked: told(n, a)) for leader, asked in by_leader.items()]
+        for (asked, _), answer in zip(calls, await self._together([call for _, call in calls], deadline), strict=True):
+            for partition in asked:
+                got = answer if isinstance(answer, KafkaError) else answer.get(partition)
+                if isinstance(got, KafkaError):
+                    errors[partition] = got
+                elif isinstance(answer, KafkaError) or partition not in answer:
+                    errors[partition] = LeaderNotAvailableError(f"the leader did not answer for {partition}")
+        return errors
+
+    def _left_ms(self, deadline: float) -> float:
+        return max(0.0, deadline - self._world.now()) * 1000
 
     async def _together(
         self, calls: Sequence[Callable[[], Awaitable[Mapping[TopicPartition, T | KafkaError]]]], deadline: float

@@ -6,14 +6,14 @@ It works in the background, so that a `poll` with a short timeout, or a cancelle
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import trio
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.group_offsets import GroupOffsets
-from triokafka.client.consumer.log_offsets import LogOffsets
+from triokafka.client.consumer.log_offsets import EpochEnd, LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.trouble import Troubles
 from triokafka.errors import (
@@ -24,7 +24,7 @@ from triokafka.errors import (
 )
 from triokafka.network.backoff import Backoff
 from triokafka.network.cluster import NetworkClient
-from triokafka.structs import TopicPartition
+from triokafka.structs import OffsetAndTimestamp, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -113,17 +113,28 @@ class PositionFinder:
         return not self._subscription.all_positions_known
 
     async def _round(self) -> None:
-        """Committed offsets first, then resets, then validation; each in one request per broker (`client/FET-25`)."""
+        """Committed offsets first, then resets, then validation; each in one request per broker (`client/FET-25`).
+
+        What is found counts at once: a partition without a leader, or a broker that is silent, stops no other one.
+        """
         deadline = self._world.now() + self._options.request_timeout_ms / 1000
+        errors: list[KafkaError] = []
         unknown = self._subscription.without_position()
         if unknown:
-            await self._from_committed(dict(unknown), deadline)
+            try:
+                await self._from_committed(dict(unknown), deadline)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                errors.append(error)
         resets = self._subscription.awaiting_reset()
         if resets:
-            await self._reset(resets, deadline)
+            errors += await self._reset(resets, deadline)
         suspects = self._subscription.awaiting_validation()
-        if suspects:
-            await self._validate(suspects, deadline)
+        if suspects and all(error.retriable for error in errors):
+            errors += await self._validate(suspects, deadline)
+        if errors:
+            raise next((error for error in errors if not error.retriable), errors[0])
 
     async def _from_committed(self, versions: dict[TopicPartition, int], deadline: float) -> None:
         committed = await self.group_offsets.committed(versions, deadline=deadline) if self._options.group_id else {}
@@ -147,45 +158,52 @@ class PositionFinder:
                 f"no committed offset for {', '.join(map(str, lost))}, and auto_offset_reset is 'none': seek, or set it"
             )
 
-    async def _reset(self, resets: list[tuple[TopicPartition, int, int]], deadline: float) -> None:
-        found = await self._log_offsets.list_offsets({partition: to for partition, _, to in resets}, deadline=deadline)
+    async def _reset(self, resets: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
+        wanted = {partition: (version, to) for partition, version, to in resets}
         late: dict[TopicPartition, int] = {}
-        for partition, version, to in resets:
-            offset = found[partition]
-            if offset is not None:
-                self._subscription.resolve(partition, version, offset.offset, offset.leader_epoch)
-                logger.info("position of %s reset to %d", partition, offset.offset)
-            elif to >= 0:
-                late[partition] = version  # nothing is that young: what comes next is
-            else:
-                raise NoOffsetForPartitionError(f"the leader of {partition} knows no such offset")
-        if late:
-            ends = await self._log_offsets.list_offsets(dict.fromkeys(late, LATEST), deadline=deadline)
-            for partition, version in late.items():
-                end = ends[partition]
-                if end is not None:
-                    self._subscription.resolve(partition, version, end.offset, end.leader_epoch)
+        errors: list[KafkaError | None] = []
 
-    async def _validate(self, suspects: list[tuple[TopicPartition, int, int]], deadline: float) -> None:
+        def take(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
+            for partition, offset in found.items():
+                version, to = wanted[partition]
+                if offset is not None:
+                    self._subscription.resolve(partition, version, offset.offset, offset.leader_epoch)
+                    logger.info("position of %s reset to %d", partition, offset.offset)
+                elif to >= 0:
+                    late[partition] = version  # nothing is that young: what comes next is
+                else:
+                    errors.append(NoOffsetForPartitionError(f"the leader of {partition} knows no such offset"))
+            self._on_progress()
+
+        def take_ends(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
+            for partition, end in found.items():
+                if end is not None:
+                    self._subscription.resolve(partition, late[partition], end.offset, end.leader_epoch)
+
+        asked = {partition: to for partition, _, to in resets}
+        errors.append(await self._log_offsets.offsets_as_they_come(asked, take, deadline=deadline))
+        if late:
+            ends = dict.fromkeys(late, LATEST)
+            errors.append(await self._log_offsets.offsets_as_they_come(ends, take_ends, deadline=deadline))
+        return [error for error in errors if error is not None]
+
+    async def _validate(self, suspects: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
         """Ask the new leaders whether their logs still contain what was read under the old ones (KIP-320)."""
         cluster = self._network.cluster
         current = {partition: cluster.leader_epoch_for(partition) for partition, _, _ in suspects}
-        try:
-            ends = await self._log_offsets.epoch_ends(
-                {partition: epoch for partition, _, epoch in suspects}, deadline=deadline
-            )
-        except UnsupportedVersionError:
-            for partition, version, _ in suspects:
-                self._subscription.validated(partition, version, current[partition])
-            return
+        versions = {partition: version for partition, version, _ in suspects}
         truncated: dict[tuple[str, int], int | None] = {}
         places: list[str] = []
-        for partition, version, _ in suspects:
-            state = self._subscription.get(partition)
-            if state is None or state.version != version or state.position is None:
-                continue
-            same = self._subscription.same_until(partition, *ends[partition])
-            if same is None or same.offset < state.position:
+
+        def take(ends: Mapping[TopicPartition, EpochEnd]) -> None:
+            for partition, end in ends.items():
+                state = self._subscription.get(partition)
+                if state is None or state.version != versions[partition] or state.position is None:
+                    continue
+                same = self._subscription.same_until(partition, *end)
+                if same is not None and same.offset >= state.position:
+                    self._subscription.validated(partition, versions[partition], current[partition])
+                    continue
                 reset = self._subscription.default_reset
                 if reset is None:
                     # It stays unvalidated, and is not read: what is there now may be something else.
@@ -199,12 +217,20 @@ class PositionFinder:
                     self._subscription.seek(partition, same.offset, same.leader_epoch)
                 else:
                     self._subscription.request_reset(partition, reset)
-            else:
+            self._on_progress()
+
+        error = await self._log_offsets.epoch_ends_as_they_come(
+            {partition: epoch for partition, _, epoch in suspects}, take, deadline=deadline
+        )
+        if isinstance(error, UnsupportedVersionError):
+            for partition, version, _ in suspects:
                 self._subscription.validated(partition, version, current[partition])
+            return []
         if truncated:
             self._about = {partition: version for partition, version, _ in suspects if partition in truncated}
-            error = LogTruncationError(
+            cut = LogTruncationError(
                 f"the log was truncated below the position: {'; '.join(places)}; seek, or set auto_offset_reset"
             )
-            error.divergent_offsets = truncated
-            raise error
+            cut.divergent_offsets = truncated
+            return [cut]
+        return [] if error is None else [error]

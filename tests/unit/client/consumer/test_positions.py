@@ -1,0 +1,85 @@
+"""Claims about finding positions: what is known of one partition does not wait for another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+import triokafka
+from tests.scripted_reading import ReadableCluster
+from tests.simulated import current_simulation, simulated
+from triokafka.client.consumer.consumer import Consumer
+from triokafka.protocol.api.list_offsets import ListOffsetsRequest
+from triokafka.protocol.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from triokafka.structs import OffsetAndMetadata, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def started(*, nodes: int = 1) -> tuple[ReadableCluster, dict[str, Any]]:
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=2)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world, nodes=nodes)
+    cluster.write("t", 0, [b"of 0"])
+    cluster.write("t", 1, [b"of 1"])
+    options = {"bootstrap_servers": address, "world": simulation.host("client").world, "auto_offset_reset": "earliest"}
+    return cluster, options
+
+
+async def next_of(consumer: Consumer, seconds: float) -> list[TopicPartition]:
+    """Whose records come, within so many seconds."""
+    ends = trio.current_time() + seconds
+    while trio.current_time() < ends:
+        if polled := await consumer.poll(timeout_ms=100):
+            return list(polled)
+    return []
+
+
+@simulated
+async def test_a_partition_without_a_leader_does_not_keep_others_from_being_read() -> None:
+    """As of a data directory that is offline; it is read, too, once it has a leader (`client/FET-25`)."""
+    cluster, options = await started()
+    cluster.move("t", 1, -1)
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        assert await next_of(consumer, 5) == [T0]
+        cluster.move("t", 1, 1)
+        assert await next_of(consumer, 5) == [T1]
+
+
+@simulated
+async def test_a_broker_that_is_silent_does_not_keep_partitions_of_others_from_being_read() -> None:
+    """Each leader's answer counts when it comes (`client/FET-25`)."""
+    cluster, options = await started(nodes=2)
+    cluster.move("t", 1, 2)
+    cluster.brokers[2].script(ListOffsetsRequest, lambda request: trio.sleep_forever())
+    async with triokafka.Consumer(**options) as consumer:
+        consumer.assign([T0, T1])
+        assert await next_of(consumer, 5) == [T0]
+
+
+@simulated
+async def test_a_topic_that_is_not_there_does_not_keep_others_from_being_read() -> None:
+    """Also where the others were known before (`client/FET-25`)."""
+    _, options = await started()
+    async with triokafka.Consumer(**options) as consumer:
+        await consumer.partitions_for_topic("t")
+        consumer.assign([TopicPartition("none", 0), T0])
+        assert await next_of(consumer, 5) == [T0]
+
+
+@simulated
+async def test_a_position_whose_leader_is_silent_is_validated_later_and_others_at_once() -> None:
+    """What one leader says of its log's epochs counts without the others (KIP-320)."""
+    cluster, options = await started(nodes=2)
+    cluster.move("t", 0, 1)
+    cluster.move("t", 1, 2)
+    cluster.epoch_ends |= {(T0, 0): (0, 1), (T1, 0): (0, 1)}
+    cluster.brokers[2].script(OffsetForLeaderEpochRequest, lambda request: trio.sleep_forever())
+    async with triokafka.Consumer(**options) as consumer:
+        await consumer.partitions_for_topic("t")
+        consumer.assign([T0, T1])
+        for partition in (T0, T1):
+            consumer.seek(partition, OffsetAndMetadata(0, "", 0))
+        assert await next_of(consumer, 5) == [T0]
