@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,8 @@ from triokafka.broker_stub.controller.outcome import Charge, free_of_charge
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller import Controller
     from triokafka.protocol.api.create_topics import CreatableTopic
+
+logger = logging.getLogger(__name__)
 
 _TIMEOUT_MS: Final = 30_000
 
@@ -34,27 +37,30 @@ class TopicCreation:
             return error.code
         return 0
 
-    async def create_missing(self, names: Sequence[str], *, charge: Charge = free_of_charge) -> dict[str, int]:
-        """Create topics as the configuration allows; returns an error code for each that was to be created and was not.
+    @property
+    def is_enabled(self) -> bool:
+        """Whether asking for an unknown topic creates it (``auto.create.topics.enable``)."""
+        return self._config.auto_create_topics_enable
 
-        Internal topics are created even where ``auto.create.topics.enable`` is off (MDC-12).
-        """
+    async def create_missing(self, names: Sequence[str], *, charge: Charge = free_of_charge) -> None:
+        """Create topics. Those that cannot be created, and why, are told in the log: who asks learns that they are not
+        there (MDC-12)."""
         from triokafka.protocol.api.create_topics import CreateTopicsRequest
 
-        allowed = [
-            name
-            for name in dict.fromkeys(names)
-            if not self.name_error(name) and (self._config.auto_create_topics_enable or self._is_ours(name))
-        ]
-        if not allowed:
-            return {}
-        request = CreateTopicsRequest(topics=[self._describe(name) for name in allowed], timeout_ms=_TIMEOUT_MS)
-        response = await self._controller.create_topics(request, charge=charge)
-        return {
-            topic.name: topic.error_code
-            for topic in response.topics
-            if topic.error_code and topic.error_code != errors.TopicAlreadyExistsError.code
-        }
+        possible = [name for name in dict.fromkeys(names) if not self.name_error(name)]
+        if not possible:
+            return
+        request = CreateTopicsRequest(topics=[self._describe(name) for name in possible], timeout_ms=_TIMEOUT_MS)
+        try:
+            response = await self._controller.create_topics(request, charge=charge)
+        except errors.KafkaError as error:
+            logger.info("topics %s could not be created for who asked for them: %s", possible, error)
+            return
+        for topic in response.topics:
+            if topic.error_code not in (0, errors.TopicAlreadyExistsError.code):
+                kind = errors.for_code(topic.error_code).__name__
+                why = f"{kind}: {topic.error_message}"
+                logger.info("topic %r could not be created for who asked for it: %s", topic.name, why)
 
     async def ensure(self, name: str) -> TopicImage:
         """One of the broker's own topics, made if it is missing.

@@ -4,6 +4,9 @@ Versions 0-13. v1: racks, controller, internal flag; an empty list of topics mea
 v3: throttle time. v4: the client says whether topics may be created. v5: offline replicas. v7: leader epochs.
 v8: authorized operations. v9: flexible. v10: topic ids. v11: no cluster operations. v12: topics asked for by id.
 v13: an error code at the top.
+
+An unknown topic that may be created is created, and answered as unknown: clients ask again, and find it. So does Kafka,
+which answers before its controller has done it. Why a topic could not be created is said in this broker's log alone.
 """
 
 from __future__ import annotations
@@ -27,6 +30,15 @@ from triokafka.protocol.api.metadata import (
 )
 
 _NO_ID = UUID(int=0)
+
+_ORDER = {
+    errors.UnknownTopicIdError.code: 0,
+    0: 1,
+    errors.InvalidTopicError.code: 2,
+    errors.UnknownTopicOrPartitionError.code: 3,
+}
+_LAST = 4
+"""Kafka's answer has these groups one after the other. In each of them, ours keeps the order of the request."""
 
 
 def _asked(request: MetadataRequest) -> Iterable[str]:
@@ -57,7 +69,7 @@ def _failed(request: MetadataRequest, context: RequestContext, code: int, messag
     on_error=_failed,
 )
 async def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    """Answer from the image; create unknown topics first where client and configuration allow it."""
+    """Answer from the image; have unknown topics created for the next time where client and configuration allow it."""
     broker = context.broker
     every_topic = request.topics is None or (context.version == 0 and not request.topics)
     topics: list[MetadataResponseTopic] = []
@@ -69,13 +81,14 @@ async def metadata(request: MetadataRequest, context: RequestContext) -> Metadat
                 topics.append(_topic(image.topics[name], image, request, context))
                 await turns.did(_size(topics[-1], context))
     else:
-        refused = await _create_missing(request, context)
-        image = broker.image
+        image = broker.image  # what is created from here on is there for the next request
+        refused = await _create_missing(request, image, context)
         # What is asked for twice is answered once: the answer is to be no larger than the cluster makes it.
         asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
         for topic in asked:
             topics.append(_one(*topic, refused, image, request, context))
             await turns.did(_size(topics[-1], context))
+        topics.sort(key=_rank)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.broker_id, host=host, port=port, rack=node.rack)
@@ -98,22 +111,31 @@ def _size(topic: MetadataResponseTopic, context: RequestContext) -> int:
     return size
 
 
-async def _create_missing(request: MetadataRequest, context: RequestContext) -> dict[str, int]:
-    """Create topics that do not exist; returns error codes by name for those that could not be."""
-    image = context.broker.image
+def _rank(topic: MetadataResponseTopic) -> int:
+    return _ORDER.get(topic.error_code, _LAST)
+
+
+async def _create_missing(request: MetadataRequest, image: MetadataImage, context: RequestContext) -> set[str]:
+    """Create topics that do not exist; returns the names of those that this client may not create.
+
+    With ``auto.create.topics.enable`` off, nothing is created and nobody needs to be allowed to: the broker's own
+    topics come with the first who looks for a coordinator.
+    """
+    creation = context.broker.topic_creation
+    if not request.allow_auto_topic_creation or not creation.is_enabled:
+        return set()
     missing = [
         name
         for name in _asked(request)
         if name not in image.topics and not context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name)
     ]
-    if not missing or not request.allow_auto_topic_creation:
-        return {}
-    code = errors.TopicAuthorizationFailedError.code
-    refused = {name: code for name in missing if _may_not_create(name, context)}
-    created = await context.broker.topic_creation.create_missing(
+    if not missing:
+        return set()
+    refused = {name for name in missing if _may_not_create(name, context)}
+    await creation.create_missing(
         [name for name in missing if name not in refused], charge=context.charge_mutations(strict=False)
     )
-    return {**refused, **created}
+    return refused
 
 
 def _may_not_create(name: str, context: RequestContext) -> bool:
@@ -123,7 +145,7 @@ def _may_not_create(name: str, context: RequestContext) -> bool:
 def _one(
     name: str | None,
     topic_id: UUID,
-    refused: dict[str, int],
+    refused: set[str],
     image: MetadataImage,
     request: MetadataRequest,
     context: RequestContext,
@@ -145,12 +167,15 @@ def _one(
     if context.denied(Operation.DESCRIBE, ResourceType.TOPIC, name):
         return MetadataResponseTopic(error_code=errors.TopicAuthorizationFailedError.code, name=name)
     topic = image.topics.get(name)
-    if topic is None:
-        code = refused.get(name) or context.broker.topic_creation.name_error(name)
-        return MetadataResponseTopic(
-            error_code=code or errors.UnknownTopicOrPartitionError.code, name=name, is_internal=is_internal(name)
-        )
-    return _topic(topic, image, request, context)
+    if topic is not None:
+        return _topic(topic, image, request, context)
+    unknown = MetadataResponseTopic(name=name, is_internal=is_internal(name))
+    if name in refused:
+        unknown.error_code = errors.TopicAuthorizationFailedError.code
+        return unknown
+    unknown.error_code = context.broker.topic_creation.name_error(name) or errors.UnknownTopicOrPartitionError.code
+    _tell_operations(unknown, name, request, context)
+    return unknown
 
 
 def _topic(
@@ -162,9 +187,15 @@ def _topic(
         is_internal=is_internal(topic.name),
         partitions=[_partition(topic.name, state, image, context) for _, state in sorted(topic.partitions.items())],
     )
-    if context.version >= 8 and request.include_topic_authorized_operations:
-        response.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name)
+    _tell_operations(response, topic.name, request, context)
     return response
+
+
+def _tell_operations(
+    topic: MetadataResponseTopic, name: str, request: MetadataRequest, context: RequestContext
+) -> None:
+    if context.version >= 8 and request.include_topic_authorized_operations:
+        topic.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, name)
 
 
 def _partition(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from uuid import UUID
 
 import pytest
@@ -71,10 +72,15 @@ async def test_no_topics_and_all_topics_are_told_apart() -> None:
             assert list(summary(await node.call(MetadataRequest(topics=None), version))) == ["a", "b"]
 
 
-async def test_unknown_topic_is_created_and_described_in_the_same_answer() -> None:
-    """With the broker's defaults (`cluster/MDC-12`)."""
+@pytest.mark.parametrize("version", range(0, 14))
+async def test_unknown_topic_is_created_and_described_to_who_asks_again(version: int) -> None:
+    """With the broker's defaults; who asks first is told that there is none (`cluster/MDC-12`, AutoTopicCreationManager
+    of Kafka 4)."""
     async with running_node(num_partitions=3) as node:
-        (topic,) = (await node.call(named("new"), 9)).topics
+        (topic,) = (await node.call(named("new"), version)).topics
+        assert (topic.name, topic.error_code) == ("new", errors.UnknownTopicOrPartitionError.code)
+        assert (topic.partitions, topic.topic_id, topic.is_internal) == ([], UUID(int=0), False)
+        (topic,) = (await node.call(named("new"), version)).topics
         assert (topic.error_code, len(topic.partitions)) == (0, 3)
 
 
@@ -83,10 +89,65 @@ async def test_unknown_topic_is_not_created_where_client_or_broker_says_so() -> 
     async with running_node() as node:
         refused = await node.call(named("new", allow_auto_topic_creation=False), 9)
         assert summary(refused) == {"new": errors.UnknownTopicOrPartitionError.code}
+        assert not node.broker.image.topics
     async with running_node(auto_create_topics_enable=False) as node:
         assert summary(await node.call(named("new"), 9)) == {"new": errors.UnknownTopicOrPartitionError.code}
-        internal = await node.call(named("__consumer_offsets"), 9)
-        assert [(topic.error_code, topic.is_internal) for topic in internal.topics] == [(0, True)]
+        (internal,) = (await node.call(named("__consumer_offsets"), 9)).topics
+        assert (internal.error_code, internal.is_internal) == (errors.UnknownTopicOrPartitionError.code, True)
+        assert not node.broker.image.topics
+
+
+async def test_the_brokers_own_topic_is_created_as_it_is_for_a_coordinator() -> None:
+    """(`cluster/MDC-12`)."""
+    async with running_node(offsets_topic_num_partitions=5, num_partitions=2) as node:
+        (first,) = (await node.call(named("__consumer_offsets"), 9)).topics
+        assert (first.error_code, first.is_internal) == (errors.UnknownTopicOrPartitionError.code, True)
+        (then,) = (await node.call(named("__consumer_offsets"), 9)).topics
+        assert (then.error_code, then.is_internal, len(then.partitions)) == (0, True, 5)
+
+
+async def test_topic_that_cannot_be_created_is_unknown_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer is out before the controller has found it, in Kafka 4 (`cluster/MDC-12`)."""
+    caplog.set_level(logging.INFO, "triokafka.broker_stub.topic_creation")
+    async with running_node(default_replication_factor=3) as node:
+        await node.create("of_dots")
+        for name, why in (("new", "InvalidReplicationFactorError"), ("of.dots", "InvalidTopicError")):
+            for _ in range(2):
+                answer = await node.call(named(name), 9)
+                assert summary(answer) == {name: errors.UnknownTopicOrPartitionError.code}
+            assert f"topic {name!r} could not be created for who asked for it: {why}: " in caplog.text
+        assert set(node.broker.image.topics) == {"of_dots"}
+
+
+async def test_creation_that_fails_as_a_whole_leaves_the_rest_of_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """A disk that cannot be written, say (`cluster/MDC-12`)."""
+    caplog.set_level(logging.INFO, "triokafka.broker_stub.topic_creation")
+
+    async def fails(*_: object, **__: object) -> None:
+        raise errors.KafkaStorageError("the disk is gone")
+
+    async with running_node() as node:
+        await node.create("t")
+        node.broker.controller.create_topics = fails  # type: ignore[method-assign, assignment]
+        answer = await node.call(named("new", "t"), 9)
+        assert summary(answer) == {"t": 0, "new": errors.UnknownTopicOrPartitionError.code}
+    assert "topics ['new'] could not be created for who asked for them" in caplog.text
+
+
+async def test_topics_are_answered_in_the_order_of_kafka() -> None:
+    """What is there, bad names, what was unknown, and what is forbidden, each in the order of the request."""
+    async with running_node(authorizer=DenyTopic()) as node:
+        for name in ("b", "a"):
+            await node.create(name)
+        answer = await node.call(named("secret", "new", "bad name", "b", "newer", "a"), 9)
+        assert list(summary(answer).items()) == [
+            ("b", 0),
+            ("a", 0),
+            ("bad name", errors.InvalidTopicError.code),
+            ("new", errors.UnknownTopicOrPartitionError.code),
+            ("newer", errors.UnknownTopicOrPartitionError.code),
+            ("secret", errors.TopicAuthorizationFailedError.code),
+        ]
 
 
 @pytest.mark.parametrize("name", ["", ".", "no spaces", "x" * 250])
@@ -107,10 +168,10 @@ async def test_topics_are_found_by_id_from_version_12(beside: str | None) -> Non
             topics=[MetadataRequestTopic(topic_id=topic_id, name=beside) for topic_id in (known, unknown)]
         )
         for version in (12, 13):
-            first, second = (await node.call(request, version)).topics
-            assert (first.name, first.topic_id, first.error_code) == ("t", known, 0)
-            assert (second.name, second.topic_id) == (None, unknown)
-            assert second.error_code == errors.UnknownTopicIdError.code
+            absent, found = (await node.call(request, version)).topics
+            assert (found.name, found.topic_id, found.error_code) == ("t", known, 0)
+            assert (absent.name, absent.topic_id) == (None, unknown)
+            assert absent.error_code == errors.UnknownTopicIdError.code
         for version in (10, 11):
             codes = [topic.error_code for topic in (await node.call(request, version)).topics]
             assert codes == [errors.InvalidRequestError.code] * 2
@@ -124,6 +185,8 @@ async def test_authorized_operations_are_named_when_asked_for() -> None:
         response = await node.call(request, 8)
         assert response.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
         assert response.cluster_authorized_operations > 0
+        absent = await node.call(named("new", include_topic_authorized_operations=True), 8)
+        assert absent.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
 
 
 async def test_clients_of_another_listener_are_given_its_address() -> None:
@@ -137,6 +200,25 @@ async def test_clients_of_another_listener_are_given_its_address() -> None:
         assert [(b.host, b.port) for b in response.brokers] == [("other.example", 1234)]
         response = await node.call(MetadataRequest(topics=[]), 9)
         assert [b.host for b in response.brokers] == ["127.0.0.1"]
+
+
+class DenyCreation(Authorizer):
+    """Nobody creates a topic."""
+
+    def allows(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return operation is not Operation.CREATE
+
+
+async def test_who_may_not_create_is_told_so_only_where_a_topic_would_be_created() -> None:
+    """(`cluster/MDC-12`, `broker-log/B08`)."""
+    async with running_node(authorizer=DenyCreation()) as node:
+        answer = await node.call(named("new"), 9)
+        assert summary(answer) == {"new": errors.TopicAuthorizationFailedError.code}
+        answer = await node.call(named("new", allow_auto_topic_creation=False), 9)
+        assert summary(answer) == {"new": errors.UnknownTopicOrPartitionError.code}
+        assert not node.broker.image.topics
+    async with running_node(authorizer=DenyCreation(), auto_create_topics_enable=False) as node:
+        assert summary(await node.call(named("new"), 9)) == {"new": errors.UnknownTopicOrPartitionError.code}
 
 
 class DenyTopic(Authorizer):
