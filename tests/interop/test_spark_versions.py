@@ -1,4 +1,4 @@
-"""Earlier Sparks: what runs in Spark itself in `tests/spark`, with Spark 4.0, 4.1 and 4.2 from PyPI.
+"""Earlier Sparks: what runs in Spark itself in `tests/spark`, with Spark 3.5, 4.0, 4.1 and 4.2 from PyPI.
 
 Each version is installed once, beside this environment and without its dependencies, which are those that are here.
 """
@@ -41,6 +41,15 @@ SUBSET_LONG = (
     "tests/spark/test_spark_faults.py::test_a_query_goes_on_when_its_broker_is_killed",
     "tests/spark/test_spark_faults.py::test_a_python_worker_that_is_killed_costs_and_doubles_no_row",
 )
+# Of Spark 3.5, which has no data sources in Python.
+SUBSET_RANGES = tuple(
+    f"tests/spark/test_ranges.py::{name}"
+    for name in (
+        "test_every_record_comes_once_with_all_of_its_columns",
+        "test_an_empty_topic_is_an_empty_frame",
+        "test_what_is_wrong_is_told_before_any_task",
+    )
+)
 _SECONDS = 900
 
 
@@ -81,3 +90,12 @@ def test_reading_streaming_and_writing_in_an_earlier_spark(version: str):
     assert " passed" in said
     said = _run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "long", *SUBSET_LONG])
     assert f"{len(SUBSET_LONG)} passed" in said
+
+
+@pytest.mark.timeout(1_200)
+def test_reading_ranges_in_a_spark_without_data_sources_in_python():
+    """`spark/5.9`: ``mapInArrow`` is all that it takes"""
+    python = python_with("3.5")
+    assert _run([python, "-c", "import pyspark; print(pyspark.__version__)"]).startswith("3.5")
+    said = _run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUBSET_RANGES])
+    assert f"{len(SUBSET_RANGES)} passed" in said

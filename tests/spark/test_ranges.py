@@ -25,6 +25,26 @@ def test_the_frame_is_the_one_of_the_data_source(spark: Any, bootstrap: str):
     assert ours.orderBy(order).collect() == source.orderBy(order).collect()
 
 
+def test_every_record_comes_once_with_all_of_its_columns(spark: Any, bootstrap: str):
+    """Without the data source, which Spark 3.5 has not: it runs this, too."""
+    records = [
+        Record(b"%d" % n if n % 7 else None, b"k" if n % 2 else None, n % 3, 1_600_000_000_000 + n) for n in range(90)
+    ]
+    records[0] = records[0]._replace(headers=(("h", b"1"), ("h", None)))
+    topic = make_topic(bootstrap, records, partitions=3)
+    frame = read_ranges(spark, options(bootstrap, topic, includeHeaders="true", maxPartitions="2"))
+    assert frame.rdd.getNumPartitions() == 2
+    rows = frame.selectExpr("*", "unix_millis(timestamp) AS ms").orderBy("partition", "offset").collect()
+    assert [(row.topic, row.partition, row.offset, row.key, row.value, row.ms, row.timestampType) for row in rows] == [
+        (topic, partition, offset, record.key, record.value, record.timestamp_ms, 0)
+        for partition in range(3)
+        for offset, record in enumerate(record for record in records if record.partition == partition)
+    ]
+    assert [tuple(header) for header in rows[0].headers] == [("h", b"1"), ("h", None)]
+    assert not any(row.headers for row in rows[1:])
+    assert frame.where("partition = 1").count() == frame.where("partition = 1").count() == 30, "every action reads anew"
+
+
 def test_an_empty_topic_is_an_empty_frame(spark: Any, bootstrap: str):
     assert read_ranges(spark, options(bootstrap, make_topic(bootstrap))).count() == 0
 
