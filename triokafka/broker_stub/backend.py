@@ -81,9 +81,26 @@ class Backend:
         self._hosting = True
 
     def _lock(self) -> None:
-        """Lock the directories. Where logs are, the metadata log must be, too: a new one would know none of them."""
+        """Lock the directories. Where logs are, the metadata log must be, too: a new one would know none of them.
+
+        Nor may another directory have one, as Apache Kafka has it: log.dirs were put in another order, or those of two
+        brokers together, and all that the other one says of topics and configurations would be lost.
+        """
         self.logs.lock()
         directory = self.config.metadata_directory.rstrip("/")
+        unusable = self.logs.offline_directories()
+        for path in self.config.data_directories:
+            other = path.rstrip("/")
+            if (
+                other != directory
+                and path not in unusable
+                and self._world.storage.is_dir(f"{other}/{METADATA_PARTITION}")
+            ):
+                raise ConfigurationError(
+                    f"{other} has {METADATA_PARTITION}, a metadata log, but that of this broker is in {directory}: "
+                    f"name {other} as metadata.log.dir, or first in log.dirs; or, if it is not wanted any more, move "
+                    f"{other}/{METADATA_PARTITION} away."
+                )
         if self._world.storage.is_dir(f"{directory}/{METADATA_PARTITION}"):
             return
         found = self.logs.find_folders() if directory not in self.logs.offline_directories() else []

@@ -284,6 +284,22 @@ async def test_a_start_without_the_metadata_log_is_refused_where_there_are_logs(
         assert (await node.produce("t", batch(b"b"), partition=here)).base_offset == 1
 
 
+@pytest.mark.parametrize("began_before", [False, True])
+async def test_a_start_is_refused_where_another_directory_has_a_metadata_log(began_before: bool) -> None:
+    """Directories in another order would be a new, empty cluster; so it is refused, as by Kafka (`broker-log/Z15`)."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO[:1]):
+        pass  # no topic yet; but there may be users, quotas and configurations
+    if began_before:
+        world.storage.make_dirs_durably("/two/__cluster_metadata-0")
+    with pytest.raises(errors.ConfigurationError, match=r"/one has __cluster_metadata-0.*metadata\.log\.dir"):
+        async with running_node(world=world, log_dirs=TWO[::-1]):
+            raise AssertionError("it must not start")
+    world.storage.remove_tree("/two")
+    async with running_node(world=world, log_dirs=TWO[::-1], metadata_log_dir="/one"):
+        pass
+
+
 async def test_the_configuration_of_topics_is_known_when_their_logs_are_recovered() -> None:
     """Gaps between segments are natural where a topic is compacted, and a loss where it is not (`G12`, `I09`)."""
     world = DiskWorld()

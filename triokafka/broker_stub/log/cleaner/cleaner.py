@@ -182,7 +182,11 @@ class LogCleaner:
                 self._failed(topic_partition, error)
                 continue
             if found.checkpoint_was_wrong:
-                logger.warning("%s is cleaned from its beginning: it has not what was cleaned before", topic_partition)
+                # Where retention deletes, too, what was cleaned is gone in the course of nature.
+                if not (log.config.deletes and cleaned is not None and cleaned < log.log_start_offset):
+                    logger.warning(
+                        "%s is cleaned from its beginning: it has not what was cleaned before", topic_partition
+                    )
                 self._cleaned_in(self._logs.directory_of(topic_partition)).pop(topic_partition, None)
             dirtiest, longest = max(dirtiest, found.dirty_ratio), max(longest, found.overdue_ms)
             is_due = found.is_due(log.config.min_cleanable_dirty_ratio)

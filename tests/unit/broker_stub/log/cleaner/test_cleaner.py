@@ -222,6 +222,27 @@ async def test_compacted_log_with_delete_drops_old_segments_after_cleaning(
         assert log.log_start_offset == 30
 
 
+@pytest.mark.parametrize(("policy", "warned"), [(("compact", "delete"), 0), (("compact",), 1)])
+async def test_what_was_cleaned_and_is_gone_is_worth_a_warning_only_where_retention_has_not_deleted_it(
+    policy: tuple[str, ...], warned: int, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic that is compacted and deleted would warn for ever (`broker-log/H06`)."""
+    world = VirtualWorld()
+    logs = logs_of(world, cleanup_policy=policy)
+    log = logs.create(A)
+    fill(log)
+    log.roll(now_ms=NOW)
+    async with cleaning(world, logs) as cleaner:
+        await trio.sleep(20)
+        assert cleaner.cleaned_up_to(A) == 30
+        fill(log)
+        log.roll(now_ms=NOW)
+        log.advance_log_start_offset(31)
+        await trio.sleep(20)
+        assert cleaner.cleaned_up_to(A) == 60
+    assert caplog.text.count("it has not what was cleaned before") == warned
+
+
 async def test_retention_leaves_a_log_alone_while_it_is_cleaned(autojump_clock: trio.testing.MockClock) -> None:
     """(`broker-log/Z14`)"""
     world = VirtualWorld()
