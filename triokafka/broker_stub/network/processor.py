@@ -16,6 +16,7 @@ from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.broker_stub.dispatcher import Answer, Dispatcher
 from triokafka.broker_stub.handlers import CloseConnectionError
 from triokafka.broker_stub.network.authentication import Authentication, AuthenticationFailedError, NoAuthentication
+from triokafka.broker_stub.network.fair_turns import FairTurns
 from triokafka.broker_stub.network.framing import BUFFER_BYTES, FrameBuffers, FrameReader
 from triokafka.broker_stub.network.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.network.request_memory import RequestMemory
@@ -30,8 +31,8 @@ BUSY: Final = float("inf")
 """`ConnectionProcessor.idle_since` of a connection that the broker works for."""
 _TURNS: Final = 4
 """Requests of one connection that are worked on before the others are let in, if it never waits for its bytes."""
-_LONG_SECONDS: Final = 0.001
-"""After one that took longer than this, the others are let in at once."""
+_LONG_SECONDS: Final = 0.0005
+"""When they have taken longer than this, the others are let in at once."""
 
 
 class Shared(NamedTuple):
@@ -41,6 +42,7 @@ class Shared(NamedTuple):
     slots: HandlerSlots
     memory: RequestMemory
     buffers: FrameBuffers
+    turns: FairTurns
     world: World
     max_frame_bytes: int
     authentication: Authentication = NoAuthentication()  # it has no state
@@ -148,6 +150,7 @@ class ConnectionProcessor:
         repeated = RepeatedRequests()
         peer = stream.peer_address
         turns = waits = 0
+        began_at = done_at = 0.0
         while not self._closing:
             size = await reader.read_size()
             if size is None:
@@ -159,6 +162,16 @@ class ConnectionProcessor:
                 frame = reader.take_body(size) or await reader.read_body(size)
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
+                if stream.waits != waits:  # the others have just had their turn
+                    turns, waits = 0, stream.waits
+                    shared.turns.others += 1
+                elif turns >= _TURNS or done_at - began_at > _LONG_SECONDS:
+                    turns = 0
+                    await shared.turns.step_back()
+                    started_at = world.now()
+                if not turns:
+                    began_at = started_at
+                turns += 1
                 if slots.free > 0:
                     slot = slots.acquire_nowait()
                 else:
@@ -183,6 +196,7 @@ class ConnectionProcessor:
                     slot.release()
                 repeated.done()
                 let_go()  # after all views of the frame: its buffer is for the next one
+            done_at = answer.done_at
             await self._send(answer)
             if answer.closes:
                 self._reason = "a fault was injected: closed within the answer"
@@ -191,12 +205,6 @@ class ConnectionProcessor:
                 # After the answer, which tells the client; it may obey, but need not (Z20).
                 await trio.sleep(answer.throttle_ms / 1000)
                 self.idle_since = world.now()
-            if stream.waits != waits:  # the others have had their turn before this request
-                turns, waits = 0, stream.waits
-            turns += 1
-            if turns >= _TURNS or answer.done_at - started_at > _LONG_SECONDS:
-                turns = 0
-                await trio.lowlevel.checkpoint()  # reading and sending may not have waited: let the others in
 
     async def _admit(self, size: int) -> int:
         """Wait for room in the queue, and for memory if the request needs its own; returns how much was reserved."""

@@ -11,6 +11,7 @@ import trio
 
 from triokafka.broker_stub.dispatcher import Dispatcher
 from triokafka.broker_stub.network.authentication import Authentication, NoAuthentication
+from triokafka.broker_stub.network.fair_turns import FairTurns
 from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.limits import (
@@ -123,6 +124,7 @@ class SocketServer:
             self.slots,
             self.memory,
             self._buffers,
+            FairTurns(),
             self._world,
             self._config.request_max_bytes,
             self._authentication,

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from tests.logged import lines
 from tests.unit.broker_stub.network.streams import ScriptedStream
@@ -24,6 +25,7 @@ from triokafka.broker_stub.network.authentication import (
     AuthenticationFailedError,
     NoAuthentication,
 )
+from triokafka.broker_stub.network.fair_turns import FairTurns
 from triokafka.broker_stub.network.framing import FrameBuffers
 from triokafka.broker_stub.network.handler_slots import HandlerSlots
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor, Shared
@@ -66,6 +68,7 @@ class Bench:
         self.world = RealWorld()
         self.slots = HandlerSlots(slots, max_queued=max_queued)
         self.memory = RequestMemory(memory)
+        self.turns = FairTurns()
         self.authentication = authentication or NoAuthentication()
 
         @handles(
@@ -94,6 +97,7 @@ class Bench:
             self.slots,
             self.memory,
             FrameBuffers(),
+            self.turns,
             self.world,
             10_000,
             self.authentication,
@@ -581,8 +585,8 @@ async def test_answer_that_could_not_be_sent_is_counted_all_the_same() -> None:
 class Waiting(ScriptedStream):
     """Says that it has waited for every piece, or for none."""
 
-    def __init__(self, *pieces: bytes, waits: bool) -> None:
-        super().__init__(*pieces)
+    def __init__(self, *pieces: bytes, waits: bool, end: bool = True) -> None:
+        super().__init__(*pieces, end=end)
         self._says_so = waits
 
     async def receive_into(self, buffer: memoryview) -> int:
@@ -592,7 +596,7 @@ class Waiting(ScriptedStream):
 
 @pytest.mark.parametrize(
     ("waits", "pipelined", "turns"),
-    [(False, 1, 5), (False, 20, 5), (True, 1, 0), (True, 4, 5), (True, 5, 4), (True, 20, 5)],
+    [(False, 1, 4), (False, 20, 4), (True, 1, 0), (True, 4, 0), (True, 5, 4), (True, 20, 4)],
 )
 async def test_others_have_their_turn_after_four_requests_without_waiting(
     waits: bool, pipelined: int, turns: int, monkeypatch: pytest.MonkeyPatch
@@ -612,3 +616,32 @@ async def test_others_have_their_turn_after_four_requests_without_waiting(
     await bench.processor(stream).run()
     assert [decoded(frame)[0] for frame in answers(stream)] == list(range(20))
     assert len(taken) == turns
+
+
+async def test_who_comes_waits_for_one_of_those_who_send_ahead_however_many_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a turn of the loop one of them goes on, with four requests; all of them do, in turns (`reliability/T8`)."""
+    bench = Bench()
+    order: list[str] = []
+    calm = Waiting(waits=True, end=False)
+
+    def served(request: HeartbeatRequest, context: RequestContext) -> None:
+        order.append(request.group_id)
+        if len(order) == 60:
+            calm.feed(heartbeat_frame(group="calm"))
+
+    bench.behaviour = served
+    monkeypatch.setattr(f"{PROCESSOR}._LONG_SECONDS", 60)
+    async with trio.open_nursery() as nursery:
+        for name in range(10):
+            stream = ScriptedStream(b"".join(heartbeat_frame(number, f"{name}") for number in range(20)))
+            nursery.start_soon(bench.processor(stream).run)
+        nursery.start_soon(bench.processor(calm).run)
+        await trio.testing.wait_all_tasks_blocked()
+        calm.hang_up()
+    assert order.index("calm") <= 60 + 4
+    order.remove("calm")
+    rounds = [order[at : at + 40 : 4] for at in range(0, 200, 40)]
+    assert all(len(set(of_each)) == 10 for of_each in rounds)
+    assert rounds[1:] == rounds[1:2] * 4, "nobody is overtaken"
