@@ -139,6 +139,24 @@ class RangeSession:
         self.network.request_metadata_update()
         self.fetcher.wake()
 
+    def is_unsure(self, topic: str) -> bool:
+        """Whether what was fetched of a topic may be of another one of its name, which `look_again` finds out.
+
+        Brokers before Kafka 3.1 are asked by name; since 2.8 they tell ids all the same.
+        """
+        return self.fetcher.by_name and self.watch.knows(topic)
+
+    async def look_again(self) -> None:
+        """Have the watch look at metadata that is asked for now, until it is sure.
+
+        Raises:
+            KafkaTimeoutError: no answer within ``default_api_timeout_ms``.
+        """
+        timeout_ms = self.options.default_api_timeout_ms
+        await self.network.refresh_metadata(timeout_ms=timeout_ms)
+        while self.watch.doubts:
+            await self.network.refresh_metadata(timeout_ms=timeout_ms)
+
     def end(self) -> None:
         """Fetch nothing more; what was fetched is dropped."""
         self._reading = False

@@ -79,6 +79,15 @@ class RangeWatch:
         self.made_anew.clear()
         self.truncated.clear()
 
+    def knows(self, topic: str) -> bool:
+        """Whether the id of a topic is known, so that another one shows that it was made anew."""
+        return topic in self._ids
+
+    @property
+    def doubts(self) -> bool:
+        """Whether another answer is needed to be sure of some topic."""
+        return bool(self._doubts)
+
     def passed_over(self, partition: TopicPartition) -> None:
         """The reader goes on in the log that is there now."""
         self.made_anew.pop(partition, None)

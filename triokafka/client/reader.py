@@ -59,7 +59,9 @@ class RangeReader:
             compressed together is in it as a whole.
         session: an open `RangeSession` to read with instead of connections of its own; then there are no options.
         topic_ids: the ids that topics had when the ranges were chosen (KIP-516). Without one, a topic is the one that
-            there is when the reader begins.
+            there is when the reader begins. Brokers before Kafka 3.1 are asked by name: they may give some of a topic
+            made anew before that is seen, but then the reader raises at the latest where it would end. Those before 2.8
+            tell no ids, and there only offsets show it.
 
     Iterating raises:
         RangeLostError: the first offsets were deleted, the log is shorter than the range or was truncated below what
@@ -100,6 +102,8 @@ class RangeReader:
         self._world = self.session.world
         self._ranges = {TopicPartition(*partition): bounds for partition, bounds in ranges.items()}
         self._left = {partition: end for partition, (start, end) in self._ranges.items() if start < end}
+        self._unsure: dict[TopicPartition, int] = {}
+        """Partitions that stand at their end, of topics that may have been made anew before."""
         self._subscription = self.session.subscription
         self._fetcher = self.session.fetcher
         self._is_open = False
@@ -165,6 +169,11 @@ class RangeReader:
         """
         if offset < self.position(partition):
             raise ValueError(f"{partition} stands at {self.position(partition)} and does not go back to {offset}")
+        if partition in self._unsure:
+            self.session.watch.passed_over(partition)
+            del self._unsure[partition]
+            self._subscription.revoke([partition])
+            return
         end = self._left[partition]
         # What was fetched since the topic was seen to be another one is of the new one already.
         is_fetched = partition in self.session.watch.made_anew and offset == self.position(partition)
@@ -186,7 +195,7 @@ class RangeReader:
                 return
             self._drop_read()
             if not self._left:
-                return
+                break
             self._check_watch()
             now = self._world.now()
             if self._progress() != seen:
@@ -195,6 +204,12 @@ class RangeReader:
                 self._raise_stalled(now - since)
             with trio.CancelScope(deadline=self._world.deadline(since + patience)):
                 await changed.wait()
+        if self._unsure:
+            self._check()
+            await self.session.look_again()
+            self._check_watch()
+            self._subscription.revoke(list(self._unsure))
+            self._unsure.clear()
 
     def _check(self) -> None:
         if not self._is_open:
@@ -286,7 +301,7 @@ class RangeReader:
     def _check_watch(self) -> None:
         """Raise where a log has other records now than the range is about, once what was fetched before is read."""
         for partition, first in self.session.watch.made_anew.items():
-            if partition in self._left and self.position(partition) >= first:
+            if (partition in self._left or partition in self._unsure) and self.position(partition) >= first:
                 start, end = self._ranges[partition]
                 raise RangeLostError(
                     f"{partition}: the topic was deleted and made again after the range {start} to {end} was chosen,"
@@ -322,7 +337,10 @@ class RangeReader:
             state = self._subscription.state(partition)
             if state.position is not None and state.position >= end:
                 del self._left[partition]
-                self._subscription.revoke([partition])
+                if self.session.is_unsure(partition.topic):
+                    self._unsure[partition] = end
+                else:
+                    self._subscription.revoke([partition])
 
 
 def _records_below(data: FetchedData, stop: int) -> tuple[int, bool]:

@@ -266,6 +266,47 @@ async def test_news_of_a_leader_say_nothing_of_the_topic() -> None:
 
 
 @simulated
+async def test_a_broker_that_is_asked_by_name_is_not_believed_before_its_ids_were_looked_at_again() -> None:
+    """Before Fetch 13 (Kafka 3.1) an open session gives what the topic of that name has now: here all of the range
+    comes before any metadata. The reader does not end as if it were what was wanted."""
+    cluster, (broker,), options = await started()
+    broker.api_versions[1] = (4, 12)
+    async with RangeSession(**options) as session:
+        async with RangeReader({T0: (0, 100)}, session=session, topic_ids={"t": OLD}) as reader:
+            assert await read(reader) == values(b"old", 0, 100)
+        made_anew(cluster)
+        async with RangeReader({T0: (0, 50)}, session=session, topic_ids={"t": OLD}) as reader:
+            found = []
+            with pytest.raises(RangeLostError, match="made again after the range 0 to 50 was chosen") as lost:
+                while True:
+                    found += (await anext(reader)).column("value").to_pylist()
+            assert found == values(b"new", 0, 50), "that it is another topic shows only then"
+            assert (lost.value.is_made_anew, lost.value.position) == (True, 50)
+            with pytest.raises(RangeLostError):
+                await anext(reader)
+            reader.go_on_at(T0, 50)
+            with pytest.raises(StopAsyncIteration):
+                await anext(reader)
+        async with RangeReader({T0: (0, 50)}, session=session, topic_ids={"t": NEW}) as reader:
+            assert await read(reader) == values(b"new", 0, 50)
+
+
+@pytest.mark.parametrize(("fetch", "has_ids", "asks"), [(12, True, True), (12, False, False), (17, True, False)])
+@simulated
+async def test_ids_are_looked_at_again_only_where_it_says_something(fetch: int, has_ids: bool, asks: bool) -> None:
+    cluster, (broker,), options = await started()
+    broker.api_versions[1] = (4, fetch)
+    if not has_ids:
+        cluster.topic_ids.clear()
+    async with RangeReader({T0: (0, 100)}, **options) as reader:
+        assert len(await read(reader, 100)) == 100
+        await trio.sleep(1)
+        before = len(broker.seen(MetadataRequest))
+        assert await read(reader) == []
+        assert len(broker.seen(MetadataRequest)) == before + asks
+
+
+@simulated
 async def test_brokers_that_give_no_ids_are_read_as_they_are() -> None:
     """Before Kafka 2.8; also when a reader is told an id that they gave before they were downgraded."""
     cluster, _, options = await started()

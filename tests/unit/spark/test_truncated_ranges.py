@@ -1,14 +1,16 @@
-"""A log that is cut under a task by a leader that had not followed (KIP-320), where loss is an error and where it is
-let pass (`spark/3.4`). In virtual time."""
+"""A log that is cut under a task by a leader that had not followed (KIP-320), or that is another topic's where brokers
+are asked by name, where loss is an error and where it is let pass (`spark/3.4`). In virtual time."""
 
 from __future__ import annotations
 
 import logging
+from uuid import UUID
 
 import pytest
 
 from tests.scripted_reading import ReadableCluster
 from tests.simulated import current_simulation, simulated
+from triokafka.client.range_session import RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.spark.data_loss import KafkaDataLossError
 from triokafka.spark.options import ReadOptions
@@ -72,3 +74,37 @@ async def test_records_that_were_read_and_are_others_now(
         assert found[old:] == []
     else:
         assert found[old:] == [(number, number + 1_000) for number in range(old, min(end, 100))]
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+@pytest.mark.parametrize("end", [60, 30])
+@simulated
+async def test_a_topic_made_anew_that_only_its_id_shows_when_all_was_read(
+    end: int, fails: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker's session with a broker before Kafka 3.1; the new topic has as many records, or less by the time."""
+    simulation = current_simulation()
+    cluster = ReadableCluster(t=1)
+    address = await cluster.start(simulation.nursery, simulation.host("broker").world)
+    cluster.brokers[1].api_versions[1] = (4, 12)
+    cluster.write("t", 0, [b"%d" % number for number in range(50)])
+    before = cluster.topic_ids["t"]
+    options = ReadOptions.parse({"kafka.bootstrap.servers": address, "subscribe": "t", "failOnDataLoss": fails})
+    rows = 0
+    async with RangeSession(bootstrap_servers=address, world=simulation.host("client").world) as session:
+        async with RangeReader({T0: (0, 50)}, session=session, topic_ids={"t": before}) as reader:
+            async for batch in _batches(reader, options, {T0: (0, 50)}):
+                rows += batch.num_rows
+        cluster.topic_ids["t"] = UUID(int=200)
+        async with RangeReader({T0: (0, 50)}, session=session, topic_ids={"t": before}) as reader:
+            batches = _batches(reader, options, {T0: (0, 50)})
+            rows += (await anext(batches)).num_rows
+            cluster.ends[T0] = end
+            if fails == "true":
+                with pytest.raises(KafkaDataLossError, match="KAFKA_DATA_LOSS"):
+                    await anext(batches)
+            else:
+                with caplog.at_level(logging.WARNING), pytest.raises(StopAsyncIteration):
+                    await anext(batches)
+                assert "KAFKA_DATA_LOSS" in caplog.text
+    assert rows == 100

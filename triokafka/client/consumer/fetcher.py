@@ -96,6 +96,9 @@ class Fetcher:
         self._stuck: dict[TopicPartition, _Stuck] = {}
         self._reserved = 0
         self._unpacker = Unpacker()
+        self.by_name = False
+        """Whether some broker was asked by the names of topics (before Fetch 13, KIP-516). It gives what the topic of
+        that name has, which may have been made anew since the metadata were asked for."""
 
     # ---------------------------------------------------------------- planning
 
@@ -243,6 +246,7 @@ class Fetcher:
             if error.invalid_metadata or not error.retriable:
                 self._network.request_metadata_update()
             return False
+        self.by_name = self.by_name or version < _FIRST_VERSION_WITH_IDS
         names = {target.topic_id: partition.topic for partition, target in sent.targets.items()}
         gained = False
         # A partition that got nothing because others had taken the room does not stand still.
