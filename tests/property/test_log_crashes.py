@@ -15,8 +15,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crashing.machine import Machine, explain, run_seed
+from tests.crashing.model import Batch, Kept, PartitionModel
+from tests.crashing.opened import check_epochs
 from tests.crashing.plan import Step, plan, shrink
 from tests.simulated import run_seeds
+from tests.unit.broker_stub.log.builders import NOW, batch, config, open_log
+from triokafka.world_memory import MemoryStorage
 
 RUNS = 500
 LONG_RUNS = 20_000
@@ -64,6 +68,19 @@ def test_logs_are_what_was_appended_through_many_more() -> None:
     count = int(os.environ.get("TRIOKAFKA_CRASH_SEEDS", str(LONG_RUNS)))
     print(f"crashing logs: seeds {first} to {first + count - 1}")
     run_seeds("crashing logs", range(first, first + count), check)
+
+
+def test_no_epoch_is_expected_where_all_that_readers_could_see_was_compacted_away() -> None:
+    """The model keeps records from before the start, for that may be forgotten; whether they are there it cannot know
+    (seed 70275859; `broker-log/Z10`)."""
+    log = open_log(MemoryStorage(), config(cleanup_policy=("compact",)), log_start_offset=2)
+    log.append_as_follower(batch(b"kept", base_offset=3, leader_epoch=4), now_ms=NOW)
+    records = [Kept(offset, NOW, b"k", b"v") for offset in range(1, 4)]
+    unseen, there = Batch(1, 3, records[:1], 0, NOW), Batch(3, 4, records[2:], 4, NOW)
+    check_epochs(log, PartitionModel([unseen, there], start=2))
+    for seen in (Batch(1, 3, records[:2], 0, NOW), Batch(2, 3, records[1:2], 0, NOW)):
+        with pytest.raises(AssertionError, match="epoch at 2"):
+            check_epochs(log, PartitionModel([seen, there], start=2))
 
 
 def test_a_run_can_be_repeated_and_made_shorter() -> None:

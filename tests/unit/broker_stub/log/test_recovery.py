@@ -18,6 +18,7 @@ from tests.unit.broker_stub.log.builders import (
     open_log,
 )
 from tests.unit.records.test_legacy import message, wrapper
+from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.errors import KafkaStorageError
 from triokafka.records import encode_batch, iter_batches
 from triokafka.world_memory import DiskFault, MemoryStorage
@@ -319,6 +320,30 @@ def test_leader_epochs_that_were_not_written_are_found_in_the_batches() -> None:
     append(log, batch(b"b"), epoch=4)
     storage.kill()
     assert open_log(storage).leader_epochs.entries() == [(1, 0), (4, 1)]
+
+
+def test_an_epoch_whose_records_were_compacted_away_is_no_epoch_of_other_records() -> None:
+    """Where all batches are read, those that are there count, not the file. What it said of offsets where nothing is
+    any more is forgotten, also of the log's start; where the epoch ended is told as before (`broker-log/Z10`)."""
+    storage = MemoryStorage()
+    compacted = config(cleanup_policy=("compact",))
+    log = open_log(storage, compacted)
+    append(log, batch(b"a", b"b"), epoch=1)
+    append(log, batch(b"c"), epoch=4)
+    log.roll(now_ms=NOW)
+    log.advance_log_start_offset(1)
+    log.flush()
+    assert log.leader_epochs.entries() == [(1, 1), (4, 2)]
+    cleaned = log.new_cleaned_segment(0, OpenFiles(storage), now_ms=NOW)
+    kept = batch(b"c", base_offset=2, leader_epoch=4)
+    cleaned.append(list(iter_batches(kept)), kept)
+    log.replace_segments(log.segments[:1], [cleaned], now_ms=NOW)
+    storage.kill()
+    log = open_log(storage, compacted, recovery_point=3, log_start_offset=1)
+    assert (log.log_start_offset, log.log_end_offset, offsets(log)) == (1, 3, [2])
+    assert log.leader_epochs.entries() == [(4, 2)]
+    assert [log.leader_epochs.epoch_for_offset(offset) for offset in (1, 2)] == [-1, 4]
+    assert [log.leader_epochs.end_offset_for(epoch, 3) for epoch in (1, 4)] == [(1, 2), (4, 3)]
 
 
 def test_a_directory_without_segments_is_an_empty_log() -> None:
