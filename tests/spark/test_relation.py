@@ -5,8 +5,11 @@ Each is read as Spark's driver and workers do it, without a JVM; in ``make long`
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
+import struct
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -490,6 +493,51 @@ def test_what_is_committed_behind_an_aborted_transaction_of_the_same_producer(lo
     for end, expected in ((8, range(5, 8)), (9, range(5, 9)), (10, range(5, 9))):
         given = topic.options(endingOffsets=by_partition(topic.name, end), batchRows=rows, **COMMITTED)
         assert Frame(given).values() == numbers(expected), end
+
+
+def old_message(offset: int, value: bytes | None, *, magic: int, time_ms: int = 0, attributes: int = 0) -> bytes:
+    """A message of format v0 or v1, as brokers before Kafka 0.11 wrote them and newer ones serve them still."""
+    body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", time_ms) if magic else b"")
+    body += struct.pack(">i", -1)  # no key
+    body += struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    ("magic", "attributes", "expected"),
+    [(0, 0, ([-1] * 4, -1)), (1, 0, ([1000, 1001, 1002, 1003], 0)), (1, 8, ([5555] * 4, 1))],
+)
+def test_records_in_the_formats_of_old_logs(
+    logs: LogWriter, magic: int, attributes: int, expected: tuple[list[int], int], wrapped: bool
+):
+    """Times and their kinds as the connector has them (`spark/3.1`): -1 where a format has none."""
+    if attributes and not wrapped:
+        times = [5555] * 4
+    else:
+        times = [1000, 1001, 1002, 1003]  # of messages in a wrapper that brokers stamped, the wrapper's holds
+    values = [b"0", None, b"2", b"3"]
+    inner = b"".join(
+        old_message(n, values[n], magic=magic, time_ms=times[n], attributes=0 if wrapped else attributes)
+        for n in range(4)
+    )
+    data = old_message(3, gzip.compress(inner), magic=magic, time_ms=5555, attributes=1 | attributes)
+    log = logs.topic()
+    log.write_bytes(data if wrapped else inner)
+    offsets, found, stamps, kinds = [], [], [], []
+    # From the middle as well: a wrapper begins before the range.
+    for first in (0, 2):
+        reader = TopicReader(ReadOptions.parse(log.options(startingOffsets=by_partition(log.name, first))))
+        for batch in (batch for task in reader.partitions() for batch in reader.read(task)):
+            offsets += batch["offset"].to_pylist()
+            found += batch["value"].to_pylist()
+            stamps += batch["timestamp"].cast("int64").to_pylist()
+            kinds += batch["timestampType"].to_pylist()
+    numbers_read = [0, 1, 2, 3, 2, 3]
+    assert offsets == numbers_read
+    assert found == [values[n] for n in numbers_read]
+    assert stamps == [1000 * expected[0][n] for n in numbers_read]
+    assert kinds == [expected[1]] * 6
 
 
 def test_any_range_of_any_log_has_exactly_its_records(logs: LogWriter):

@@ -57,6 +57,10 @@ class WrittenLog:
         """Append one batch that begins at ``offset``: what was before was compacted away."""
         records = [(NOW_MS, None, str(value).encode(), ()) for value in values]
         data = encode_batch(records, base_offset=offset, leader_epoch=0)
+        self.write_bytes(data, partition=partition)
+
+    def write_bytes(self, data: bytes, *, partition: int = 0) -> None:
+        """Append batches as they are, in whatever format, as replication brings them."""
         self._portal.call(self._follow, partition, data)
 
     def commit(self, producer: int, *, partition: int = 0) -> None:

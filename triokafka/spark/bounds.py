@@ -5,6 +5,7 @@ A time for all partitions goes before times by partition, and these before offse
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from triokafka.errors import ConfigurationError
 from triokafka.spark.offsets import (
     EARLIEST,
     LATEST,
+    MAX_OFFSET,
     AtGroup,
     AtOffsets,
     AtTimestamp,
@@ -97,7 +99,7 @@ def _bound(given: Mapping[str, str], side: str, default: int, group_id: str | No
         return AtTimestamp(_read(_milliseconds, everywhere.strip(), f"{side}Timestamp"), otherwise_latest)
     by_partition = given.get(f"{side}offsetsbytimestamp")
     if by_partition is not None:
-        return AtTimestamps(_read(parse_timestamps, by_partition, f"{side}OffsetsByTimestamp"), otherwise_latest)
+        return AtTimestamps(_read(_times, by_partition, f"{side}OffsetsByTimestamp"), otherwise_latest)
     text = given.get(f"{side}offsets")
     if text is None:
         return Everywhere(default)
@@ -131,10 +133,26 @@ def _checked(offsets: dict[TopicPartition, int], option: str) -> dict[TopicParti
 
 
 def _milliseconds(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigurationError(f"Expected a single long value, got {text}") from None
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or abs(int(text)) > MAX_OFFSET:
+        raise ConfigurationError(f"Expected a single long value, got {text}")
+    return _since_1970(int(text))
+
+
+def _times(text: str) -> dict[TopicPartition, int]:
+    found = parse_timestamps(text)
+    for time_ms in found.values():
+        _since_1970(time_ms)
+    return found
+
+
+def _since_1970(time_ms: int) -> int:
+    # In the request for offsets -1 and less are no times: brokers answer with the end, the beginning and others.
+    if time_ms < 0:
+        raise ConfigurationError(
+            f"Expected milliseconds since 1970, got {time_ms}, which is no time: for the beginning or the end of"
+            " partitions use startingOffsets and endingOffsets"
+        )
+    return time_ms
 
 
 def _partitions_at(bound: Bound, offset: int) -> list[TopicPartition]:

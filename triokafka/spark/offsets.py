@@ -142,6 +142,8 @@ def _by_partition(given: str | Mapping[str, Any], expected: str) -> dict[TopicPa
             for topic, numbers in parsed.items()
             for key, value in numbers.items()
         }
+        if len(found) != sum(map(len, parsed.values())):
+            raise ValueError("a partition comes twice, as 0 and 00")
     except (ValueError, AttributeError, TypeError):
         raise ConfigurationError(f"{expected}{given}") from None
     return dict(sorted(found.items()))

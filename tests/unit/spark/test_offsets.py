@@ -69,7 +69,8 @@ def test_offsets_survive_being_written_however_spark_spaces_them(offsets: dict[T
 @pytest.mark.parametrize(
     "text",
     ["", "{", "7", "[]", '"latest"', '{"a": 1}', '{"a": {"0": true}}', '{"a": {"0": 1.5}}', '{"a": {"first": 1}}',
-     '{"a": {"-1": 1}}', '{"a": {"0": "7"}}', '{"a": {"0": 99999999999999999999}}'],
+     '{"a": {"-1": 1}}', '{"a": {"0": "7"}}', '{"a": {"0": 99999999999999999999}}',
+     '{"a": {"0": 1, "00": 2}}'],
 )  # fmt: skip
 def test_what_is_no_offset_is_refused(text: str):
     with pytest.raises(ConfigurationError, match=r"Expected e\.g\. .*, got"):

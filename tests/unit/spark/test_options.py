@@ -225,6 +225,13 @@ IN_BOTH = [
         "The value of minOffsetPerTrigger(20) is higher than the maxOffsetsPerTrigger(15).",
     ),
     ({"startingTimestamp": "soon"}, "Expected a single long value, got soon in option 'startingTimestamp'"),
+    # In a ListOffsets request these would be the end, the beginning, or no number at all
+    ({"startingTimestamp": "-1"}, "Expected milliseconds since 1970, got -1, which is no time"),
+    ({"startingTimestamp": "-2"}, "use startingOffsets and endingOffsets in option 'startingTimestamp'"),
+    ({"startingTimestamp": str(2**63)}, f"Expected a single long value, got {2**63}"),
+    ({"startingTimestamp": "9" * 5000}, "Expected a single long value, got 999"),
+    ({"startingTimestamp": "1_000"}, "Expected a single long value, got 1_000"),
+    ({"startingOffsetsByTimestamp": '{"o": {"0": 7, "1": -3}}'}, "Expected milliseconds since 1970, got -3"),
     ({"startingOffsetsByTimestamp": "{"}, 'Expected e.g. {"topicA": {"0": 123456789'),
     ({"startingOffsetsByTimestampStrategy": "newest"}, "must be 'error' or 'latest', not 'newest'"),
     ({"startingOffsets": "{"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got {'),
@@ -331,6 +338,8 @@ def test_flags_are_true_or_false(name: str, text: str):
             {"startingOffsetsByTimestamp": '{"o": {"0": 5}}', "endingOffsetsByTimestamp": '{"o": {"0": 4}}'},
             "The specified start timestamp 5 is greater than the end timestamp 4 for topic o partition 0",
         ),
+        ({"endingTimestamp": "-1"}, "got -1, which is no time: for the beginning or the end of partitions"),
+        ({"endingOffsetsByTimestamp": '{"o": {"0": -2}}'}, "in option 'endingOffsetsByTimestamp'"),
         ({"startingTimestamp": "5", "endingTimestamp": "4"}, "start timestamp 5 is greater than the end timestamp 4"),
     ],
 )
