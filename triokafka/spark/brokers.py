@@ -60,7 +60,9 @@ class Brokers:
         wanted = self._options.topics
         asked = wanted.topics
         if asked is None:
-            asked = tuple(topic.name for topic in await self._admin.list_topics())
+            # Only what matches: another topic without a leader would be asked about until the time is over.
+            there = [topic.name for topic in await self._admin.list_topics()]
+            asked = tuple(one.topic for one in wanted.choose(dict.fromkeys(there, (0,))))
         found = await self._admin.describe_topics(asked)
         known: dict[str, list[int]] = {}
         for topic in asked:

@@ -101,9 +101,10 @@ class OffsetCommitListener(StreamingQueryListener):  # type: ignore[misc] # pysp
         for found in progress_lag(progress):
             if not self._is_meant(found):
                 continue
-            committed.update(
-                (one, offset) for one, offset in found.end.items() if self._topics is None or one.topic in self._topics
-            )
+            for one, offset in found.end.items():
+                if self._topics is None or one.topic in self._topics:
+                    # Of several sources of one partition the one that is behind: a group is never ahead of the query.
+                    committed[one] = min(offset, committed.get(one, offset))
             for exporter in self._exporters:
                 exporter(found)
         if committed and self.group_id is not None:

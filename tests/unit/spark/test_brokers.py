@@ -167,6 +167,12 @@ async def test_a_matching_topic_that_was_just_deleted_is_left_out():
     assert await matching.partitions() == [TopicPartition("orders", 0)]
 
 
+async def test_topics_that_do_not_match_are_not_asked_about():
+    """One without a leader, say, must not hold up a query that does not read it."""
+    matching = asked(options(subscribePattern="o.*"), orders=1, payments=KafkaError("no leader"))
+    assert await matching.partitions() == [TopicPartition("orders", 0)]
+
+
 async def test_another_error_of_a_topic_is_raised():
     with pytest.raises(KafkaError, match="not allowed"):
         await asked(options(subscribePattern="o.*"), orders=KafkaError("not allowed")).partitions()

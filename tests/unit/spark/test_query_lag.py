@@ -90,6 +90,15 @@ def test_the_listener_commits_the_end_of_every_batch():
     assert told.commits == [("watchers", {A: 5, B: 6, C: 1}), ("watchers", {A: 8, B: 6})]
 
 
+def test_of_two_sources_of_one_partition_the_one_that_is_behind_is_committed():
+    """Else a group would be ahead of what the query has done."""
+    told = Told()
+    ahead, behind = source({"orders": {"0": 9, "1": 4}}), source({"orders": {"0": 5, "1": 6}})
+    told.listener.take(progress(behind, ahead))
+    told.listener.take(progress(ahead, behind))
+    assert told.commits == [("watchers", {A: 5, B: 4})] * 2
+
+
 def test_sources_are_matched_by_their_topics_and_only_these_are_committed():
     told = Told(topics=["payments"])
     told.listener.take(progress(source({"orders": {"0": 5}}), source({"payments": {"0": 1}, "orders": {"1": 2}})))
