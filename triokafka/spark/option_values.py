@@ -19,7 +19,7 @@ def whole(given: Mapping[str, str], name: str, *, at_least: int, largest: int = 
     text = given.get(name.lower())
     if text is None:
         return None
-    if not re.fullmatch(r"[+-]?[0-9]+", text.strip(), re.ASCII) or int(text) > largest:
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip(), re.ASCII) or int(text) > largest:
         raise ConfigurationError(f"Option '{name}' must be a whole number up to {largest}, not '{text}'")
     if int(text) < at_least:
         bound = "positive" if at_least == 1 else f"at least {at_least}"
@@ -46,7 +46,7 @@ def duration_ms(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name.lower())
     if text is None:
         return None
-    parts = re.fullmatch(r"([0-9]+)\s*([a-z]*)", text.strip().lower(), re.ASCII)
+    parts = re.fullmatch(r"([0-9]{1,19})\s*([a-z]*)", text.strip().lower(), re.ASCII)
     unit = parts[2] or "ms" if parts else ""
     if parts is None or unit not in _UNITS:
         raise ConfigurationError(f"Option '{name}' must be a time such as 15m, 30s or 500ms, not '{text}'")

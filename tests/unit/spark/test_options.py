@@ -230,6 +230,8 @@ IN_BOTH = [
     ({"startingTimestamp": "-2"}, "use startingOffsets and endingOffsets in option 'startingTimestamp'"),
     ({"startingTimestamp": str(2**63)}, f"Expected a single long value, got {2**63}"),
     ({"startingTimestamp": "9" * 5000}, "Expected a single long value, got 999"),
+    ({"minPartitions": "9" * 5000}, "Option 'minPartitions' must be a whole number up to 2147483647, not '999"),
+    ({"maxTriggerDelay": "9" * 5000}, "Option 'maxTriggerDelay' must be a time such as 15m"),
     ({"startingTimestamp": "1_000"}, "Expected a single long value, got 1_000"),
     ({"startingOffsetsByTimestamp": '{"o": {"0": 7, "1": -3}}'}, "Expected milliseconds since 1970, got -3"),
     ({"startingOffsetsByTimestamp": "{"}, 'Expected e.g. {"topicA": {"0": 123456789'),
