@@ -132,6 +132,13 @@ def test_an_end_that_went_back_is_asked_for_again(brokers: GivenBrokers):
     assert brokers.asked == 3
 
 
+def test_a_partition_that_is_gone_for_a_moment_is_asked_for_again(brokers: GivenBrokers):
+    """A broker that has just started knows few topics: nothing is lost with that."""
+    brokers.ends = [{B: 1}, {A: 7, B: 1}]
+    assert reader().latestOffset(at(a=5, b=1), None) == at(a=7, b=1)
+    assert brokers.asked == 2
+
+
 def test_an_end_that_stays_back_counts_after_the_tries(brokers: GivenBrokers):
     brokers.ends = [{A: 3}]
     assert reader(**{"fetchOffset.numRetries": "4"}).latestOffset(at(a=5), None) == at(a=3)
