@@ -31,7 +31,7 @@ BUSY: Final = float("inf")
 """`ConnectionProcessor.idle_since` of a connection that the broker works for."""
 _TURNS: Final = 4
 """Requests of one connection that are worked on before the others are let in, if it never waits for its bytes."""
-_LONG_SECONDS: Final = 0.0005
+_LONG_SECONDS: Final = 0.0003
 """When they have taken longer than this, the others are let in at once."""
 
 
@@ -149,7 +149,7 @@ class ConnectionProcessor:
         let_go, charge = held.let_go, held.charge
         repeated = RepeatedRequests()
         peer = stream.peer_address
-        turns = waits = 0
+        turns = taken = waits = 0
         began_at = done_at = 0.0
         while not self._closing:
             size = await reader.read_size()
@@ -163,8 +163,13 @@ class ConnectionProcessor:
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
                 if stream.waits != waits:  # the others have just had their turn
-                    turns, waits = 0, stream.waits
-                    shared.turns.others += 1
+                    sends_ahead = taken > 1  # of what came last
+                    turns, taken, waits = 0, 0, stream.waits
+                    if sends_ahead:
+                        await shared.turns.come_back()
+                        started_at = world.now()
+                    else:
+                        shared.turns.count_other()
                 elif turns >= _TURNS or done_at - began_at > _LONG_SECONDS:
                     turns = 0
                     await shared.turns.step_back()
@@ -172,6 +177,7 @@ class ConnectionProcessor:
                 if not turns:
                     began_at = started_at
                 turns += 1
+                taken += 1
                 if slots.free > 0:
                     slot = slots.acquire_nowait()
                 else:

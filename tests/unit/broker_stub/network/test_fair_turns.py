@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from triokafka.broker_stub.network.fair_turns import FairTurns
+from triokafka.broker_stub.network.fair_turns import ALONE, FairTurns
 
 
 class PerTurn(trio.abc.Instrument):
@@ -24,7 +24,8 @@ class PerTurn(trio.abc.Instrument):
 async def test_as_many_go_on_as_others_were_served_and_at_least_one(others: int, expected: list[int]) -> None:
     """So those who send ahead have their share where there are many others."""
     turns, done = FairTurns(), list[str]()
-    turns.others = others
+    for _ in range(others):
+        turns.count_other()
     instrument = PerTurn(done)
 
     async def step_back() -> None:
@@ -62,3 +63,19 @@ async def test_who_is_cancelled_leaves_its_turn_to_the_next(cancelled: slice) ->
         assert len(done) >= 4 - len(scopes[cancelled])
     with trio.fail_after(10):
         await turns.step_back()
+
+
+async def test_who_sends_ahead_has_no_need_to_wait_among_its_kind() -> None:
+    """Only while others were served not long ago, does one that has waited for more wait for its turn, too."""
+    turns = FairTurns()
+
+    async def come_back() -> bool:
+        """Whether it waits."""
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await turns.come_back()
+        return scope.cancelled_caught
+
+    assert not await come_back()
+    turns.count_other()
+    assert [await come_back() for _ in range(ALONE + 1)] == [True] * (ALONE - 1) + [False] * 2

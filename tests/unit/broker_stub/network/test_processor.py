@@ -596,12 +596,12 @@ class Waiting(ScriptedStream):
 
 @pytest.mark.parametrize(
     ("waits", "pipelined", "turns"),
-    [(False, 1, 4), (False, 20, 4), (True, 1, 0), (True, 4, 0), (True, 5, 4), (True, 20, 4)],
+    [(False, 1, 4), (False, 20, 4), (True, 1, 0), (True, 4, 4), (True, 5, 7), (True, 20, 4)],
 )
 async def test_others_have_their_turn_after_four_requests_without_waiting(
     waits: bool, pipelined: int, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who sends ahead must not keep the broker to itself, and who has just waited need not step back once more."""
+    """Who sends ahead must not keep the broker to itself; who waits for each request need not step back."""
     taken: list[int] = []
     bench = Bench()
 
