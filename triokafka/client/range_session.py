@@ -20,6 +20,7 @@ from triokafka.errors import (
     ClosedError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -150,12 +151,16 @@ class RangeSession:
         """Have the watch look at metadata that is asked for now, until it is sure.
 
         Raises:
-            KafkaTimeoutError: no answer within ``default_api_timeout_ms``.
+            KafkaTimeoutError: no answer within ``default_api_timeout_ms``, or none that says which topic there is.
         """
-        timeout_ms = self.options.default_api_timeout_ms
-        await self.network.refresh_metadata(timeout_ms=timeout_ms)
+        deadline = self.world.now() + self.options.default_api_timeout_ms / 1000
+        await self.network.refresh_metadata(timeout_ms=self.options.default_api_timeout_ms)
         while self.watch.doubts:
-            await self.network.refresh_metadata(timeout_ms=timeout_ms)
+            left_ms = max(0.0, deadline - self.world.now()) * 1000
+            try:
+                await self.network.refresh_metadata(timeout_ms=left_ms)
+            except KafkaTimeoutError as error:
+                raise KafkaTimeoutError("no broker says whether a topic that was read is still the same one") from error
 
     def end(self) -> None:
         """Fetch nothing more; what was fetched is dropped."""

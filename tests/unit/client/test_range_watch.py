@@ -14,6 +14,7 @@ from tests.scripted_reading import ReadableBroker, ReadableCluster
 from tests.simulated import current_simulation, simulated
 from triokafka.client.range_session import RangeLostError, RangeSession
 from triokafka.client.reader import RangeReader
+from triokafka.errors import KafkaTimeoutError
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -289,6 +290,30 @@ async def test_a_broker_that_is_asked_by_name_is_not_believed_before_its_ids_wer
                 await anext(reader)
         async with RangeReader({T0: (0, 50)}, session=session, topic_ids={"t": NEW}) as reader:
             assert await read(reader) == values(b"new", 0, 50)
+
+
+@simulated
+async def test_a_reader_that_cannot_learn_which_topic_it_has_read_ends_with_its_time() -> None:
+    """The topic is another one, and gone before a second answer says so."""
+    cluster, (broker,), options = await started()
+    broker.api_versions[1] = (4, 12)
+    async with RangeSession(**options, default_api_timeout_ms=20_000) as session:
+        async with RangeReader({T0: (0, 100)}, session=session, topic_ids={"t": OLD}) as reader:
+            assert await read(reader) == values(b"old", 0, 100)
+        made_anew(cluster)
+
+        def the_last_time(request: MetadataRequest) -> MetadataResponse:
+            answer = broker.metadata(request)
+            cluster.topics.clear()
+            return answer
+
+        broker.script(MetadataRequest, the_last_time)
+        async with RangeReader({T0: (0, 100)}, session=session, topic_ids={"t": OLD}) as reader:
+            began_at = options["world"].now()
+            with pytest.raises(KafkaTimeoutError, match="still the same"), trio.fail_after(300):
+                async for _ in reader:
+                    pass
+            assert options["world"].now() - began_at < 30
 
 
 @pytest.mark.parametrize(("fetch", "has_ids", "asks"), [(12, True, True), (12, False, False), (17, True, False)])
