@@ -103,7 +103,7 @@ class Backend:
                 )
         if self._world.storage.is_dir(f"{directory}/{METADATA_PARTITION}"):
             return
-        found = self.logs.find_folders() if directory not in self.logs.offline_directories() else []
+        found = self.logs.find_folders() if directory not in unusable else []
         if found:
             raise ConfigurationError(
                 f"{directory} has no {METADATA_PARTITION}, the metadata log, but there are logs of topics, as in "

@@ -109,17 +109,20 @@ def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> 
         report.problem(path, "Cannot be read", error.strerror or str(error))
 
 
-def _ends_like_a_log(path: str) -> bool:
+def _name_of(path: str) -> str:
+    """The file's name, without what it has while it is on its way in or out of the log."""
     name = path.rpartition("/")[2]
     for suffix in ON_THE_WAY:
         name = name.removesuffix(suffix)
-    return name.rpartition(".")[2] in _KINDS
+    return name
+
+
+def _ends_like_a_log(path: str) -> bool:
+    return _name_of(path).rpartition(".")[2] in _KINDS
 
 
 def _printer_of(path: str, options: DumpOptions) -> Callable[..., None] | None:
-    name = path.rpartition("/")[2]
-    for suffix in ON_THE_WAY:
-        name = name.removesuffix(suffix)
+    name = _name_of(path)
     if name == LEADER_EPOCH_CHECKPOINT:
         return dump_leader_epochs
     if name == PARTITION_METADATA:
