@@ -77,7 +77,8 @@ class LeftBehind:
 
 def _running() -> Iterator[Any]:
     for thread in threading.enumerate():
-        if thread.name != _LOOP and not thread.name.startswith("Trio thread ") and not _is_foreign(thread):
+        ours = thread.name == _LOOP or thread.name.startswith("Trio thread ")
+        if not ours and not _is_foreign(thread) and not _has_ended(thread):
             yield thread
     for nursery in _loops():
         yield from _tasks(nursery)
@@ -87,6 +88,18 @@ def _running() -> Iterator[Any]:
 def _is_foreign(thread: threading.Thread) -> bool:
     modules = (type(thread).__module__, getattr(getattr(thread, "_target", None), "__module__", None) or "")
     return any(module.partition(".")[0] in _FOREIGN for module in modules)
+
+
+def _has_ended(thread: threading.Thread) -> bool:
+    """Whether Python lists the thread but the system knows it no more.
+
+    A thread that logs something after Python has taken it off its list, as a finalizer may make it do in its very last
+    moment, is put on the list again under another name, and for good (until Python 3.13).
+    """
+    if not isinstance(thread, threading._DummyThread):
+        return False
+    system = Path("/proc/self/task")
+    return system.exists() and not (system / f"{thread.native_id}").exists()
 
 
 def _loops() -> Iterator[Any]:

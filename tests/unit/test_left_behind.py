@@ -1,0 +1,40 @@
+"""What counts as left behind by a test (`tests.left_behind`)."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+
+from tests.left_behind import _running
+
+
+def _dummies() -> set[str]:
+    return {one.name for one in _running() if isinstance(one, threading._DummyThread)}
+
+
+def test_a_thread_that_python_does_not_know_counts_as_long_as_it_runs() -> None:
+    listed, end = _thread.allocate_lock(), _thread.allocate_lock()
+    listed.acquire(), end.acquire()
+    seen: list[threading.Thread] = []
+
+    def run() -> None:
+        seen.append(threading.current_thread())
+        listed.release()
+        end.acquire()
+
+    _thread.start_new_thread(run, ())
+    listed.acquire()
+    try:
+        assert _dummies() >= {seen[0].name}
+    finally:
+        end.release()
+    _until_gone(seen[0])
+
+
+def _until_gone(thread: threading.Thread) -> None:
+    """Nobody tells when a thread that Python does not know has ended."""
+    until = time.monotonic() + 20
+    while thread.name in _dummies():
+        assert time.monotonic() < until, "a thread that has ended still counts"
+        time.sleep(0)
