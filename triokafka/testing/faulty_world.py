@@ -163,10 +163,16 @@ class _FreezableStream(Stream):
         return 0 if self._world.is_frozen else self._stream.try_send(*buffers)
 
     async def receive_into(self, buffer: memoryview) -> int:
-        size = await self._stream.receive_into(buffer)
+        try:
+            size = await self._stream.receive_into(buffer)
+        finally:
+            self.waits = self._stream.waits
         if self._world.is_frozen:
             await self._thawed()
         return size
+
+    def expect(self, size: int) -> None:
+        self._stream.expect(size)
 
     async def _thawed(self) -> None:
         await self._world.wait_flowing()
