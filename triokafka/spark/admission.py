@@ -29,11 +29,13 @@ def prorate(start: Offsets, latest: Offsets, limit: int) -> dict[TopicPartition,
     start is left as it is: the checks of the plan speak of them.
     """
     sizes = backlog(start, latest)
-    total = sum(sizes.values())
+    # In floats and in this order, as the connector reckons: 29 of a hundred offsets are 28 under a limit of a hundred,
+    # and whole numbers would make other batches than it makes from the same checkpoint.
+    total = float(sum(sizes.values()))
     ends = dict(latest)
     for one, size in sizes.items():
-        # Whole numbers: a float would lose the low digits of limits near 2**63.
-        share = max(1, limit * size // total)
+        exact = limit * (size / total)
+        share = math.ceil(exact) if exact < 1 else math.floor(exact)
         ends[one] = min(latest[one], start[one] + share, MAX_OFFSET)
     return ends
 
