@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
 import triokafka
-from tests.spark.topics import Record, make_topic, options
-from triokafka.errors import ConfigurationError
+from tests.spark.topics import Record, delete_before, make_topic, options
+from triokafka.errors import ConfigurationError, KafkaTimeoutError
+from triokafka.spark import each_batch
 from triokafka.spark.each_batch import (
     BatchContext,
     BatchRange,
@@ -118,6 +122,59 @@ class Progress:
 )
 def test_a_batch_that_was_read_twice_is_seen_in_the_progress(query: Any, is_twice: bool):
     assert _was_read_twice(query) is is_twice
+
+
+class Log:
+    """A query of which Spark keeps these offsets, by batch."""
+
+    def __init__(self, **offsets: dict[str, int]):
+        self.offsets = {int(number[1:]): found for number, found in offsets.items()}
+        self._jsq = self
+
+    def streamingQuery(self) -> Log:
+        return self
+
+    offsetLog = streamingQuery
+
+    def get(self, batch_id: int) -> Any:
+        found = json.dumps(self.offsets[batch_id])
+        sources = SimpleNamespace(
+            size=lambda: 1, apply=lambda n: SimpleNamespace(get=lambda: SimpleNamespace(json=lambda: found))
+        )
+        entry = SimpleNamespace(offsets=lambda: sources)
+        return SimpleNamespace(isDefined=lambda: True, get=lambda: entry)
+
+
+def test_a_new_partition_begins_where_its_log_does(bootstrap: str):
+    """`spark/5.8`: with failOnDataLoss=false a query reads partitions whose first records were gone before."""
+    topic = make_topic(bootstrap, [Record(b"x", partition=n % 4) for n in range(40)], partitions=4)
+    delete_before(bootstrap, topic, 3, partition=1)
+    delete_before(bootstrap, topic, 10, partition=3)
+    query = Log(_1={topic: {"0": 5}}, _2={topic: {"0": 8, "1": 9, "2": 10, "3": 10}, "gone": {"0": 7}})
+    contexts: list[BatchContext] = []
+    kafka_batch(bootstrap_servers=bootstrap)(lambda frame, context: contexts.append(context))(Frame(), 2)
+    context = dataclasses.replace(contexts[0], _query=query)
+    one, two, three = (TopicPartition(topic, number) for number in range(3))
+    assert context.ranges == {one: BatchRange(5, 8), two: BatchRange(3, 9), three: BatchRange(0, 10)}
+
+
+def test_ends_are_committed_also_where_brokers_do_not_say_where_partitions_begin(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+):
+    topic = make_topic(bootstrap, partitions=2)
+    contexts: list[BatchContext] = []
+    decorate = kafka_batch(bootstrap_servers=bootstrap, group_id=f"{topic}-group")
+    decorate(lambda frame, context: contexts.append(context))(Frame(), 2)
+    context = dataclasses.replace(contexts[0], _query=Log(_1={topic: {"0": 5}}, _2={topic: {"0": 5, "1": 9}}))
+
+    def never(*arguments: Any) -> Any:
+        raise trio.TooSlowError
+
+    monkeypatch.setattr(each_batch, "ask_admin", never)
+    with pytest.raises(KafkaTimeoutError, match="the brokers gave no offsets within 30 s"):
+        _ = context.ranges
+    assert context.commit_offsets()
+    assert committed(bootstrap, f"{topic}-group") == {TopicPartition(topic, 1): 9}
 
 
 class Frame:

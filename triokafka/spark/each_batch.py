@@ -10,16 +10,19 @@ from __future__ import annotations
 import difflib
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import trio
+
+import triokafka
 from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions
-from triokafka.errors import ConfigurationError
+from triokafka.errors import ConfigurationError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.spark.client_settings import HiddenValues
 from triokafka.spark.ledger import Ledger
-from triokafka.spark.listener import commit_to_group
+from triokafka.spark.listener import ask_admin, commit_to_group
 from triokafka.spark.offsets import Offsets, parse_offsets
 from triokafka.structs import TopicPartition
 
@@ -68,18 +71,29 @@ class BatchContext:
 
         Where a query starts is not in that log, nor can it be had from a session of Spark Connect: then one query over
         the frame's columns ``topic``, ``partition`` and ``offset`` finds first and last records, which reads the batch.
+        Where partitions begin that are new in the batch, the decorator's brokers are asked.
+
+        Raises:
+            ConfigurationError: it is to be had from the frame alone, which lacks one of those columns.
+            KafkaError: the brokers cannot be asked.
         """
         if self._ranges is None:
-            ends, starts = _logged(self._query, self.batch_id), _logged(self._query, self.batch_id - 1)
+            starts, ends = self._logged()
             if ends and starts:
-                found = {one: BatchRange(starts.get(one, 0), end) for one, end in ends.items()}
-                self._ranges = {one: each for one, each in found.items() if each.start < each.end}
+                new = sorted(ends.keys() - starts.keys())
+                firsts = {**_beginnings(self._settings.options, new), **starts} if new else starts
+                self._ranges = {
+                    one: BatchRange(firsts[one], end) for one, end in ends.items() if firsts.get(one, end) < end
+                }
             else:
                 self._ranges = _seen(self._frame)
         return self._ranges
 
+    def _logged(self) -> tuple[Offsets, Offsets]:
+        return _logged(self._query, self.batch_id - 1), _logged(self._query, self.batch_id)
+
     def commit_offsets(self, group_id: str | None = None) -> bool:
-        """Commit the ends of `ranges` to a group, for the tools that show lag: best after the batch's work.
+        """Commit where the batch ends to a group, for the tools that show lag: best after the batch's work.
 
         Args:
             group_id: instead of the decorator's.
@@ -93,7 +107,11 @@ class BatchContext:
         group = group_id or self._settings.group_id
         if not group:
             raise ConfigurationError("name a group: kafka_batch(group_id=…) or ctx.commit_offsets('…')")
-        ends = {one: each.end for one, each in self.ranges.items()}
+        starts, ends = self._logged()
+        if ends and starts:
+            ends = {one: end for one, end in ends.items() if end > starts.get(one, 0)}
+        else:
+            ends = {one: each.end for one, each in self.ranges.items()}
         return not ends or commit_to_group(self._settings.options, group, ends, _TIMEOUT_MS)
 
     @contextmanager
@@ -259,6 +277,20 @@ def _logged(query: Any, batch_id: int) -> Offsets:
     except Exception:  # whatever another version of Spark makes of this
         _log.debug("the offset log of a query cannot be read", exc_info=True)
         return {}
+
+
+def _beginnings(options: Mapping[str, Any], partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where the logs begin now; without partitions that are gone, of which the batch has read nothing."""
+
+    async def look(admin: triokafka.AdminClient) -> dict[TopicPartition, int]:
+        found = await admin.list_offsets(dict.fromkeys(partitions, "earliest"), timeout_ms=_TIMEOUT_MS)
+        gone = {one for one, error in found.errors.items() if isinstance(error, UnknownTopicOrPartitionError)}
+        return {one: found[one].offset for one in partitions if one not in gone}
+
+    try:
+        return ask_admin(options, look, _TIMEOUT_MS)
+    except trio.TooSlowError:
+        raise KafkaTimeoutError(f"the brokers gave no offsets within {_TIMEOUT_MS / 1000:.0f} s") from None
 
 
 def _seen(frame: Any) -> dict[TopicPartition, BatchRange]:

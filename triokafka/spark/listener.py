@@ -7,8 +7,8 @@ late, and never for the last one; Spark tells listeners of every batch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import trio
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -17,10 +17,12 @@ import triokafka
 from triokafka.client.config import AdminOptions
 from triokafka.errors import KafkaError
 from triokafka.loop_thread import loop_thread
-from triokafka.spark.client_settings import ClientSettings
+from triokafka.spark.client_settings import ClientSettings, HiddenValues
 from triokafka.spark.kept import kept
 from triokafka.spark.offsets import Offsets, format_offsets
 from triokafka.spark.query_lag import Exporter, SourceLag, progress_lag
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("triokafka.spark")
 
@@ -120,7 +122,7 @@ class _GroupCommits:
     """Commits with one client, whose options no repr shows."""
 
     def __init__(self, options: Mapping[str, Any], timeout_ms: float) -> None:
-        self._options = dict(options)
+        self._options = HiddenValues(options)
         self._timeout_ms = timeout_ms
 
     def __call__(self, group_id: str, offsets: Offsets) -> None:
@@ -132,22 +134,37 @@ def commit_to_group(options: Mapping[str, Any], group_id: str, offsets: Offsets,
 
     Waits at most ``timeout_ms``. ``options`` are a client's; the client is kept for the next call.
     """
-    key = ("commits", ClientSettings(str(options.get("bootstrap_servers")), options).key)
 
-    def make() -> triokafka.AdminClient:
-        return triokafka.AdminClient(**{"client_id": "triokafka-spark", **options})
-
-    async def commit() -> None:
-        # The client has a deadline of its own, with a better sentence. This one holds whatever else may hang.
-        with trio.fail_after(timeout_ms / 1000 + _GRACE):
-            async with kept().shared(key, make) as admin:
-                await admin.alter_group_offsets(group_id, offsets, timeout_ms=timeout_ms)
+    async def commit(admin: triokafka.AdminClient) -> None:
+        await admin.alter_group_offsets(group_id, offsets, timeout_ms=timeout_ms)
 
     try:
-        loop_thread().call(commit)
+        ask_admin(options, commit, timeout_ms)
     except (KafkaError, trio.TooSlowError, ExceptionGroup) as failed:
         failures = failed.exceptions if isinstance(failed, ExceptionGroup) else (failed,)
         said = "; ".join(str(one) or f"no answer within {timeout_ms / 1000:.0f} s" for one in failures)
         _log.warning("offsets %s were not committed to group %r: %s", format_offsets(offsets), group_id, said)
         return False
     return True
+
+
+def ask_admin(
+    options: Mapping[str, Any], work: Callable[[triokafka.AdminClient], Awaitable[T]], timeout_ms: float
+) -> T:
+    """Have ``work`` use the client of these options, which is kept for the next call, and wait for what it returns.
+
+    Raises:
+        trio.TooSlowError: it took longer than ``timeout_ms`` and a while: ``work`` has a deadline of its own.
+    """
+    key = ("commits", ClientSettings(str(options.get("bootstrap_servers")), options).key)
+
+    def make() -> triokafka.AdminClient:
+        return triokafka.AdminClient(**{"client_id": "triokafka-spark", **options})
+
+    async def use() -> T:
+        # The client's own deadline has a better sentence. This one holds whatever else may hang.
+        with trio.fail_after(timeout_ms / 1000 + _GRACE):
+            async with kept().shared(key, make) as admin:
+                return await work(admin)
+
+    return loop_thread().call(use)
