@@ -18,7 +18,7 @@ _INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__sh
 _POSIX: Final = {
     "Lower": "a-z", "Upper": "A-Z", "ASCII": r"\x00-\x7F", "Alpha": "a-zA-Z", "Digit": "0-9", "Alnum": "a-zA-Z0-9",
     "Punct": re.escape("!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~") + r"\\", "XDigit": "0-9a-fA-F", "Blank": r" \t",
-    "Space": r" \t\n\x0B\f\r", "Cntrl": r"\x00-\x1F\x7F",
+    "Space": r" \t\n\x0B\f\r", "Cntrl": r"\x00-\x1F\x7F", "Graph": r"\x21-\x7E", "Print": r"\x20-\x7E",
 }  # fmt: skip
 
 
@@ -104,11 +104,11 @@ Topics = Assign | Subscribe | SubscribePattern
 def java_pattern(pattern: str) -> re.Pattern[str]:
     r"""A pattern of ``java.util.regex`` compiled for Python.
 
-    ``\Q…\E``, ``\p{Alnum}`` and its like, ``(?<name>…)``, ``\k<name>``, ``\h`` and ``\z`` are translated. ``\d``,
-    ``\s``, ``\w`` and ``\b`` are about ASCII, as in Java.
+    ``\Q…\E``, ``\p{Alnum}`` and its like, ``(?<name>…)``, ``\k<name>``, ``\h``, ``\z`` and ``\0101`` are translated.
+    ``\d``, ``\s``, ``\w`` and ``\b`` are about ASCII, as in Java.
 
     Raises:
-        ConfigurationError: no valid pattern, or it intersects character classes or asks for Unicode properties.
+        ConfigurationError: no valid pattern, or it says what Python has no word for; docs/spark.md lists that.
     """
     try:
         return re.compile(_translate(pattern), re.ASCII)
@@ -128,7 +128,9 @@ def _translate(pattern: str) -> str:
             done.append(re.escape(text))
             at += 2 + len(text) + 2
         elif rest.startswith(("\\p{", "\\P{")):
-            name = rest[3:].partition("}")[0]
+            name, closed, _ = rest[3:].partition("}")
+            if not closed:
+                raise ValueError(f"{rest[:3]} is not closed")
             done.append(_property(name.removeprefix("Is"), negated=rest[1] == "P", within=depth > 0))
             at += 3 + len(name) + 1
         elif rest.startswith("\\"):
@@ -171,5 +173,9 @@ def _escape(rest: str, *, within: bool) -> tuple[str, int]:
     if rest.startswith("\\k<"):
         name = rest[3:].partition(">")[0]
         return f"(?P={name})", 3 + len(name) + 1
+    if octal := re.match(r"\\0([0-3]?[0-7]{1,2})", rest):
+        return f"\\x{int(octal[1], 8):02x}", len(octal[0])
+    if rest.startswith(("\\b{", "\\0")):
+        raise ValueError(f"{rest[:3]} cannot be used here")
     known = {"\\z": "\\Z", "\\h": r" \t\xA0" if within else r"[ \t\xA0]", "\\e": "\\x1B"}
     return known.get(rest[:2], rest[:2]), 2

@@ -54,6 +54,10 @@ def test_a_pattern_matches_whole_names_and_never_kafkas_own_topics():
         (r"a++b", "aab", "b"),
         (r"orders\z", "orders", "orders2"),
         (r"\w+", "abc", "ü"),
+        (r"\0101\07?-[\0102b]", "A-B", "\x081-B"),
+        (r"\0477", "'7", "\x047"),
+        (r"\p{Graph}\p{Print}", "a ", " a"),
+        (r"a(?i:b)", "aB", "AB"),
     ],
 )
 def test_patterns_are_javas(pattern: str, matching: str, other: str):
@@ -71,9 +75,34 @@ def test_patterns_are_javas(pattern: str, matching: str, other: str):
         ("[a[bc]]", "within character classes"),
         (r"\p{Greek}", r"\p{Greek} cannot be used here"),
         (r"[\P{Digit}]", "within a character class"),
+        (r"[\w-.]+", "bad character range"),
+        (r"\p{L}", r"\p{L} cannot be used here; known are Lower, Upper"),
+        (r"\pL", r"bad escape \p"),
+        (r"\p{IsAlphabetic}", "cannot be used here"),
+        (r"\p{javaLowerCase}", "cannot be used here"),
+        (r"\p{Alpha", r"\p{ is not closed"),
+        (r"\G", r"bad escape \G"),
+        (r"\R", r"bad escape \R"),
+        (r"\X", r"bad escape \X"),
+        (r"\H", r"bad escape \H"),
+        (r"\V", r"bad escape \V"),
+        (r"\N", "missing {"),
+        (r"\cA", r"bad escape \c"),
+        (r"\x{41}", r"incomplete escape \x"),
+        (r"\08", r"\08 cannot be used here"),
+        (r"a\b{g}", r"\b{ cannot be used here"),
+        (r"a(?i)b", "global flags not at the start"),
+        (r"(?-i)a", "missing :"),
+        (r"(?d)a", "unknown extension ?d"),
+        (r"(?U)a", "unknown extension ?U"),
+        (r"(?u)a", "ASCII and UNICODE flags are incompatible"),
+        (r"(?<=a{1,3})b", "fixed-width"),
+        (r"a{2}{3}", "multiple repeat"),
+        (r"(a)\2", "invalid group reference"),
     ],
 )
 def test_what_cannot_be_said_in_python_is_refused(pattern: str, why: str):
+    """The page lists each."""
     with pytest.raises(ConfigurationError, match="'subscribePattern' is not a pattern that can be used") as refused:
         SubscribePattern(pattern)
     assert why in str(refused.value)
