@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -163,6 +164,16 @@ def test_a_refusal_says_what_to_do(bootstrap: str):
         "writing to topic 'two words' failed: InvalidTopicError: topic 'two words': the topic name is not allowed, or"
         " the topic is internal. Use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
     )
+
+
+def test_what_is_too_large_is_told_by_the_option_of_spark(bootstrap: str):
+    """Not by the client's own ``max_request_size``, which is no option here."""
+    topic = make_topic(bootstrap)
+    with pytest.raises(KafkaError, match="MessageSizeTooLargeError") as failed:
+        write(options(bootstrap, topic, **{"kafka.max.request.size": "2000"}), [rows({"value": bytes(5_000)})])
+    assert "is larger than kafka.max.request.size=2000" in str(failed.value)
+    assert "raise max.message.bytes on the topic and kafka.max.request.size here" in str(failed.value)
+    assert "max_request_size" not in "".join(traceback.format_exception(failed.value))
 
 
 def test_much_data_goes_through_a_small_buffer(bootstrap: str):

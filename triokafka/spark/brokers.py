@@ -17,6 +17,7 @@ import trio
 import triokafka
 from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.loop_thread import loop_thread
+from triokafka.spark.client_settings import in_option_names
 from triokafka.spark.kept import kept
 from triokafka.spark.offsets import Offsets
 from triokafka.spark.options import ReadOptions
@@ -146,10 +147,13 @@ def ask_brokers(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) -
 def without_frames(error: KafkaError) -> KafkaError:
     """The error without the frames of the loop: it has a sentence, and Spark shows its users the whole traceback.
 
-    What to do about it follows as a note, which Spark shows too.
+    What to do about it follows as a note, which Spark shows too. Both name options as they are given to Spark.
     """
-    if error.advice and error.advice not in (str(error), *getattr(error, "__notes__", ())):
-        error.add_note(error.advice)
+    if error.args and isinstance(error.args[0], str):
+        error.args = (in_option_names(error.args[0]), *error.args[1:])
+    advice = in_option_names(error.advice)
+    if advice and advice not in (str(error), *getattr(error, "__notes__", ())):
+        error.add_note(advice)
     return error.with_traceback(None)
 
 
@@ -163,7 +167,7 @@ async def _ask(options: ReadOptions, work: Callable[[Brokers], Awaitable[T]]) ->
             # The client has retried for all its time already where time is over.
             if not tries or not error.retriable or isinstance(error, _FINAL):
                 raise
-            _log.warning("asking for offsets failed, and is tried again: %s", error)
+            _log.warning("asking for offsets failed, and is tried again: %s", in_option_names(str(error)))
         await trio.sleep(options.fetch_offset_retry_interval_ms / 1000)
 
 

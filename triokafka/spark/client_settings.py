@@ -7,8 +7,10 @@ tunes Java's clients is left out, what is misspelt is refused, and what nobody k
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from triokafka.client.config import ClientOptions, ConsumerOptions, ProducerOptions
@@ -120,6 +122,22 @@ def settable(options: type[ClientOptions] = ConsumerOptions) -> set[str]:
     return {name for name in options.__dataclass_fields__ if name.islower()} - _NOT_FROM_TEXT
 
 
+def in_option_names(sentence: str) -> str:
+    """A client's sentence with its settings as options of Spark: ``kafka.max.request.size``, not ``max_request_size``.
+
+    What stands in quotes or in a path is left alone: a topic may be called ``client_id``.
+    """
+    return _named().sub(lambda found: PREFIX + found[0].replace("_", "."), sentence)
+
+
+@cache
+def _named() -> re.Pattern[str]:
+    settings = {"bootstrap_servers", *settable(), *settable(ProducerOptions)}
+    # What is a word as well is only meant where a value follows: acks=0.
+    names = (name if "_" in name else f"{name}(?==)" for name in sorted(settings, key=len, reverse=True))
+    return re.compile(rf"(?<![\w.'\"/-])(?:{'|'.join(names)})(?![\w'\"/-])")
+
+
 def _value(setting: str, text: str) -> Any:
     """The value that ``text`` stands for, by the type of the setting: a password of digits stays text."""
     kind = str(_fields()[setting].type)
@@ -141,7 +159,7 @@ def _check(servers: str, values: Mapping[str, Any]) -> None:
     try:
         ConsumerOptions.parse(HiddenValues(values, bootstrap_servers=servers))
     except ConfigurationError as error:
-        raise ConfigurationError(f"A 'kafka.' option cannot be used: {error}") from None
+        raise ConfigurationError(f"A 'kafka.' option cannot be used: {in_option_names(str(error))}") from None
 
 
 def check_protection(values: Mapping[str, Any]) -> None:

@@ -121,6 +121,11 @@ class DecodingOptions:
 def _registry(given: Mapping[str, str]) -> SchemaRegistry:
     from triokafka.formats import SchemaRegistry
 
+    if "@" in given["schemaregistry"]:
+        raise ConfigurationError(
+            "Option 'schemaRegistry' must hold no credentials: give them as 'schemaRegistry.user' and"
+            " 'schemaRegistry.password'"
+        )
     try:
         return SchemaRegistry(
             given["schemaregistry"].strip(),

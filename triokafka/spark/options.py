@@ -18,7 +18,7 @@ from triokafka.spark.client_settings import GROUP_ID, ClientSettings, HiddenValu
 from triokafka.spark.decoding import NAMES as DECODING_NAMES
 from triokafka.spark.decoding import DecodingOptions
 from triokafka.spark.java_settings import PREFIX, refuse_without_prefix
-from triokafka.spark.offsets import EARLIEST, LATEST, Bound, parse_partitions
+from triokafka.spark.offsets import EARLIEST, LATEST, AtGroup, Bound, parse_partitions
 from triokafka.spark.option_values import choice, column_names, duration_ms, flag, whole
 from triokafka.spark.topics import Assign, Subscribe, SubscribePattern, Topics
 
@@ -134,7 +134,7 @@ class ReadOptions:
         min_partitions = whole(given, "minPartitions", at_least=1, largest=2**31 - 1)
         max_partitions = whole(given, "maxPartitions", at_least=1, largest=2**31 - 1)
         max_records = whole(given, "maxRecordsPerPartition", at_least=1)
-        if group_id is not None:
+        if group_id is not None and not isinstance(starting, AtGroup):
             warnings.append(_group_id_warning("groupidprefix" in given))
         client, more = client_settings(given)
         fewest, most = (whole(given, f"{end}OffsetsPerTrigger", at_least=1) for end in ("min", "max"))

@@ -12,6 +12,7 @@ from triokafka.errors import KafkaError
 from triokafka.loop_thread import loop_thread
 from triokafka.records import ConsumerRecord
 from triokafka.spark.admission import backlog
+from triokafka.spark.client_settings import in_option_names
 from triokafka.spark.offsets import Offsets
 from triokafka.spark.options import ReadOptions
 from triokafka.structs import TopicPartition
@@ -37,7 +38,8 @@ def bytes_per_offset(options: ReadOptions, start: Offsets, latest: Offsets) -> d
     try:
         return loop_thread().call(lambda: _look(options, ranges, ends))
     except (KafkaError, trio.TooSlowError) as error:
-        _log.warning("the size of records could not be looked at, so this batch goes by what is known: %s", error)
+        said = in_option_names(str(error))
+        _log.warning("the size of records could not be looked at, so this batch goes by what is known: %s", said)
         return {}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.client_settings import SERVERS, HiddenValues, check_protection, settable
+from triokafka.spark.client_settings import SERVERS, HiddenValues, check_protection, in_option_names, settable
 from triokafka.spark.java_settings import (
     OF_CONSUMERS,
     PREFIX,
@@ -187,7 +187,7 @@ def _check_client(options: WriteOptions) -> None:
     try:
         ProducerOptions.parse(options.producer_settings())
     except ConfigurationError as error:
-        raise ConfigurationError(f"A 'kafka.' option cannot be used: {error}") from None
+        raise ConfigurationError(f"A 'kafka.' option cannot be used: {in_option_names(str(error))}") from None
 
 
 def _unknown_names(given: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 import triokafka
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.loop_thread import loop_thread
+from triokafka.spark.brokers import without_frames
 from triokafka.spark.sink import RecordSink, Written
 from triokafka.spark.write_options import COLUMNS, WriteOptions, check_columns
 
@@ -64,8 +65,7 @@ class _Writing:
         try:
             return TaskWritten(loop_thread().feed(batches, self._send_all))
         except KafkaError as error:
-            # It has a sentence, and Spark shows its users the whole traceback.
-            raise error.with_traceback(None) from None
+            raise without_frames(error) from None
 
     async def _send_all(self, batches: trio.MemoryReceiveChannel[pa.RecordBatch]) -> Written:
         async with triokafka.Producer(**self.options.producer_settings()) as producer:

@@ -16,11 +16,12 @@ from triokafka.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from triokafka.spark import brokers
-from triokafka.spark.brokers import Brokers, NoSuchTopicError, ask_brokers
+from triokafka.spark.brokers import Brokers, NoSuchTopicError, ask_brokers, without_frames
 from triokafka.spark.options import ReadOptions
 from triokafka.structs import TopicPartition
 
@@ -30,6 +31,17 @@ def options(**more: str) -> ReadOptions:
     if not {"assign", "subscribePattern"} & set(more):
         given.setdefault("subscribe", "orders")
     return ReadOptions.parse(given)
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def test_what_a_client_says_of_its_settings_is_told_by_the_options_of_spark():
+    """`spark/5.2`: who reads ``request_timeout_ms`` would give it as an option, and Spark's is another."""
+    error = without_frames(RequestTimedOutError("no answer within request_timeout_ms=5 from 'client_id'"))
+    assert str(error) == "no answer within kafka.request.timeout.ms=5 from 'client_id'"
+    assert error.__notes__ == ["Try again; if it lasts, look at the broker's load or raise kafka.request.timeout.ms."]
+    assert without_frames(error).__notes__ == error.__notes__, "once"
 
 
 # ---------------------------------------------------------------- tries

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from triokafka.client.config import ConsumerOptions
+from triokafka.client.config import ClientOptions, ConsumerOptions, ProducerOptions
 from triokafka.errors import ConfigurationError
+from triokafka.spark.client_settings import in_option_names, settable
 from triokafka.spark.decoding import DecodingOptions
 from triokafka.spark.java_settings import OF_CONSUMERS, OF_PRODUCERS, WITHOUT_EFFECT
 from triokafka.spark.offsets import (
@@ -259,9 +260,13 @@ IN_BOTH = [
     ({"offsetsBinding": "never"}, "'offsetsBinding' must be 'snapshot' or 'late'"),
     ({"onMissingPartitions": "skip"}, "'onMissingPartitions' must be 'error', 'earliest' or 'latest'"),
     ({"startingOffset": "earliest"}, "Unknown option 'startingoffset'; did you mean 'startingOffsets'?"),
-    ({"kafka.isolation.level": "committed"}, "isolation_level"),
+    ({"kafka.isolation.level": "committed"}, "A 'kafka.' option cannot be used: kafka.isolation.level='committed'"),
     ({"kafka.bootstrap.servers": "http://a:1"}, "'host:port' without a scheme"),
-    ({"kafka.fetch.max.wait.ms": "long"}, "fetch_max_wait_ms='long' cannot be used"),
+    ({"kafka.fetch.max.wait.ms": "long"}, "kafka.fetch.max.wait.ms='long' cannot be used"),
+    (
+        {"schemaRegistry": "http://me:hush@nowhere", "valueFormat": "avro"},
+        "must hold no credentials: give them as 'schemaRegistry.user' and 'schemaRegistry.password'",
+    ),
     ({"kafka.sasl.mechanism": "PLAIN"}, "Kafka option 'sasl.mechanism' is not"),
     ({"kafka.ssl.truststore.location": "/x"}, "ssl.truststore.location"),
     ({"kafka.security.protocol": "SASL_SSL"}, "is SASL_SSL, which is not supported: TLS and SASL are not there yet"),
@@ -490,10 +495,36 @@ def test_settings_that_nobody_knows_are_left_out_with_one_warning_on_both_sides(
         )
 
 
+@pytest.mark.parametrize("options", [ConsumerOptions, ProducerOptions])
+def test_no_sentence_names_a_clients_own_option(options: type[ClientOptions]):
+    """`spark/5.2`: an option is told of as it is given."""
+    for name in settable(options):
+        given = f"{name}=5 is odd"
+        assert in_option_names(given) == f"kafka.{name.replace('_', '.')}=5 is odd"
+    assert in_option_names("raise linger_ms, or buffer_memory.") == "raise kafka.linger.ms, or kafka.buffer.memory."
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["topic 'client_id' retries", "acks are late", 'of "linger_ms"', "/etc/linger_ms/x", "my_client_id", "linger_ms-3"],
+)
+def test_names_that_are_no_options_are_left_alone(sentence: str):
+    assert in_option_names(sentence) == sentence
+
+
 def test_a_group_id_is_taken_with_a_warning():
     (warning,) = parse({"kafka.group.id": "g", "groupIdPrefix": "p"}).warnings
     assert "'kafka.group.id' has been set on this query" in warning
     assert "groupIdPrefix will be ignored" in warning
+    (warning,) = parse({"kafka.group.id": "g", "startingOffsets": "group", "startingTimestamp": "5"}).warnings
+    assert "'kafka.group.id' has been set" in warning, "the time goes before"
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_group_id_that_says_where_to_start_is_no_reason_to_warn(streaming: bool):
+    given = {"kafka.group.id": "g", "startingOffsets": "group", "groupIdPrefix": "p"}
+    options = parse(given, streaming=streaming)
+    assert (options.starting, options.warnings) == (AtGroup("g"), ())
 
 
 @pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])

@@ -70,7 +70,7 @@ def test_settings_are_in_no_repr():
         ({"kafka.security.protocol": "SASL_SSL"}, "TLS and SASL are not there yet"),
         ({"kafka.sasl.jaas.config": "user"}, "Kafka option 'sasl.jaas.config' is not supported"),
         ({"kafka.compression.gzip.level": "9"}, "here it is 'kafka.compression.level'"),
-        ({"kafka.linger.ms": "soon"}, "linger_ms"),
+        ({"kafka.linger.ms": "soon"}, "kafka.linger.ms='soon'"),
         ({"topics": "orders"}, "Unknown option 'topics' of a write; did you mean 'topic'?"),
         ({"transactional": "batch"}, "can only be 'off' yet"),
         ({"kafka.bootstrap.servers": " "}, "Option 'kafka.bootstrap.servers' must be specified"),
