@@ -63,8 +63,8 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             (
                 "a truncation is synced",
                 _LOG + "log_segments.py",
-                "            self.active.truncate_to(offset)\n            self.active.sync()\n",
-                "            self.active.truncate_to(offset)\n",
+                "            self.active.truncate_to(offset, now_ms)\n            self.active.sync()\n",
+                "            self.active.truncate_to(offset, now_ms)\n",
             ),
             (
                 "a truncation forgets later producers",

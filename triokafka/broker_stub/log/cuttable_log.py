@@ -35,10 +35,11 @@ class CuttableLog(AppendableLog):
         if offset < self.log_start_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
+        now_ms = self._time(now_ms)
         with self._guard.during("truncation", or_offline=True):
             self._prepare_cut(self._segments.batch_start(offset))
-            self._segments.truncate_to(offset)
-            self._after_cut(self._time(now_ms))
+            self._segments.truncate_to(offset, now_ms)
+            self._after_cut(now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int | None = None) -> None:
         """Give up all records; the next one gets ``offset`` (F22).

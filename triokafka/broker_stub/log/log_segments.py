@@ -169,7 +169,7 @@ class LogSegments:
 
     # -- cutting
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop the batch that has ``offset`` and all after it, durably but for the names of files (F21)."""
         self._hints.clear()
         try:
@@ -180,7 +180,7 @@ class LogSegments:
                     self._bases.pop()
                 self._files.storage.sync_dir(self._directory)  # else a crash may leave them behind a gap
             self._remove_strays()
-            self.active.truncate_to(offset)
+            self.active.truncate_to(offset, now_ms)
             self.active.sync()
         except OSError:
             self._find_end_anyway()

@@ -21,6 +21,7 @@ from triokafka.broker_stub.log.segment_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
 )
+from triokafka.checksum import crc32c
 from triokafka.errors import CorruptRecordError
 from triokafka.records.batch import LOG_OVERHEAD, BatchInfo
 from triokafka.structs import Buffer
@@ -131,7 +132,8 @@ class LogSegment(ReadableSegment):
         limit = config.roll_after_ms
         jitter = min(config.segment_jitter_ms, limit)
         if jitter:
-            jitter = self.base_offset * 2654435761 % jitter  # spread without randomness: the same after a restart
+            # Of each its own, also of the first ones of logs that were made together; the same after a restart.
+            jitter = crc32c(f"{self._directory.rpartition('/')[2]}/{self.base_offset}".encode()) * jitter >> 32
         if waited > limit - jitter:
             return True
         if not self._indexes_checked:
@@ -178,8 +180,11 @@ class LogSegment(ReadableSegment):
         """Count as written when ``segment`` was, whose records it has: to be called after the last `append` (H18)."""
         self._storage.set_modified_ms(self._log_path, self._storage.modified_ms(segment.path(LOG_SUFFIX)))
 
-    def truncate_to(self, offset: int) -> int:
-        """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped (E09)."""
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop the batch that contains ``offset`` and all after it; returns the number of bytes dropped (E09).
+
+        With nothing left it begins anew at ``now_ms``, as far as its age is concerned.
+        """
         place = self.find(offset)
         if place is None:
             return 0
@@ -196,6 +201,7 @@ class LogSegment(ReadableSegment):
         self._max_timestamp = None
         if not self.size:
             self._first_timestamp = None
+            self.created_ms = now_ms
         return dropped
 
     # -- recovery

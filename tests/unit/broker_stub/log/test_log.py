@@ -31,6 +31,7 @@ from triokafka.errors import (
     OutOfOrderSequenceNumberError,
 )
 from triokafka.records import decode_records, encode_batch, iter_batches
+from triokafka.structs import TopicPartition
 from triokafka.world import RealWorld
 from triokafka.world_files import FileSlice
 from triokafka.world_memory import DiskFault, MemoryStorage
@@ -112,6 +113,57 @@ def test_a_segment_is_rolled_when_its_records_span_segment_ms() -> None:
     assert len(log.segments) == 1
     append(log, batch(b"c", timestamp=NOW + 60_001), now_ms=NOW)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_records_without_a_time_count_from_when_their_segment_was_begun() -> None:
+    """By the clock; a segment without records is never too old (`broker-log/F12`)."""
+    log = open_log(MemoryStorage(), config(segment_ms=60_000))
+    append(log, batch(b"a", timestamp=-1), now_ms=NOW + 60_000)
+    append(log, batch(b"b", timestamp=-1), now_ms=NOW + 60_000)
+    assert len(log.segments) == 1
+    append(log, batch(b"c", timestamp=-1), now_ms=NOW + 60_001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    empty = open_log(MemoryStorage(), config(segment_ms=60_000))
+    append(empty, batch(b"a", timestamp=-1), now_ms=NOW + 10**9)
+    assert len(empty.segments) == 1
+
+
+def test_segments_that_were_begun_together_are_not_rolled_together() -> None:
+    """Each has a share of its own of ``segment.jitter.ms``, the first one of a log too (`broker-log/F12`)."""
+
+    def ages(log: PartitionLog, count: int) -> list[int]:
+        found: list[int] = []
+        for _ in range(count):
+            begun, segments = NOW + 10**6 * len(found), len(log.segments)
+            for age in range(0, 70_000, 1000):
+                append(log, batch(b"x", timestamp=begun + age), now_ms=begun)
+                if len(log.segments) > segments:
+                    found.append(age)
+                    break
+            log.roll(now_ms=NOW)
+        return found
+
+    def new_log(partition: int, jitter: int) -> PartitionLog:
+        tp = TopicPartition("orders", partition)
+        jittery = config(segment_ms=60_000, segment_jitter_ms=jitter, segment_bytes=10**6, index_interval_bytes=10**6)
+        return PartitionLog.open(MemoryStorage(), f"data/orders-{partition}", tp, jittery, now_ms=NOW)
+
+    first = [ages(new_log(partition, 20_000), 1)[0] for partition in range(30)]
+    assert all(40_000 < age <= 61_000 for age in first)
+    assert len(set(first)) > 10
+    assert len(set(ages(new_log(0, 20_000), 30))) > 10
+    assert first == [ages(new_log(partition, 20_000), 1)[0] for partition in range(30)]  # after a restart as before
+    assert ages(new_log(0, 0), 2) == [61_000, 61_000]
+
+
+def test_offsets_that_an_index_cannot_hold_begin_a_segment() -> None:
+    """Named by the first of them, which a follower is given (`broker-log/Z05`)."""
+    log = open_log(MemoryStorage())
+    gapped = [0, 2**31 - 1, 2**31, 2**33]
+    for offset in gapped:
+        log.append_as_follower(bytes(batch(b"v", base_offset=offset)))
+    assert [segment.base_offset for segment in log.segments] == [0, 2**31, 2**33]
+    assert offsets(log) == gapped
 
 
 def test_a_full_index_rolls_the_segment() -> None:
@@ -301,7 +353,7 @@ def test_the_first_batch_is_whole_whatever_the_limit_says() -> None:
 
 
 def test_a_read_stops_before_the_bound() -> None:
-    """(`broker-log/F20`)"""
+    """What is committed is for others to know, and to say (`broker-log/F20`, `F29`)."""
     log = open_log(MemoryStorage(), config(segment_bytes=10**6))
     fill(log, 10)
     assert [info.base_offset for info in iter_batches(log.read(2, 10**6, up_to_offset=5).records)] == [2, 3, 4]
@@ -455,6 +507,18 @@ def test_truncation_gives_up_everything_from_the_offset_on() -> None:
     assert log.leader_epochs.entries() == [(0, 0), (4, 17)]
     storage.kill()
     assert offsets(open_log(storage, recovery_point=17)) == list(range(18))
+
+
+def test_a_segment_that_was_cut_to_nothing_begins_anew() -> None:
+    """Records without a time count from the cut on (`broker-log/E09`)."""
+    log = open_log(MemoryStorage(), config(segment_ms=60_000))
+    append(log, batch(b"a", timestamp=-1), now_ms=NOW)
+    log.truncate_to(0, now_ms=NOW + 50_000)
+    for age in (1, 60_000):
+        append(log, batch(b"b", timestamp=-1), now_ms=NOW + 50_000 + age)
+    assert len(log.segments) == 1
+    append(log, batch(b"c", timestamp=-1), now_ms=NOW + 110_001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
 def test_after_a_truncation_no_old_place_is_believed() -> None:

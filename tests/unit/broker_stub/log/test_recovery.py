@@ -169,7 +169,7 @@ def test_the_empty_file_of_a_failed_roll_hides_nothing(clean: bool, more: int) -
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_segments_of_the_old_formats_are_served(clean: bool) -> None:
-    """Formats v0 and v1, compressed or not, before records of today (`broker-log/Z02`, `C08`, `C15`)."""
+    """Formats v0 and v1, compressed or not, before records of today (`broker-log/Z02`, `C05`, `C08`, `C15`, `C17`)."""
     storage = MemoryStorage()
     storage.make_dirs(DIRECTORY)
     inner = b"".join(message(n, None, b"%d" % n, timestamp=NOW + 10 + n) for n in range(5))
