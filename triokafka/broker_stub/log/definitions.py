@@ -217,19 +217,6 @@ DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {
             broker_keys=(("log.preallocate", 1),),
         ),
         ConfigDefinition(
-            "remote.log.copy.disable", _T.BOOLEAN, False, "Kept for Kafka's tools; tiered storage is not built."
-        ),
-        ConfigDefinition(
-            "remote.log.delete.on.disable", _T.BOOLEAN, False, "Kept for Kafka's tools; tiered storage is not built."
-        ),
-        ConfigDefinition(
-            "remote.storage.enable",
-            _T.BOOLEAN,
-            False,
-            "Kept for Kafka's tools; tiered storage is not built.",
-            lambda value: "tiered storage is not built" if value else "",
-        ),
-        ConfigDefinition(
             "remote.log.copy.disable", _T.BOOLEAN, False, "Only false: tiered storage is not built.", _no_tiered_storage
         ),
         ConfigDefinition(

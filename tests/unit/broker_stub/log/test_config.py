@@ -42,10 +42,13 @@ def test_dotted_names_are_parsed_over_a_base() -> None:
         ("preallocate", "perhaps"),
         ("compression.gzip.level", "0"),
         ("remote.storage.enable", "true"),
+        ("remote.log.copy.disable", "true"),
+        ("remote.log.delete.on.disable", "true"),
         ("flush.ms", None),
     ],
 )
 def test_a_bad_value_is_refused_by_name(name: str, text: str | None) -> None:
+    """What is not built is a bad value, too: tiered storage (`broker-log/Z32`)."""
     with pytest.raises(InvalidConfigurationError, match=name):
         parse_topic_config({name: text})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import sys
 
@@ -21,6 +22,8 @@ from triokafka.errors import (
     UnsupportedCompressionTypeError,
 )
 from triokafka.records import decode_records, encode_batch, iter_batches
+from triokafka.records.batch import HEADER_SIZE
+from triokafka.records.compression import CODEC_IDS, compress
 from triokafka.world_memory import MemoryStorage
 
 
@@ -119,6 +122,21 @@ def test_records_must_be_what_the_header_counts(compression: str) -> None:
     struct.pack_into(">i", data, 23, 2)
     struct.pack_into(">i", data, 57, 3)
     assert isinstance(refused(new_log(), resealed(data)), InvalidRecordError)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_number_themselves_without_gaps(compression: str) -> None:
+    """Else readers would get the same offset twice, or never the next one (`broker-log/C13`, `C24`)."""
+    for deltas in ((0, 0), (0, 2), (1, 2), (1, 0)):
+        data = batch(b"a", b"b")
+        records = data[HEADER_SIZE:]
+        size = len(records) // 2
+        for index, delta in enumerate(deltas):
+            records[index * size + 3] = 2 * delta
+        data[HEADER_SIZE:] = compress(compression, records)
+        struct.pack_into(">i", data, 8, len(data) - 12)
+        data[22] |= CODEC_IDS[compression]
+        assert isinstance(refused(new_log(), resealed(data)), InvalidRecordError)
 
 
 def test_compressed_garbage_is_refused() -> None:
@@ -234,6 +252,23 @@ def test_a_codec_that_the_topic_wants_and_is_not_installed_is_an_answer(monkeypa
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
     monkeypatch.setitem(sys.modules, "compression.zstd", None)
     assert isinstance(refused(log, batch(b"a")), UnsupportedCompressionTypeError)
+
+
+@pytest.mark.parametrize(("topic", "from_client"), [("producer", True), ("gzip", True), ("producer", False)])
+def test_what_was_compressed_stays_as_whoever_compressed_it_has_left_it(topic: str, from_client: bool) -> None:
+    """Kept and served to the byte, but for what is outside of the checksum (`broker-log/C10`, `C14`)."""
+    data = batch(b"a" * 100, b"b" * 100)
+    packed = gzip.compress(data[HEADER_SIZE:], compresslevel=1, mtime=4711)  # as no compressor of the broker does
+    data[HEADER_SIZE:] = packed
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    data[22] |= CODEC_IDS["gzip"]
+    sent = bytes(resealed(data))
+    log = new_log(compression_type=topic)
+    append(log, batch(b"before", compression="gzip"))
+    append(log, sent, epoch=3, from_client=from_client)
+    stored = bytes(log.read(1, 10_000).records)
+    assert struct.unpack_from(">qii", stored) == (1, len(sent) - 12, 3)
+    assert stored[16:] == sent[16:]
 
 
 def test_a_batch_that_is_right_already_is_not_encoded_anew() -> None:
