@@ -116,6 +116,10 @@ class Admission:
             ends = limit_bytes(start, ends, bytes_per_offset or {}, total=self.max_bytes, each=self.max_partition_bytes)
         return ends
 
+    def note_batch(self, now_ms: float) -> None:
+        """A batch was made without being asked for here: the next one waits for enough, as after any other."""
+        self._last_batch_ms = now_ms
+
     def _waits(self, start: Offsets, latest: Offsets, now_ms: float) -> bool:
         if self.min_offsets is None:
             return False

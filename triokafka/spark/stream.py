@@ -17,11 +17,12 @@ from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from triokafka.errors import ConfigurationError
 from triokafka.spark.admission import Admission
 from triokafka.spark.brokers import Brokers, ask_brokers
 from triokafka.spark.data_loss import report_loss
 from triokafka.spark.initial_offsets import load_initial_offsets, store_initial_offsets
-from triokafka.spark.offsets import AtGroup, AtOffsets, Offsets, names, offsets_json, parse_offsets
+from triokafka.spark.offsets import AtGroup, AtOffsets, Offsets, format_offsets, names, offsets_json, parse_offsets
 from triokafka.spark.options import ReadOptions
 from triokafka.spark.plan import tasks
 from triokafka.spark.reader import RangePartition
@@ -44,6 +45,7 @@ _log: Final = logging.getLogger("triokafka.spark")
 
 COMMIT_TIMEOUT_MS: Final = 5_000
 """How long a batch may wait for the commit of the one before it to ``commitGroupId``."""
+_NO_OFFSETS: Final = "the query's checkpoint is damaged, or of another source:"
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc] # no types
@@ -112,7 +114,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             KafkaDataLossError: all topics are gone, and ``failOnDataLoss`` is true.
             KafkaTimeoutError: no broker answered in time.
         """
-        begin = parse_offsets(start) if start is not None else self._reached
+        begin = _kept_offsets(start) if start is not None else self._reached
+        if self._target is not None and not self._has_admitted and _is_behind(self._target.offsets, begin or {}):
+            # It was made without knowing where the query stands: a new leader may have lagged behind just then.
+            self._target = AvailableNowTarget(self._latest_since(begin or {}, missing_ok=True))
         self._latest = (
             self._latest_since(begin or {}, missing_ok=bool(begin))
             if self._target is None
@@ -121,6 +126,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         first_untold = start is None and not self._has_admitted
         if begin is None or first_untold or type(limit).__name__ == "ReadAllAvailable":
             end = self._latest
+            self._admission.note_batch(self._now_ms())
         else:
             end = self._admit(begin)
         if begin and not end:
@@ -164,7 +170,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             ChangedTargetError: under ``Trigger.AvailableNow``, see `AvailableNowTarget.check`.
             KafkaTimeoutError: no broker answered in time.
         """
-        first, until = parse_offsets(start), parse_offsets(end)
+        first, until = _kept_offsets(start), _kept_offsets(end)
         if not self._has_admitted and first == self._initial:
             # An earlier run planned the first batch, and this one has just looked where it began. Partitions that came
             # in between are new, and not lost.
@@ -291,6 +297,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         end = self._admission.admit(start, self._latest, now_ms=self._now_ms(), bytes_per_offset=self._sizes)
         # Spark compares offsets as text: naming a new partition would be a batch, an empty one.
         return dict(begin) if end == start else end
+
+
+def _kept_offsets(given: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Offsets from the query's checkpoint, in which anything may stand: another source's, say."""
+    try:
+        found = parse_offsets(given)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{_NO_OFFSETS} {error}") from None
+    if below := {one: offset for one, offset in found.items() if offset < 0}:
+        # As options -2 and -1 are the beginning and the end, and the whole log would be read again.
+        raise ConfigurationError(f"{_NO_OFFSETS} it has {format_offsets(below)}")
+    return found
+
+
+def _is_behind(ends: Offsets, known: Offsets) -> bool:
+    return bool(went_back(known, ends) or known.keys() - ends.keys())
 
 
 def _monotonic_ms() -> float:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from triokafka.errors import ConfigurationError
 from triokafka.spark import listener, samples, stream
 from triokafka.spark.data_loss import KafkaDataLossError
 from triokafka.spark.offsets import Offsets, offsets_json
@@ -114,6 +115,19 @@ def test_without_a_start_the_first_batch_is_whole_and_the_others_follow_each_oth
     assert [asked.latestOffset() for _ in range(4)] == [at(a=35), at(a=45), at(a=50), at(a=50)]
 
 
+def test_after_a_first_batch_without_a_start_the_next_waits_for_enough(brokers: GivenBrokers):
+    """`spark/3.1`: minOffsetsPerTrigger. Only the first batch does not wait, also in Spark 4.0 and 4.1."""
+    now = [0.0]
+    brokers.ends = [{A: 3}]
+    asked = reader(now, minOffsetsPerTrigger="10", maxTriggerDelay="1m", startingOffsets="earliest")
+    asked.initialOffset()
+    assert asked.latestOffset() == at(a=3)
+    brokers.ends = [{A: 4}]
+    assert asked.latestOffset() == at(a=3)
+    now[0] = 60_000
+    assert asked.latestOffset() == at(a=4)
+
+
 def test_waiting_for_more_gives_the_start_itself_also_when_partitions_are_new(brokers: GivenBrokers):
     """Another text would be an empty batch."""
     now = [0.0]
@@ -158,6 +172,34 @@ def test_a_run_of_available_now_sees_nothing_that_came_later(brokers: GivenBroke
     assert asked.initialOffset() == at(a=0)
     assert asked.latestOffset(at(a=0), None) == at(a=5)
     assert asked.reportLatestOffset() == at(a=5)
+
+
+def test_a_run_of_available_now_asks_again_for_ends_that_went_back(brokers: GivenBrokers):
+    """SPARK-26267: a run that begins while leaders change has no loss to tell of. Once is enough: its target stays."""
+    brokers.ends = [{A: 3}, {A: 4, B: 1}, {A: 7, B: 1}, {A: 9, B: 9}]
+    asked = reader()
+    asked.prepareForTriggerAvailableNow()
+    assert asked.latestOffset(at(a=5, b=1), None) == at(a=7, b=1)
+    assert asked.latestOffset(at(a=7, b=1), None) == at(a=7, b=1)
+    assert asked.partitions(at(a=5, b=1), at(a=7, b=1))
+
+
+def test_a_run_of_available_now_with_ends_that_stay_back_is_a_loss(brokers: GivenBrokers):
+    brokers.ends = [{A: 3}]
+    asked = reader()
+    asked.prepareForTriggerAvailableNow()
+    assert asked.latestOffset(at(a=5), None) == at(a=3)
+    assert brokers.asked == 1 + 3
+    with pytest.raises(KafkaDataLossError, match="PARTITION_OFFSET_CHANGED"):
+        asked.partitions(at(a=5), at(a=3))
+
+
+@pytest.mark.parametrize("kept", [{"orders": {"0": "x"}}, {"orders": {"0": -2}}, {"orders": 5}, {"a": {"b": 1}}, 7, []])
+def test_a_checkpoint_of_something_else_is_a_sentence(brokers: GivenBrokers, kept: Any):
+    """-2 is the beginning of a log in an option: all of it would be read again."""
+    for ask in (lambda: reader().latestOffset(kept, None), lambda: reader().partitions(kept, at(a=5))):
+        with pytest.raises(ConfigurationError, match="the query's checkpoint is damaged, or of another source: "):
+            ask()
 
 
 def test_latest_of_a_run_of_available_now_is_its_target(brokers: GivenBrokers):
