@@ -134,9 +134,15 @@ class PrometheusExporter:
         self._found: dict[tuple[str, tuple[str, ...]], SourceLag] = {}
 
     def __call__(self, found: SourceLag) -> None:
-        """Keep the numbers, in place of those before of the same query and topics."""
+        """Keep the numbers, in place of those of the query's batches before."""
+        # By batch: with a pattern the topics of a source change, and nothing else tells it from others.
+        others = {
+            key: one
+            for key, one in self._found.items()
+            if one.query_id != found.query_id or one.batch_id == found.batch_id
+        }
         # Replaced as a whole: it is read in another thread.
-        self._found = {**self._found, (found.query_id, found.topics): found}
+        self._found = {**others, (found.query_id, found.topics): found}
 
     def forget(self, query_id: str) -> None:
         """Leave out a query from now on, because it has ended."""

@@ -200,3 +200,19 @@ def test_prometheus_is_given_the_last_numbers_of_each_query():
     assert lines.count("# TYPE triokafka_spark_min_offsets_behind_latest gauge") == 1
     exporter.forget("11-22")
     assert exporter.text() == ""
+
+
+def test_prometheus_forgets_topics_that_a_pattern_does_not_match_any_more():
+    """They would be behind for ever, and count twice while they are there."""
+    exporter = PrometheusExporter()
+    batches = [
+        [source({"orders": {"0": 3}}, {"orders": {"0": 7}}), source({"payments": {"0": 1}}, {"payments": {"0": 9}})],
+        [source({"orders": {"0": 7}, "more": {"0": 1}}, {"orders": {"0": 7}, "more": {"0": 2}})],
+        [source({"more": {"0": 2}}, {"more": {"0": 2}}), source({"orders": {"0": 7}}, {"orders": {"0": 7}})],
+    ]
+    told = []
+    for number, sources in enumerate(batches):
+        for one in progress_lag(progress(*sources, batch=number)):
+            exporter(one)
+        told.append([line.split('topics="')[1] for line in exporter.text().splitlines() if "_max_offsets" in line[:30]])
+    assert told == [['orders"} 4', 'payments"} 8'], ['more,orders"} 1'], ['more"} 0', 'orders"} 0']]
