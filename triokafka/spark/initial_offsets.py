@@ -6,6 +6,7 @@ a zero byte, ``v1`` and the offsets as JSON; the byte is there for readers older
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -32,7 +33,7 @@ def decode_initial_offsets(content: bytes) -> dict[TopicPartition, int]:
     if text.startswith("\0v"):
         version, _, offsets = text[1:].partition("\n")
         number = version[1:].strip()
-        if not number.isdigit() or int(number) == 0:
+        if not re.fullmatch("[0-9]{1,9}", number) or int(number) == 0:
             raise ConfigurationError(f"Log file was malformed: failed to read correct log version from {version}.")
         if int(number) > VERSION:
             raise ConfigurationError(
@@ -58,7 +59,10 @@ def load_initial_offsets(path: str) -> dict[TopicPartition, int] | None:
             return None
         with system.open_input_stream(inside) as file:
             content = file.read()
-    return decode_initial_offsets(content)
+    try:
+        return decode_initial_offsets(content)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the file of option 'initialOffsetsPath', {path}, cannot be used: {error}") from None
 
 
 def store_initial_offsets(path: str, offsets: Offsets) -> None:

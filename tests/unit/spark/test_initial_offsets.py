@@ -37,10 +37,31 @@ def test_a_file_of_a_future_version_is_refused():
         decode_initial_offsets(b'\0v99999\n{"topic":{"0":1}}')
 
 
-@pytest.mark.parametrize("content", [b"", b"\0", b"\0v\n{}", b"\0vx\n{}", b"\0v0\n{}", b"\0v1\n", b'\0v1\n{"t":1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0",
+        b"\0v\xc2\xb2\n{}",
+        b"\0v" + b"9" * 5000,
+        b"\0v+1\n{}",
+        b"\0v\n{}",
+        b"\0vx\n{}",
+        b"\0v0\n{}",
+        b"\0v1\n",
+        b'\0v1\n{"t":1}',
+    ],
+)
 def test_anything_else_is_refused(content: bytes):
     with pytest.raises(ConfigurationError):
         decode_initial_offsets(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0v2\n{}", b"\0v1\nnonsense"])
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes):
+    (tmp_path / "0").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=rf"option 'initialOffsetsPath', {tmp_path}/0, cannot be used: "):
+        load_initial_offsets(str(tmp_path / "0"))
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
