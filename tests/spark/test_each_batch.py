@@ -97,6 +97,28 @@ def test_a_function_knows_its_batch_and_does_its_work_once(
     assert committed(bootstrap, group) == {one: 15, two: 15}
 
 
+def test_the_log_is_read_in_its_second_form_too(
+    spark: Any, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Only where a query starts is to be seen in its rows alone."""
+    topic = make_topic(bootstrap, [Record(b"x")] * 15)
+    seen: list[dict[TopicPartition, BatchRange]] = []
+    from_rows = each_batch._seen
+
+    @kafka_batch(bootstrap_servers=bootstrap)
+    def work(frame: Any, context: BatchContext) -> None:
+        monkeypatch.setattr(each_batch, "_seen", from_rows if context.batch_id == 0 else lambda frame: {})
+        seen.append(context.ranges)
+
+    spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
+    try:
+        run(spark, bootstrap, topic, work, tmp_path)
+    finally:
+        spark.conf.unset("spark.sql.streaming.offsetLog.formatVersion")
+    one = TopicPartition(topic, 0)
+    assert seen == [{one: BatchRange(0, 10)}, {one: BatchRange(10, 15)}]
+
+
 class Progress:
     """A query that has made it."""
 
@@ -141,7 +163,8 @@ class Log:
         sources = SimpleNamespace(
             size=lambda: 1, apply=lambda n: SimpleNamespace(get=lambda: SimpleNamespace(json=lambda: found))
         )
-        entry = SimpleNamespace(offsets=lambda: sources)
+        name = SimpleNamespace(getSimpleName=lambda: "OffsetSeq")
+        entry = SimpleNamespace(offsets=lambda: sources, getClass=lambda: name)
         return SimpleNamespace(isDefined=lambda: True, get=lambda: entry)
 
 

@@ -270,8 +270,13 @@ def _logged(query: Any, batch_id: int) -> Offsets:
         return {}
     try:
         entry = query._jsq.streamingQuery().offsetLog().get(batch_id)
-        sources = entry.get().offsets() if entry.isDefined() else None
-        if sources is None or sources.size() != 1:
+        if not entry.isDefined():
+            return {}
+        kept = entry.get()
+        # The second form of the log (spark.sql.streaming.offsetLog.formatVersion) has sources by name.
+        is_by_name = kept.getClass().getSimpleName() == "OffsetMap"
+        sources = kept.offsetsMap().values().toSeq() if is_by_name else kept.offsets()
+        if sources.size() != 1:
             return {}
         return parse_offsets(sources.apply(0).get().json())
     except Exception:  # whatever another version of Spark makes of this
