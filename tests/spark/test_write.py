@@ -166,6 +166,30 @@ def test_a_refusal_says_what_to_do(bootstrap: str):
     )
 
 
+@pytest.mark.parametrize(
+    ("headers", "sentence"),
+    [
+        ([None], "a record's headers have a null among them: leave it out of the array"),
+        ([{"key": "a", "value": b"b"}, {"key": None, "value": b"b"}], "a header has no name: its key is null"),
+    ],
+)
+def test_headers_that_cannot_be_sent_are_told(bootstrap: str, headers: Any, sentence: str):
+    topic = make_topic(bootstrap)
+    with pytest.raises(KafkaError) as failed:
+        write(options(bootstrap, topic), [rows({"value": b"0"}, {"value": b"1", "headers": headers})])
+    assert str(failed.value) == f"writing to topic '{topic}' failed: {sentence}"
+
+
+def test_empty_headers_are_none(bootstrap: str):
+    topic = make_topic(bootstrap)
+    empty: list[Any] = []
+    write(
+        options(bootstrap, topic), [rows({"value": b"0", "headers": empty}, {"value": b"1", "headers": [{"key": ""}]})]
+    )
+    found = read(bootstrap, topic, "headers")
+    assert [row["headers"] for row in found] == [None, [{"key": "", "value": None}]]
+
+
 def test_what_is_too_large_is_told_by_the_option_of_spark(bootstrap: str):
     """Not by the client's own ``max_request_size``, which is no option here."""
     topic = make_topic(bootstrap)

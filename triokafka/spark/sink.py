@@ -85,7 +85,8 @@ class RecordSink:
                     headers=_unless_null(columns.get("headers"), ()),
                 )
             except (KafkaError, ValueError, TypeError) as error:
-                raise KafkaError(f"writing to topic {topic!r} failed: {_told(error)}") from error
+                why = _nulls_in(columns.get("headers")) or _told(error)
+                raise KafkaError(f"writing to topic {topic!r} failed: {why}") from error
             self._unsettled.append((topic, deliveries))
             while len(self._unsettled) > _UNSETTLED:
                 await self._settle()
@@ -146,6 +147,16 @@ class RecordSink:
 def _unless_null(column: Any, otherwise: Any = None) -> Any:
     """The column, or ``otherwise`` when nothing is in it: the producer has a shorter way without."""
     return otherwise if column is None or column.null_count == len(column) else column
+
+
+def _nulls_in(headers: Any) -> str:
+    """A sentence about headers that cannot be sent; empty without any. The producer's is about its own arguments."""
+    if headers is None:
+        return ""
+    found = headers.flatten()
+    if found.null_count:
+        return "a record's headers have a null among them: leave it out of the array"
+    return "a header has no name: its key is null" if found.field("key").null_count else ""
 
 
 def _told(error: BaseException) -> str:
