@@ -585,6 +585,20 @@ def test_records_before_the_log_start_offset_are_gone_and_their_segments_follow(
         log.advance_log_start_offset(61)
 
 
+def test_a_segment_goes_with_its_last_record_but_never_the_one_that_is_written_to() -> None:
+    """Deleting all records leaves an empty log that goes on where it was (`broker-log/Z07`, `Z08`)."""
+    log = open_log(MemoryStorage(), config(retention_ms=-1))
+    fill(log, 60)
+    log.advance_log_start_offset(log.segments[1].base_offset)
+    assert log.apply_retention(NOW) == 1
+    active = log.active_segment
+    log.advance_log_start_offset(60)
+    log.apply_retention(NOW)
+    assert log.segments == (active,)
+    assert (log.log_start_offset, log.log_end_offset) == (60, 60)
+    assert append(log, batch(b"a")).first_offset == 60
+
+
 def test_retention_by_time_goes_by_the_newest_record_of_a_segment() -> None:
     """(`broker-log/G05`, `Z07`, `F23`)"""
     log = open_log(MemoryStorage(), config(retention_ms=10_000))
@@ -651,6 +665,35 @@ def test_retention_by_size_leaves_at_least_the_size() -> None:
     log.apply_retention(NOW)
     assert 3_000 <= log.size < 3_000 + 2_000
     assert log.size - smallest < 3_000 or log.size - log.segments[0].size < 3_000
+
+
+def test_retention_by_size_drops_the_oldest_when_just_as_much_stays() -> None:
+    """With a limit of 0 nothing stays (`broker-log/G06`)."""
+    for missing, dropped in ((1, 0), (0, 1)):
+        log = open_log(MemoryStorage())
+        fill(log, 60)
+        rest = log.size - log.segments[0].size
+        log.update_config(config(retention_bytes=rest + missing, retention_ms=-1))
+        assert log.apply_retention(NOW) == dropped
+    log.update_config(config(retention_bytes=0, retention_ms=-1))
+    log.apply_retention(NOW)
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (60, 60, 0)
+
+
+def test_a_segment_that_compaction_has_emptied_does_not_keep_those_behind_it() -> None:
+    """Under ``compact,delete`` (`broker-log/G05`, `Z07`)."""
+    storage = MemoryStorage()
+    storage.wall_ms = lambda: NOW + 10**6
+    log = open_log(storage, config(retention_ms=10_000, cleanup_policy=("compact", "delete")))
+    fill(log, 10)
+    log.roll(now_ms=NOW)
+    log.skip_to(100, now_ms=NOW)
+    append(log, batch(b"a", timestamp=NOW + 10_000))
+    log.roll(now_ms=NOW)
+    append(log, batch(b"b", timestamp=NOW + 10**6))
+    assert [segment.size > 0 for segment in log.segments] == [True, False, True, True]
+    assert log.apply_retention(NOW + 20_001) == 3
+    assert offsets(log) == [101]
 
 
 def test_retention_keeps_what_is_not_committed() -> None:
