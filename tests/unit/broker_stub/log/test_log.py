@@ -609,6 +609,7 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_segment() -> None:
     dropped = log.apply_retention(NOW + 10**7)
     assert dropped >= 1
     assert (log.log_start_offset, log.log_end_offset, log.size) == (60, 60, 0)
+    assert log.apply_retention(NOW + 10**9) == 0
     assert append(log, batch(b"a")).first_offset == 60
 
 
