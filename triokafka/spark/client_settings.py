@@ -101,7 +101,7 @@ def client_settings(given: Mapping[str, str]) -> tuple[ClientSettings, list[str]
         if is_passed_over(name, OF_PRODUCERS):
             continue
         if setting in settable():
-            values[setting] = _value(setting, given[PREFIX + name])
+            values[setting] = typed(str(_fields()[setting].type), given[PREFIX + name])
         elif setting not in settable(ProducerOptions):
             refuse_misspelt(name, "read", settable())
             unknown.append(name)
@@ -138,18 +138,18 @@ def _named() -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.'\"/-])(?:{'|'.join(names)})(?![\w'\"/-])")
 
 
-def _value(setting: str, text: str) -> Any:
-    """The value that ``text`` stands for, by the type of the setting: a password of digits stays text."""
-    kind = str(_fields()[setting].type)
-    if kind.startswith("str"):
-        return text
+def typed(kind: str, text: str) -> Any:
+    """The value that ``text`` stands for, by the type of the setting: a password of digits stays text.
+
+    What is no value of that type stays text as well, which the client refuses. Numbers are Java's: digits.
+    """
     if kind.startswith("bool"):
         return {"true": True, "false": False}.get(text.strip().lower(), text)
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
+    if kind.startswith(("int", "float")):
+        if re.fullmatch("[+-]?[0-9]{1,19}", text.strip()):
+            return int(text)
+        if kind.startswith("float") and re.fullmatch(r"[+-]?[0-9]{1,19}\.[0-9]{1,19}", text.strip()):
+            return float(text)
     return text
 
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.client_settings import SERVERS, HiddenValues, check_protection, in_option_names, settable
+from triokafka.spark.client_settings import (
+    SERVERS,
+    HiddenValues,
+    check_protection,
+    in_option_names,
+    settable,
+    typed,
+)
 from triokafka.spark.java_settings import (
     OF_CONSUMERS,
     PREFIX,
@@ -144,7 +151,7 @@ def _client_settings(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str
             if given[PREFIX + name] not in _DEFAULT_PARTITIONERS:
                 settings["partitioner"] = _partitioner(given[PREFIX + name])
         elif setting in kinds:
-            settings[setting] = _value(kinds[setting], given[PREFIX + name])
+            settings[setting] = typed(kinds[setting], given[PREFIX + name])
         elif not (is_passed_over(name, OF_CONSUMERS) or setting in settable()):
             refuse_misspelt(name, "write", kinds)
             unknown.append(name)
@@ -165,18 +172,6 @@ def _kinds() -> dict[str, str]:
 
     fields = ProducerOptions.__dataclass_fields__
     return {name: str(each.type) for name, each in fields.items() if name not in ("given", "hooks", "stream_factory")}
-
-
-def _value(kind: str, text: str) -> Any:
-    """The text as the producer takes it: what is text there (a password, say) stays so."""
-    if kind.startswith("bool") and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if kind.startswith(("int", "float")):
-        try:
-            return int(text)
-        except ValueError:
-            return text
-    return text
 
 
 def _check_client(options: WriteOptions) -> None:

@@ -408,6 +408,16 @@ def test_client_settings_take_kafkas_names_and_become_numbers_and_flags():
     assert parse(given).client.values == {"max_partition_fetch_bytes": 4096, "check_crcs": False, "client_id": "7"}
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "1_000", "1e3", "\uff11", "", "9" * 5000])
+@pytest.mark.parametrize("name", ["kafka.default.api.timeout.ms", "kafka.request.timeout.ms"])
+def test_numbers_of_clients_are_javas(name: str, text: str):
+    """Python takes more for numbers, and of infinity makes an error without a sentence."""
+    for take in (parse, parse_write):
+        if take is parse or name == "kafka.request.timeout.ms":  # of both
+            with pytest.raises(ConfigurationError, match=f"A 'kafka.' option cannot be used: {name}="):
+                take({name: text})
+
+
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_isolation_levels(level: str):
     """KafkaOffsetReaderSuite: isolationLevel must give back what is set, and the default when not set"""
