@@ -200,6 +200,19 @@ def test_trigger_available_now(query: Start, bootstrap: str):
     assert values(asked) == list(range(30))
 
 
+def test_trigger_available_now_leaves_what_is_too_little_to_the_next_run(query: Start, bootstrap: str):
+    """minOffsetsPerTrigger holds in Trigger.AvailableNow too, as in the connector; the first batch of a run runs."""
+    topic = Topic(bootstrap, 1)
+    topic.add(range(25))
+    limits = {"minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
+    asked = query(topic, startingOffsets="earliest", **limits)
+    for expected in ([10, 10], [10, 10, 5]):
+        asked.start("available now")
+        asked.process_all()
+        assert sizes(asked) == expected
+    assert values(asked) == list(range(25))
+
+
 def test_trigger_available_now_with_new_topic_partitions(query: Start, bootstrap: str):
     """Trigger.AvailableNow with topic-partitions added while it runs"""
     topic = Topic(bootstrap, 5)

@@ -60,8 +60,11 @@ def ending_bound(given: Mapping[str, str]) -> Bound:
     return found
 
 
-def check_bounds(starting: Bound, ending: Bound) -> None:
+def check_bounds(starting: Bound, ending: Bound, *, missing_ok: bool = False) -> None:
     """Compare what can be compared without a broker.
+
+    Args:
+        missing_ok: whether either may leave out partitions that the other names (``onMissingPartitions``).
 
     Raises:
         ConfigurationError: the two name different partitions, or a start lies after its end.
@@ -74,14 +77,16 @@ def check_bounds(starting: Bound, ending: Bound) -> None:
         if isinstance(starting, AtTimestamp) and isinstance(ending, AtTimestamp):
             _in_order(starting.timestamp_ms, ending.timestamp_ms, "timestamp", "")
         return
-    if set(starts) != set(ends):
+    if set(starts) != set(ends) and not missing_ok:
         raise ConfigurationError(
             "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET] The specified start offset and end"
             f" offset should have the same topic-partitions. Topic-partitions for start offset: {names(starts)},"
             f" topic-partitions for end offset: {names(ends)}."
         )
     for partition, start in starts.items():
-        _in_order(start, ends[partition], what, f" for topic {partition.topic} partition {partition.partition}")
+        _in_order(
+            start, ends.get(partition, LATEST), what, f" for topic {partition.topic} partition {partition.partition}"
+        )
 
 
 def _in_order(start: int, end: int, what: str, where: str) -> None:

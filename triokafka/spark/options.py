@@ -129,7 +129,10 @@ class ReadOptions:
             _refuse_ends(given)
         starting = starting_bound(given, streaming=streaming, group_id=group_id)
         ending = ending_bound(given)
-        check_bounds(starting, ending)
+        on_missing = choice(
+            given, "onMissingPartitions", "error", {"error": None, "earliest": EARLIEST, "latest": LATEST}
+        )
+        check_bounds(starting, ending, missing_ok=on_missing is not None)
         topics = _topics(given)
         min_partitions = whole(given, "minPartitions", at_least=1, largest=2**31 - 1)
         max_partitions = whole(given, "maxPartitions", at_least=1, largest=2**31 - 1)
@@ -156,9 +159,7 @@ class ReadOptions:
             topics=topics,
             starting=starting,
             ending=ending,
-            on_missing_partitions=choice(
-                given, "onMissingPartitions", "error", {"error": None, "earliest": EARLIEST, "latest": LATEST}
-            ),
+            on_missing_partitions=on_missing,
             late_binding=choice(given, "offsetsBinding", "snapshot", {"snapshot": False, "late": True}),
             fail_on_data_loss=_fail_on_data_loss(given),
             latest_offset_regression_ms=duration_ms(given, "latestOffsetRegressionTimeout"),

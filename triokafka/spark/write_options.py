@@ -120,6 +120,8 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         ConfigurationError: one is missing, or has another type; in the connector's words.
     """
     types = {each.name: each.dataType.simpleString() for each in schema}
+    if twice := [name for name in COLUMNS if schema.names.count(name) > 1]:
+        raise ConfigurationError(f"the frame has several columns named {', '.join(map(repr, twice))}: select one")
     if topic is None and "topic" not in types:
         raise ConfigurationError(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."

@@ -173,6 +173,11 @@ async def test_partitions_left_out_may_stand_at_the_earliest_or_the_latest():
     assert await planned({**start, "onMissingPartitions": "latest"}) == [task(A, 12, 20)]
     end = {"endingOffsets": '{"orders": {"0": 12}}', "onMissingPartitions": "earliest"}
     assert await planned(end) == [task(A, 10, 12), task(B, 0, 7)]
+    both = {**start, "endingOffsets": '{"orders": {"0": 15, "1": 3}}', "onMissingPartitions": "earliest"}
+    assert await planned(both) == [task(A, 12, 15), task(B, 0, 3)], "the one may name what the other leaves out"
+    assert await planned({**end, "startingOffsets": by_partition(11, 3)}) == [task(A, 11, 12), task(B, 3, 7)]
+    with pytest.raises(ConfigurationError, match="UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"):
+        await planned({**end, "startingOffsets": by_partition(13, 3)})
     with pytest.raises(ConfigurationError, match="Specified: orders-9"):
         await planned({"startingOffsets": '{"orders": {"9": 12}}', "onMissingPartitions": "earliest"})
 

@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from pyspark.sql import types
 
 from pyspark_triokafka import DefaultSource
 from tests.spark.frames import HEADERS, frame
@@ -143,6 +144,14 @@ def test_columns_that_cannot_be_written_are_refused_in_the_connectors_words(
     with pytest.raises(ConfigurationError) as error:
         check_columns(frame(**columns), topic)
     assert sentence in str(error.value)
+
+
+def test_a_column_that_is_there_twice_is_refused():
+    """As a join leaves them; which of them is meant nobody knows. Others do not matter."""
+    fields = [*frame(value="string", key="string", extra="int"), *frame(extra="int")]
+    check_columns(types.StructType(fields), "t")
+    with pytest.raises(ConfigurationError, match="the frame has several columns named 'value', 'key': select one"):
+        check_columns(types.StructType([*fields, *fields]), "t")
 
 
 def test_strings_and_bytes_are_written_and_other_columns_ignored():
