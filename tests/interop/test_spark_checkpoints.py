@@ -173,14 +173,17 @@ def test_a_topic_made_anew_is_the_same_loss(spark: Any, bootstrap: str, tmp_path
     assert sinks["triokafka"].values() == sinks["kafka"].values() == [1, 2, 4, 5]
 
 
-def test_the_offsets_in_the_checkpoints_are_the_same(spark: Any, bootstrap: str, tmp_path: Path):
-    """The same limits make the same batches, to the offset."""
-    topic = Topic(bootstrap, 3)
-    for partition, written in enumerate((range(101), range(11), range(1))):
-        topic.add_to(partition, written)
+@pytest.mark.parametrize(("sizes", "limit"), [((101, 11, 1), 10), ((29, 71), 100), ((58, 29, 13), 100)])
+def test_the_offsets_in_the_checkpoints_are_the_same(
+    spark: Any, bootstrap: str, tmp_path: Path, sizes: tuple[int, ...], limit: int
+):
+    """The same limits make the same batches, to the offset: also where 29 of a hundred are 28 of a hundred."""
+    topic = Topic(bootstrap, len(sizes))
+    for partition, size in enumerate(sizes):
+        topic.add_to(partition, range(size))
     logs = {}
     for name in FORMATS:
-        run(spark, name, topic, tmp_path / name, Sink(), maxOffsetsPerTrigger="10")
+        run(spark, name, topic, tmp_path / name, Sink(), maxOffsetsPerTrigger=str(limit))
         files = sorted((tmp_path / name / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
         logs[name] = [json.loads(file.read_text().splitlines()[2]) for file in files]
     assert logs["kafka"] == logs["triokafka"]
