@@ -181,6 +181,31 @@ def test_options_that_do_not_go_together_are_refused(given: dict[str, str], sent
     assert sentence in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "", "{", "5", "[]", '"string"', '{"fields": 5}', '{"fields": [5]}',
+        '{"fields": [{"name": "a", "type": "nosuch", "nullable": true, "metadata": {}}]}',
+        '{"fields": [{"name": "a", "type": "interval", "nullable": true, "metadata": {}}]}',
+        '{"fields": [{"name": "a", "type": "decimal(50,2)", "nullable": true, "metadata": {}}]}',
+    ],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_used_is_told_with_its_option(schema: str):
+    source = pyspark_triokafka.DefaultSource(
+        {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t", "keyFormat": "json", "keySchema": schema}
+    )
+    with pytest.raises(ConfigurationError, match="Option 'keySchema' is not the JSON of a Spark schema"):
+        source.schema()
+
+
+@pytest.mark.parametrize(("form", "schema"), [("avro", "{"), ("avro", '"nothing"'), ("protobuf", "nowhere:Order")])
+def test_of_two_schemas_the_one_that_cannot_be_used_is_told(form: str, schema: str):
+    given = {"valueFormat": "avro", "valueSchema": '"string"', "keyFormat": form, "keySchema": schema}
+    source = pyspark_triokafka.DefaultSource({**options("nowhere:1", "t"), **given})
+    with pytest.raises(ConfigurationError, match=f"Option 'keyFormat' is {form}: .*{schema[1:-1]}"):
+        source.schema()
+
+
 def test_credentials_are_in_no_repr():
     given = {"valueFormat": "avro", "schemaRegistry": "http://x", "schemaRegistry.user": "me",
              "schemaRegistry.password": "secret"}  # fmt: skip

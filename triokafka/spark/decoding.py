@@ -79,8 +79,14 @@ class DecodingOptions:
             SchemaRegistryError: it cannot be had.
         """
         if self._formats is None:
-            self._formats = {name: _format(name, side, self.registry) for name, side in self.sides.items()}
+            self._formats = {name: self._format(name, side) for name, side in self.sides.items()}
         return self._formats
+
+    def _format(self, name: str, side: _Side) -> Format:
+        try:
+            return _format(name, side, self.registry)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"Option '{name}Format' is {side.form}: {error}") from None
 
     def learn(self, other: DecodingOptions) -> None:
         """Take what ``other``, which was parsed from the same options, learned from the registry."""
@@ -173,9 +179,10 @@ def _format(name: str, side: _Side, registry: SchemaRegistry | None) -> Format:
     from triokafka.spark.schema import to_arrow
 
     try:
-        schema = types.StructType.fromJson(json.loads(side.schema or ""))
-    except (ValueError, KeyError, TypeError) as error:
+        schema = to_arrow(types.StructType.fromJson(json.loads(side.schema or "")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigurationError(
-            f"Option '{name}Schema' is not the JSON of a Spark schema, as frame.schema.json() has it: {error}"
+            f"Option '{name}Schema' is not the JSON of a Spark schema, as frame.schema.json() has it, or not of one"
+            f" that JSON can be read as: {error}"
         ) from None
-    return JsonFormat(to_arrow(schema), enveloped=registry is not None)
+    return JsonFormat(schema, enveloped=registry is not None)
