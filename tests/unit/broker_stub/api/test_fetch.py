@@ -85,6 +85,31 @@ async def test_unknown_topic_id_is_an_error_of_its_partitions() -> None:
         assert (topic.topic_id, topic.partitions[0].error_code) == (UUID(int=99), errors.UnknownTopicIdError.code)
 
 
+async def test_one_partition_in_trouble_is_told_at_once_beside_others_without_data(autojump_clock: object) -> None:
+    """Though there would be time to wait for those (`broker-log/M04`, `O23`, `M12`)."""
+    async with running_node() as node:
+        await node.create("t")
+        request = node.fetch_request("t", [0], version=13, max_wait_ms=30_000)
+        request.topics.append(FetchTopic(topic_id=UUID(int=99), partitions=[FetchPartition(partition=0)]))
+        start = trio.current_time()
+        response = await node.call(request, 13)
+        assert trio.current_time() == start
+        codes = [partition.error_code for topic in response.responses for partition in topic.partitions]
+        assert codes == [0, errors.UnknownTopicIdError.code]  # those that were read come first (O24)
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+async def test_fetch_of_no_partition_is_answered_at_once(session_epoch: int, autojump_clock: object) -> None:
+    """There is nothing to wait for, and no session to be made (`broker-log/M04`, `O07`, `P06`)."""
+    async with running_node() as node:
+        request = node.fetch_request("t", [], version=12, max_wait_ms=30_000, session_epoch=session_epoch)
+        request.topics = []
+        start = trio.current_time()
+        response = await node.call(request, 12)
+        assert trio.current_time() == start
+        assert (response.error_code, response.session_id, response.responses) == (0, 0, [])
+
+
 async def test_client_with_an_old_leader_epoch_learns_the_leader() -> None:
     """(`broker-log/Z10`, KIP-951)."""
     async with running_node() as node:
@@ -178,8 +203,9 @@ async def test_byte_budget_is_shared_and_the_first_batch_always_comes() -> None:
         for max_bytes, expected in ((1, [one, 0, 0]), (2 * one, [one, one, 0]), (10 * one, [one, one, one])):
             parts = await node.fetch("t", 0, 0, 0, max_bytes=max_bytes)
             assert [len(part.records or b"") for part in parts] == expected
-        parts = await node.fetch("t", 0, 0, partition_max_bytes=10)
-        assert [len(part.records or b"") for part in parts] == [one, 0]
+        for limits in ({"partition_max_bytes": 10}, {"partition_max_bytes": 0}, {"max_bytes": 0}):
+            parts = await node.fetch("t", 0, 0, **limits)
+            assert [len(part.records or b"") for part in parts] == [one, 0]
 
 
 async def test_session_answers_only_news_and_ends_when_asked() -> None:

@@ -144,6 +144,7 @@ def test_first_batch_may_exceed_the_limit_only_where_progress_needs_it() -> None
     assert len(partition.read(0, 10, min_one_batch=True).records) > 1000
     assert not len(partition.read(0, 10, min_one_batch=False).records)
     assert not len(partition.read(0, 0, min_one_batch=False).records)
+    assert len(partition.read(0, 0, min_one_batch=True).records) > 1000
 
 
 def test_records_are_deleted_up_to_the_high_watermark_at_most() -> None:
@@ -216,6 +217,20 @@ def test_reader_whose_last_record_is_not_in_the_log_learns_where_to_go_back_to()
     assert beyond.diverging_epoch == EpochEnd(3, 2) and not len(beyond.records)
     unknown = partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=5)
     assert unknown.diverging_epoch == EpochEnd(3, 2)
+
+
+def test_the_first_epoch_may_diverge_too() -> None:
+    """0 is an epoch as any other; -1 is none (`broker-log/Z10`)."""
+    partition = leader(epoch=0)
+    append(partition, b"a", b"b")
+    partition.make_leader(leader_epoch=1, partition_epoch=1, replicas=(NODE,), in_sync_replicas=(NODE,))
+    append(partition, b"c")
+    beyond = partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=0)
+    assert beyond.diverging_epoch == EpochEnd(0, 2)
+    assert partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=-1).diverging_epoch is None
+    for known, wrong in ((0, errors.FencedLeaderEpochError), (2, errors.UnknownLeaderEpochError)):
+        with pytest.raises(wrong):
+            partition.read(0, 1000, min_one_batch=True, current_leader_epoch=known)
 
 
 def test_offsets_of_a_new_leader_are_not_available_before_its_followers_caught_up() -> None:
