@@ -119,6 +119,7 @@ class Backend:
         """Start the work in the background, each part within ``guard``."""
         nursery.start_soon(guard, self.controller.run)
         nursery.start_soon(guard, self.logs.run)
+        nursery.start_soon(guard, self.logs.run_until_all_offline)
         if self.config.log_cleaner_enable:
             nursery.start_soon(guard, self.cleaner.run)
         nursery.start_soon(guard, self._checkpoint_high_watermarks)

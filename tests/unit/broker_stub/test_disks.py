@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 from collections.abc import Callable
@@ -79,6 +80,36 @@ async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None
         assert (await described(node, lost)).offline_replicas == []
         records = (await node.fetch("t", 0, 0, 0, 0))[lost].records
         assert [record.value for record in decode_records(records or b"")] == [b"a"]
+
+
+async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    """Not before: with one that is left it goes on. After a repair, a start has what was there (`broker-log/Z16`)."""
+    world = DiskWorld()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        await node.create("t", 4)
+        for number in range(4):
+            assert (await node.produce("t", batch(b"a"), partition=number)).error_code == 0
+        second, first = number_in(node, "/two"), number_in(node, "/one")
+        world.storage.inject(DiskFault("write", "/two/*", errno.EIO))
+        assert (await node.produce("t", batch(b"b"), partition=second)).error_code == STORAGE_ERROR
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await node.produce("t", batch(b"b"), partition=first)).error_code == 0
+        assert node.broker.failure is None
+        world.storage.inject(DiskFault("write", "/one/t-*", errno.EIO))
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, errors.KafkaError):
+            await node.produce("t", batch(b"c"), partition=first)
+        with trio.fail_after(5):
+            await node.broker.wait_stopped()
+        assert isinstance(node.broker.failure, errors.KafkaStorageError)
+        assert "/one is offline" in str(node.broker.failure)
+        assert "no data directory can be used any more" in caplog.text
+    world.storage.faults.clear()
+    async with running_node(world=world, log_dirs=TWO) as node:
+        values = [
+            [record.value for record in decode_records((await node.fetch("t", 0, 0, 0, 0))[number].records or b"")]
+            for number in (second, first)
+        ]
+        assert values == [[b"a"], [b"a", b"b"]]
 
 
 async def test_a_broker_starts_without_one_of_its_disks() -> None:

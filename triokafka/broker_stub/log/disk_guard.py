@@ -1,9 +1,10 @@
 """What an error of the disk means for a log: one refused call, or the end of its use (F28, Z16).
 
-A full disk, and a process that has too many files open, get better: the call fails, the log goes on. After anything
-else the disk is not to be trusted; whoever keeps the data directory is told. After a sync that failed, or a change of
-several files that came a part of the way, the log itself is not to be trusted: the next sync would succeed without what
-the failed one has lost, so only opening the log again, with recovery, shows what there is.
+A full disk, a file that may not grow (``ulimit -f``), and a process that has too many files open get better: the call
+fails, the log goes on. After anything else the disk is not to be trusted; whoever keeps the data directory is told.
+After a sync that failed, or a change of several files that came a part of the way, the log itself is not to be trusted:
+the next sync would succeed without what the failed one has lost, so only opening the log again, with recovery, shows
+what there is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.structs import TopicPartition
 
 _PASSING: Final = frozenset(
-    (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
 )
 
 

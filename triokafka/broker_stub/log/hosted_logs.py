@@ -126,6 +126,7 @@ class HostedLogs:
         self._flusher = LogFlusher(world, flushed=self._log_flushed, failed=self._log_not_flushed)
         self._gone_offline: list[tuple[list[TopicPartition], str]] = []  # what `on_offline` is yet to be told
         self._went_offline = trio.Event()
+        self._all_offline = trio.Event()
         self._clock_jumped = trio.Event()
         self._started = False
 
@@ -187,6 +188,18 @@ class HostedLogs:
             del self._logs[topic_partition]
         self._gone_offline.append((gone, directory.failure))
         self._went_offline.set()
+        if not self._online():
+            self._all_offline.set()
+
+    async def run_until_all_offline(self) -> None:
+        """Wait until no data directory can be used any more (Z16); cancelling it leaves nothing behind.
+
+        Raises:
+            KafkaStorageError: that is so; says why the last one is offline. Repair a disk, and start again.
+        """
+        await self._all_offline.wait()
+        why = "; ".join(self.offline_directories().values())
+        raise KafkaStorageError(f"no data directory can be used any more: {why}")
 
     def _refused(self, directory: LogDirectory, error: OSError) -> None:
         """Clients are told, each by itself; the administrator now and then, as long as it goes on."""

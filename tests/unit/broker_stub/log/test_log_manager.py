@@ -749,12 +749,15 @@ async def test_a_directory_that_was_offline_is_whole_after_a_restart() -> None:
     assert sorted(log.log_end_offset for log in again.all().values()) == [5, 5, 5, 8]
 
 
-@pytest.mark.parametrize("operation", ["write", "open", "rename"])
-def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str) -> None:
-    """Nothing is offline, and what was there is there (`broker-log/F28`)."""
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [("write", errno.ENOSPC), ("open", errno.ENOSPC), ("rename", errno.ENOSPC), ("write", errno.EFBIG)],
+)
+def test_a_full_disk_refuses_what_does_not_fit_and_goes_on(operation: str, code: int) -> None:
+    """Nothing is offline, and what was there is there (`broker-log/F28`). So with files that may not grow (EFBIG)."""
     world = DiskWorld()
     logs, made = spread(world)
-    heal = world.storage.inject(DiskFault(operation, "*", errno.ENOSPC))
+    heal = world.storage.inject(DiskFault(operation, "*", code))
     refused = 0
     for log in made:
         for action in (lambda log=log: fill(log, 40), lambda log=log: log.roll(now_ms=NOW), logs.checkpoint):
