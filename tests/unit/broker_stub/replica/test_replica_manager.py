@@ -266,6 +266,34 @@ async def test_waiting_follower_whose_log_has_come_to_differ_is_told_at_once() -
     assert ahead is None
 
 
+async def test_reader_of_the_first_epoch_does_not_wait_behind_its_end() -> None:
+    """(`broker-log/Z27`, `Z10`)."""
+    bench = Bench()
+    bench.become(topic("a"))
+    bench.append(A)
+    bench.become(topic("a", epoch=1))
+    bench.append(A)
+    parameters = CONSUMER._replace(max_wait_ms=10_000)
+    assert bench.replicas.delay_fetch([(A, replace_wanted(wanted(A, 2), last_fetched_epoch=0))], parameters) is None
+    assert bench.replicas.delay_fetch([(A, replace_wanted(wanted(A, 2), last_fetched_epoch=1))], parameters)
+
+
+async def test_fetch_that_waits_behind_a_log_that_was_cut_is_answered() -> None:
+    """Else it would wait for offsets that are out of range (`broker-log/Z27`, `M09`)."""
+    bench = Bench()
+    bench.become(topic("a"))
+    for _ in range(3):
+        bench.append(A)
+    operation = bench.replicas.delay_fetch([(A, wanted(A, 3))], CONSUMER._replace(max_wait_ms=10_000))
+    assert operation is not None
+    bench.replicas.fetch_purgatory.check_and_complete(A)
+    assert not operation.completed
+    bench.replicas.partition(A).log.truncate_to(1, now_ms=NOW_MS)
+    bench.replicas.fetch_purgatory.check_and_complete(A)
+    assert operation.completed
+    assert (await bench.read(A, 3))[0].error_code == errors.OffsetOutOfRangeError.code
+
+
 async def test_waiting_fetch_is_answered_when_the_disk_of_its_partition_fails() -> None:
     """(`broker-log/Z27`, `Z16`)."""
     bench = Bench()
