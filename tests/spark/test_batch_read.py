@@ -131,7 +131,7 @@ def test_options_are_refused_when_the_frame_is_made(spark: Any, bootstrap: str):
     for given, sentence in (
         ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
         ({"minPartitions": "none"}, "'minPartitions' must be a whole number"),
-        ({"kafka.fetch.max.bytes": "much"}, "fetch_max_bytes='much' cannot be used"),
+        ({"kafka.fetch.max.bytes": "much"}, "kafka.fetch.max.bytes='much' cannot be used"),
         ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported"),
     ):
         with pytest.raises(Exception) as refused:
