@@ -253,6 +253,18 @@ def test_follower_takes_a_consumers_place_at_once_and_keeps_it() -> None:
     assert open_session(sessions, A, B, C, now=2, privileged=True) == 0
 
 
+def test_old_session_of_a_follower_yields_to_a_larger_one_of_another_follower() -> None:
+    """Though it is in use, and never to a consumer's (`broker-log/P14` c)."""
+    sessions = cache(1)
+    session_id = open_session(sessions, A, now=0, privileged=True)
+    late = EVICTION_SECONDS + 1
+    answer(context(sessions, session_id, 1, now=late), now=late)
+    assert open_session(sessions, B, now=late, privileged=True) == 0
+    assert open_session(sessions, A, B, C, now=late) == 0
+    assert open_session(sessions, B, C, now=late, privileged=True)
+    assert sessions.evictions == 1
+
+
 def test_clients_without_a_session_do_not_search_the_full_cache_with_every_fetch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
