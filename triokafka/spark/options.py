@@ -78,7 +78,7 @@ class ReadOptions:
         include_headers: whether there is a column ``headers``.
         columns: the columns, in the order of the schema.
         batch_rows, batch_bytes: where an Arrow batch for Spark ends, whichever comes first; about.
-        fetch_ahead: Arrow batches that may wait for Spark.
+        fetch_ahead: Arrow batches that may wait for Spark; rounded up to as many as are decoded in one go.
         decoding: what keys and values are, where they are not just bytes.
         warnings: sentences about options that were given and do nothing.
     """

@@ -37,7 +37,7 @@ _LOOK_AGAIN: Final = 5.0  # seconds for asking whether a log has become too shor
 _FETCH_BYTES: Final = 4 << 20
 # Arrow batches that are decoded in one go, and cut for Spark: handing one over to the other thread costs as much as a
 # few hundred records, while Spark's side is a tenth faster with what fits a processor's cache.
-_GATHERED: Final = 2
+_GATHERED: Final = 4
 _PAUSE: Final = 0.1  # seconds before an offset is asked for again that the brokers have, and say that they have not
 _PLACE: Final = ("topic", "partition", "offset")
 
@@ -59,9 +59,10 @@ def read_task(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
     """
     keep_freed_memory()
     schema = arrow_schema(options)
+    ahead = -(-options.fetch_ahead // _GATHERED)  # of those that come out of the loop, which Spark gets in pieces
     try:
         for together in _rounds(task):
-            for batch in loop_thread().iterate(partial(_open, options, together), ahead=options.fetch_ahead):
+            for batch in loop_thread().iterate(partial(_open, options, together), ahead=ahead):
                 _check_times(batch)
                 # Spark compares types to the letter, and wants whatever may be null in Spark to be so in Arrow.
                 decoded = options.decoding.apply(batch, options.columns)
