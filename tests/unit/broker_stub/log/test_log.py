@@ -234,6 +234,36 @@ def test_an_old_epoch_is_fenced_and_a_new_one_begins_at_zero() -> None:
     append(log, from_producer(b"b", sequence=0, epoch=4))
 
 
+def test_a_batch_is_the_same_only_from_its_first_sequence_to_its_last() -> None:
+    """(`broker-log/Z11`)"""
+    log = open_log(MemoryStorage())
+    append(log, from_producer(b"a", sequence=0))
+    append(log, from_producer(b"b", b"c", sequence=1))
+    for values, sequence in (((b"b",), 1), ((b"c",), 2), ((b"a", b"b", b"c"), 0)):
+        with pytest.raises(OutOfOrderSequenceNumberError):
+            append(log, from_producer(*values, sequence=sequence))
+    assert append(log, from_producer(b"b", b"c", sequence=1)).duplicate
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_first_batch_of_the_first_producer_counts_as_any_other(clean: bool) -> None:
+    """Its id, epoch, sequence and offset are 0, after a restart as well (`broker-log/Z11`)."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, from_producer(b"a", sequence=0, producer_id=0))
+    if clean:
+        log.close()
+    else:
+        storage.kill()
+    log = open_log(storage, clean=clean)
+    again = append(log, from_producer(b"a", sequence=0, producer_id=0))
+    assert (again.duplicate, again.first_offset, log.log_end_offset) == (True, 0, 1)
+    for epoch, sequence in ((0, 2), (1, 1)):
+        with pytest.raises(OutOfOrderSequenceNumberError):
+            append(log, from_producer(b"b", sequence=sequence, producer_id=0, epoch=epoch))
+    append(log, from_producer(b"b", sequence=0, producer_id=0, epoch=1))
+
+
 def test_an_unknown_producer_may_go_on_with_any_sequence() -> None:
     """Its records were deleted, or it was silent for long; modern Kafka accepts it (KIP-360)."""
     log = open_log(MemoryStorage())
