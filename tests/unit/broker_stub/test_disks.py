@@ -15,6 +15,7 @@ import trio.testing
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
+from triokafka.protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from triokafka.protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -72,6 +73,9 @@ async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None
         assert (partitions[lost], partitions[kept]) == (STORAGE_ERROR, 0)
         seen = await described(node, lost)
         assert (seen.error_code, seen.offline_replicas) == (errors.LeaderNotAvailableError.code, [node.broker.node_id])
+        told = await node.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+        leaders = {p.partition_index: p.leader_id for p in told.topics[0].partitions}
+        assert (seen.leader_id, leaders[lost], leaders[kept]) == (-1, -1, node.broker.node_id)
         assert (await described(node, kept)).offline_replicas == []
         await node.create("u", 4)
         assert {node.broker.logs.directory_of(TopicPartition("u", n)) for n in range(4)} == {"/one"}

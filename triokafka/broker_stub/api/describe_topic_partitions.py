@@ -6,9 +6,9 @@ Version 0. Topics are answered in the order of their names; a cursor says where 
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.api.metadata import offline_replicas
+from triokafka.broker_stub.api.metadata import available_leader, offline_replicas
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage
+from triokafka.broker_stub.controller.image import NO_LEADER, MetadataImage, PartitionImage
 from triokafka.broker_stub.controller.topic_names import is_internal
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.turns import Turns
@@ -92,11 +92,11 @@ def _partition(
     topic: str, state: PartitionImage, image: MetadataImage, context: RequestContext
 ) -> DescribeTopicPartitionsResponsePartition:
     offline = offline_replicas(topic, state, image, context)
-    leads = state.leader in image.brokers and state.leader not in offline
+    leader = available_leader(state, image, offline)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=0 if leads else errors.LeaderNotAvailableError.code,
+        error_code=0 if leader != NO_LEADER else errors.LeaderNotAvailableError.code,
         partition_index=state.partition,
-        leader_id=state.leader,
+        leader_id=leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),

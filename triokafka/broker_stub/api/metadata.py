@@ -11,13 +11,13 @@ which answers before its controller has done it. Why a topic could not be create
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.api.brokers import endpoint_of
 from triokafka.broker_stub.authorizer import Access, Operation, ResourceType, or_cluster
-from triokafka.broker_stub.controller.image import MetadataImage, PartitionImage, TopicImage
+from triokafka.broker_stub.controller.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from triokafka.broker_stub.controller.topic_names import is_internal
 from triokafka.broker_stub.handlers import RequestContext, handles
 from triokafka.broker_stub.turns import Turns
@@ -202,16 +202,21 @@ def _partition(
     topic: str, state: PartitionImage, image: MetadataImage, context: RequestContext
 ) -> MetadataResponsePartition:
     offline = offline_replicas(topic, state, image, context)
-    leads = state.leader in image.brokers and state.leader not in offline
+    leader = available_leader(state, image, offline)
     return MetadataResponsePartition(
-        error_code=0 if leads else errors.LeaderNotAvailableError.code,
+        error_code=0 if leader != NO_LEADER else errors.LeaderNotAvailableError.code,
         partition_index=state.partition,
-        leader_id=state.leader,
+        leader_id=leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         offline_replicas=offline,
     )
+
+
+def available_leader(state: PartitionImage, image: MetadataImage, offline: Collection[int]) -> int:
+    """Who leads the partition, or -1: a leader that is not there, or whose disk has failed, is none, as in Kafka."""
+    return state.leader if state.leader in image.brokers and state.leader not in offline else NO_LEADER
 
 
 def offline_replicas(topic: str, state: PartitionImage, image: MetadataImage, context: RequestContext) -> list[int]:
