@@ -161,7 +161,11 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             )
         if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigurationError("queued.max.request.bytes is below socket.request.max.bytes")
-        _ = self.connections_per_ip
+        if self.max_connections_per_ip == 0 and not self.connections_per_ip:
+            raise ConfigurationError(
+                "max.connections.per.ip=0 lets nobody in but the addresses of max.connections.per.ip.overrides, which "
+                "names none"
+            )
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigurationError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
         for what in ("session_timeout_ms", "heartbeat_interval_ms"):

@@ -204,6 +204,7 @@ def test_configuration_with_secrets_does_not_show_them() -> None:
         ({"broker_session_timeout_ms": 3000}, "at least twice"),
         ({"process_roles": ("broker",)}, "process.roles"),
         ({"log_dir": ()}, "log.dirs"),
+        ({"max_connections_per_ip": 0}, "max.connections.per.ip=0 lets nobody in"),
         ({"log_dirs": ("/a", "/a")}, "twice"),
     ],
 )
