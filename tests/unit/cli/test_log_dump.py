@@ -237,7 +237,14 @@ def test_files_that_come_and_go_belong_together(directory: Path, dump: Dump, suf
 
 
 @pytest.mark.parametrize(
-    "name", ["1-2-3.checkpoint", "-5.checkpoint", "5.checkpoint", "orders.log", "\u00b2" * 20 + ".log"]
+    "name",
+    [
+        "1-2-3.checkpoint",
+        "-5.checkpoint",
+        "5.checkpoint",
+        "\u00b2" * 20 + ".log",
+        *(f"orders.{kind}" for kind in ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")),
+    ],
 )
 def test_name_that_only_looks_like_that_of_a_log_is_told(directory: Path, dump: Dump, name: str) -> None:
     """Where the log begins is not known then (`security-metrics-tools/DL-01`, `security-metrics-tools/DL-02`)."""

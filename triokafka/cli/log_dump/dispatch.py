@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -38,9 +38,6 @@ _OFFSET_CHECKPOINTS: Final = (
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-
-
-_KINDS: Final = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
 _NAMED: Final = "files of a log are called like 00000000000000000042.log, by their first offset"
 
 
@@ -118,7 +115,7 @@ def _name_of(path: str) -> str:
 
 
 def _ends_like_a_log(path: str) -> bool:
-    return _name_of(path).rpartition(".")[2] in _KINDS
+    return _name_of(path).rpartition(".")[2] in _PRINTERS
 
 
 def _printer_of(path: str, options: DumpOptions) -> Callable[..., None] | None:
@@ -129,17 +126,25 @@ def _printer_of(path: str, options: DumpOptions) -> Callable[..., None] | None:
         return dump_partition_metadata
     if name in _OFFSET_CHECKPOINTS:
         return dump_offset_checkpoint
-    if METADATA_SNAPSHOT.fullmatch(name):
-        return partial(dump_data_file, options=options.data)
-    stem, _, kind = name.partition(".")
-    if not (len(stem) == 20 and stem.isascii() and stem.isdigit()):
+    stem, _, kind = name.rpartition(".")
+    begins_with_an_offset = len(stem) == 20 and stem.isascii() and stem.isdigit()
+    if not (METADATA_SNAPSHOT.fullmatch(name) if kind == _METADATA_SNAPSHOT_KIND else begins_with_an_offset):
         return None
-    sanity, verify = options.sanity_only, options.verify_only
-    printers: dict[str, Callable[..., None]] = {
-        "log": partial(dump_data_file, options=options.data),
-        "index": partial(dump_offset_index, sanity_only=sanity, verify_only=verify),
-        "timeindex": partial(dump_time_index, sanity_only=sanity, verify_only=verify),
-        "txnindex": dump_transaction_index,
-        "snapshot": dump_snapshot,
-    }
-    return printers.get(kind)
+    choose = _PRINTERS.get(kind)
+    return choose(options) if choose is not None else None
+
+
+_METADATA_SNAPSHOT_KIND: Final = "checkpoint"
+_PRINTERS: Final[Mapping[str, Callable[[DumpOptions], Callable[..., None]]]] = {
+    "log": lambda options: partial(dump_data_file, options=options.data),
+    "index": lambda options: partial(
+        dump_offset_index, sanity_only=options.sanity_only, verify_only=options.verify_only
+    ),
+    "timeindex": lambda options: partial(
+        dump_time_index, sanity_only=options.sanity_only, verify_only=options.verify_only
+    ),
+    "txnindex": lambda _options: dump_transaction_index,
+    "snapshot": lambda _options: dump_snapshot,
+    _METADATA_SNAPSHOT_KIND: lambda options: partial(dump_data_file, options=options.data),
+}
+"""How the files of a log are printed, by how their names end."""
