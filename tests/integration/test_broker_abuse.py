@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 from urllib.request import urlopen
 
@@ -159,7 +160,8 @@ def test_five_minutes_of_abuse(tmp_path: Path) -> None:
 
 async def _abuse_in_turns(broker: Running, other: Running, seed: int, minutes: float) -> Counter[str]:
     """The broker and another one are abused in turns, so that the good client always sees the same busy machine."""
-    alone, among = GoodClient(broker.host, broker.port), GoodClient(broker.host, broker.port)
+    alone: list[GoodClient] = []
+    among: list[GoodClient] = []
     for warmed in (broker, other):
         await make_topic(warmed.host, warmed.port)
         await GoodClient(warmed.host, warmed.port).run(3)
@@ -175,21 +177,26 @@ async def _abuse_in_turns(broker: Running, other: Running, seed: int, minutes: f
 
     before = most = resident_bytes(broker.pid)
     for turn in range(max(2, round(minutes * 60 / 20) * 2)):
-        target, client = ((other, alone), (broker, among))[turn % 2]
+        target, clients = ((other, alone), (broker, among))[turn % 2]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(misbehave, target, turn)
             await trio.sleep(2)  # until it has begun
             for _ in range(15):
-                await client.run(1)
+                clients.append(GoodClient(broker.host, broker.port))
+                await clients[-1].run(1)
                 most = max(most, resident_bytes(broker.pid))
     await trio.sleep(8)
-    done["connections"] += among.connections
+    done["connections"] += len(alone) + len(among)
     print(f"abuse: memory {before >> 20} MiB before, {most >> 20} at most, {resident_bytes(broker.pid) >> 20} after")
+    times = {}
     for share in (0.5, 0.9, 0.99):
-        mine, theirs = among.quantile(share) * 1000, alone.quantile(share) * 1000
-        print(f"abuse: latency p{share * 100:g} {mine:.2f} ms among bad clients, {theirs:.2f} without", flush=True)
+        # Of a typical second: a virtual machine may stand still for some, and more so the more it has to do.
+        mine, theirs = (median(client.quantile(share) for client in clients) for clients in (among, alone))
+        times[share] = mine / theirs
+        print(f"abuse: latency p{share * 100:g} {times[share]:.2f} times as without: {mine * 1000:.2f} ms", flush=True)
     assert broker.metric("triokafka_tasks") == idle_tasks
     assert broker.metric("kafka_network_socketserver_memorypoolused") == 0
     assert most - before < 200 << 20
-    assert among.quantile(0.5) < 2 * alone.quantile(0.5)
+    assert times[0.5] < 2
+    assert times[0.9] < 2
     return done

@@ -31,7 +31,7 @@ BUSY: Final = float("inf")
 """`ConnectionProcessor.idle_since` of a connection that the broker works for."""
 _TURNS: Final = 4
 """Requests of one connection that are worked on before the others are let in, if it never waits for its bytes."""
-_LONG_SECONDS: Final = 0.0003
+_LONG_SECONDS: Final = 0.00015
 """When they have taken longer than this, the others are let in at once."""
 
 
