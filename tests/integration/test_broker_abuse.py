@@ -153,15 +153,58 @@ def test_five_minutes_of_abuse(tmp_path: Path) -> None:
     print(f"abuse: seed {seed}", flush=True)
     (tmp_path / "other").mkdir()
     with logged_broker(tmp_path, _SETTINGS) as broker, logged_broker(tmp_path / "other", _SETTINGS) as other:
-        done = trio.run(_abuse_in_turns, broker, other, seed, minutes)
+        done, alone, among = trio.run(_abuse_in_turns, broker, other, seed, minutes)
     check_log(broker.log.read_text().splitlines(), done.pop("connections"))
-    print(f"abuse: {done}", flush=True)
+    print(f"abuse: {done}")
+    print(f"abuse: {len(among)} of {among.connections} seconds count, {len(alone)} of {alone.connections} without")
+    if min(len(alone), len(among)) < 10:
+        pytest.skip("nothing can be said of latency: this machine's processors were taken away nearly all the time")
+    times = {share: among.typical(share) / alone.typical(share) for share in (0.5, 0.9, 0.99)}
+    for share, found in times.items():
+        print(f"abuse: latency p{share * 100:g} {found:.2f} times as without, {among.typical(share) * 1000:.2f} ms")
+    assert times[0.5] < 2
+    assert times[0.9] < 2
 
 
-async def _abuse_in_turns(broker: Running, other: Running, seed: int, minutes: float) -> Counter[str]:
+class Seconds:
+    """How long a good client waited for its answers, by the second.
+
+    Seconds in which the machine was not there are left out: on a virtual one with two processors in use, the answers
+    of a broker that is busy wait for each time that one of them is taken away.
+    """
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self._counting: list[GoodClient] = []
+
+    async def one_more(self, broker: Running) -> None:
+        """Have a client ask for a second."""
+        self.connections += 1
+        client, before = GoodClient(broker.host, broker.port), _processor_time()
+        await client.run(1)
+        all_, stolen = (now - then for now, then in zip(_processor_time(), before, strict=True))
+        if stolen <= 0.02 * all_:
+            self._counting.append(client)
+
+    def typical(self, share: float) -> float:
+        """The quantile of a typical second, in seconds."""
+        return median(client.quantile(share) for client in self._counting)
+
+    def __len__(self) -> int:
+        return len(self._counting)
+
+
+def _processor_time() -> tuple[int, int]:
+    """Of all processors, and how much of that other machines on the same host had, in the kernel's ticks."""
+    ticks = [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(ticks), ticks[7]
+
+
+async def _abuse_in_turns(
+    broker: Running, other: Running, seed: int, minutes: float
+) -> tuple[Counter[str], Seconds, Seconds]:
     """The broker and another one are abused in turns, so that the good client always sees the same busy machine."""
-    alone: list[GoodClient] = []
-    among: list[GoodClient] = []
+    alone, among = Seconds(), Seconds()
     for warmed in (broker, other):
         await make_topic(warmed.host, warmed.port)
         await GoodClient(warmed.host, warmed.port).run(3)
@@ -177,26 +220,17 @@ async def _abuse_in_turns(broker: Running, other: Running, seed: int, minutes: f
 
     before = most = resident_bytes(broker.pid)
     for turn in range(max(2, round(minutes * 60 / 20) * 2)):
-        target, clients = ((other, alone), (broker, among))[turn % 2]
+        target, seconds = ((other, alone), (broker, among))[turn % 2]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(misbehave, target, turn)
             await trio.sleep(2)  # until it has begun
             for _ in range(15):
-                clients.append(GoodClient(broker.host, broker.port))
-                await clients[-1].run(1)
+                await seconds.one_more(broker)
                 most = max(most, resident_bytes(broker.pid))
     await trio.sleep(8)
-    done["connections"] += len(alone) + len(among)
+    done["connections"] += alone.connections + among.connections
     print(f"abuse: memory {before >> 20} MiB before, {most >> 20} at most, {resident_bytes(broker.pid) >> 20} after")
-    times = {}
-    for share in (0.5, 0.9, 0.99):
-        # Of a typical second: a virtual machine may stand still for some, and more so the more it has to do.
-        mine, theirs = (median(client.quantile(share) for client in clients) for clients in (among, alone))
-        times[share] = mine / theirs
-        print(f"abuse: latency p{share * 100:g} {times[share]:.2f} times as without: {mine * 1000:.2f} ms", flush=True)
     assert broker.metric("triokafka_tasks") == idle_tasks
     assert broker.metric("kafka_network_socketserver_memorypoolused") == 0
     assert most - before < 200 << 20
-    assert times[0.5] < 2
-    assert times[0.9] < 2
-    return done
+    return done, alone, among
