@@ -182,8 +182,9 @@ class HostedPartitions:
     def _way_out(self) -> str:
         gone = ", ".join(map(format_uuid, self._gone_directories))
         return (
-            f"the data directory with the id {gone} (meta.properties) was there before and is not in log.dirs now: put "
-            f"it back; or, if it is lost, delete the topics, or let them begin anew (unclean.leader.election.enable)"
+            f"the data directory with the id {gone} (meta.properties) was there before, and is not among those of "
+            f"log.dirs that can be used: put it back, or mend it; or, if it is lost, delete the topics, or let them "
+            f"begin anew (unclean.leader.election.enable)"
         )
 
     async def open_ahead(self, topic_partitions: Iterable[TopicPartition], image: MetadataImage) -> None:
