@@ -56,13 +56,18 @@ async def described(node: Node, number: int) -> MetadataResponsePartition:
     return next(p for p in response.topics[0].partitions if p.partition_index == number)
 
 
+async def make_topic(node: Node) -> None:
+    """``t``, with a record in each of its four partitions."""
+    await node.create("t", 4)
+    for number in range(4):
+        assert (await node.produce("t", batch(b"a"), partition=number)).error_code == 0
+
+
 async def test_partitions_on_a_failed_disk_say_so_and_the_others_serve() -> None:
     """Produce, fetch and metadata tell it; new topics go elsewhere; a restart with the disk back heals it (`Z16`)."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
-        await node.create("t", 4)
-        for number in range(4):
-            assert (await node.produce("t", batch(b"a"), partition=number)).error_code == 0
+        await make_topic(node)
         lost, kept = number_in(node, "/two"), number_in(node, "/one")
         take_back = world.storage.inject(DiskFault("write", "/two/*", errno.EIO))
         assert (await node.produce("t", batch(b"b"), partition=lost)).error_code == STORAGE_ERROR
@@ -90,9 +95,7 @@ async def test_a_broker_whose_last_disk_fails_stops_and_says_why(caplog: pytest.
     """Not before: with one that is left it goes on. After a repair, a start has what was there (`broker-log/Z16`)."""
     world = DiskWorld()
     async with running_node(world=world, log_dirs=TWO) as node:
-        await node.create("t", 4)
-        for number in range(4):
-            assert (await node.produce("t", batch(b"a"), partition=number)).error_code == 0
+        await make_topic(node)
         second, first = number_in(node, "/two"), number_in(node, "/one")
         world.storage.inject(DiskFault("write", "/two/*", errno.EIO))
         assert (await node.produce("t", batch(b"b"), partition=second)).error_code == STORAGE_ERROR

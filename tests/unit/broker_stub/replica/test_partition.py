@@ -193,12 +193,18 @@ def test_offsets_by_time_and_by_name() -> None:
     assert at(5001) is None
 
 
+def of_two_epochs(first: int, second: int) -> Partition:
+    """Two records of the first, one of the second."""
+    partition = leader(epoch=first)
+    append(partition, b"a", b"b")
+    partition.make_leader(leader_epoch=second, partition_epoch=1, replicas=(NODE,), in_sync_replicas=(NODE,))
+    append(partition, b"c")
+    return partition
+
+
 def test_end_of_an_epoch_is_where_the_next_one_starts() -> None:
     """(`broker-log/Z10`)."""
-    partition = leader(epoch=3)
-    append(partition, b"a", b"b")
-    partition.make_leader(leader_epoch=7, partition_epoch=1, replicas=(NODE,), in_sync_replicas=(NODE,))
-    append(partition, b"c")
+    partition = of_two_epochs(3, 7)
     assert partition.end_offset_for_epoch(7) == (7, 3)
     assert partition.end_offset_for_epoch(3) == (3, 2)
     assert partition.end_offset_for_epoch(5) == (3, 2)
@@ -207,10 +213,7 @@ def test_end_of_an_epoch_is_where_the_next_one_starts() -> None:
 
 def test_reader_whose_last_record_is_not_in_the_log_learns_where_to_go_back_to() -> None:
     """(`broker-log/Z10`, KIP-595)."""
-    partition = leader(epoch=3)
-    append(partition, b"a", b"b")
-    partition.make_leader(leader_epoch=7, partition_epoch=1, replicas=(NODE,), in_sync_replicas=(NODE,))
-    append(partition, b"c")
+    partition = of_two_epochs(3, 7)
     same = partition.read(2, 1000, min_one_batch=True, last_fetched_epoch=3)
     assert same.diverging_epoch is None and len(same.records)
     beyond = partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=3)
@@ -221,10 +224,7 @@ def test_reader_whose_last_record_is_not_in_the_log_learns_where_to_go_back_to()
 
 def test_the_first_epoch_may_diverge_too() -> None:
     """0 is an epoch as any other; -1 is none (`broker-log/Z10`)."""
-    partition = leader(epoch=0)
-    append(partition, b"a", b"b")
-    partition.make_leader(leader_epoch=1, partition_epoch=1, replicas=(NODE,), in_sync_replicas=(NODE,))
-    append(partition, b"c")
+    partition = of_two_epochs(0, 1)
     beyond = partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=0)
     assert beyond.diverging_epoch == EpochEnd(0, 2)
     assert partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=-1).diverging_epoch is None
