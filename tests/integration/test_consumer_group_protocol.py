@@ -151,7 +151,10 @@ def test_a_restarted_broker_knows_the_group(broker: BrokerProcess) -> None:
         broker.start()
         fill(broker.bootstrap)
         until(lambda: sum(len(member.records) for member in both) >= RECORDS, "both read on")
-        assert {m.member_id: m.assignment.topic_partitions for m in described(admin)} == before
+        # A new client: librdkafka 2.16 gives up its handle of a broker that it has lost, and an admin client that found
+        # a coordinator there may wait for that handle and ask nobody (its issue 5511; the same with Apache Kafka).
+        anew = AdminClient({"bootstrap.servers": broker.bootstrap})
+        assert {m.member_id: m.assignment.topic_partitions for m in described(anew)} == before
     records = [record for member in both for record in member.records]
     assert len(records) == len(set(records)) == RECORDS
 
