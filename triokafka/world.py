@@ -37,8 +37,6 @@ from triokafka.world_files import Descriptor, FileSlice
 T = TypeVar("T")
 
 _MAX_VECTORS: Final = 512  # below every platform's IOV_MAX
-_MOST_AT_ONCE: Final = 512 << 10
-"""Announced bytes that are waited for in one go. A wait costs as much as copying tens of kilobytes."""
 _HAS_LOW_WATER: Final = sys.platform == "linux"
 """Elsewhere it is not known that the kernel wakes who waits when its buffer is full before."""
 _MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # more follows at once: no packet for this alone
@@ -93,8 +91,11 @@ class Stream(ABC):
         While bytes are there it need not yield to other tasks. Cancelling loses nothing.
         """
 
-    def expect(self, size: int) -> None:
-        """The peer has announced ``size`` more bytes: whoever waits for them need not be woken for every few."""
+    def expect(self, size: int, *, at_once: int = 512 << 10) -> None:
+        """The peer has announced ``size`` more bytes: whoever waits for them need not be woken for every few.
+
+        At most ``at_once`` of them are waited for in one go, in the kernel's memory.
+        """
         return
 
     @abstractmethod
@@ -411,7 +412,7 @@ class _SocketStream(Stream):
         self._closed = False
         self._drained = False
         self._in_thread = False
-        self._expected = 0
+        self._expected = self._at_once = 0
         self._low_water = 1  # the kernel wakes who waits when so many bytes are there, or there will be no more
         try:
             sock.setblocking(False)
@@ -528,12 +529,12 @@ class _SocketStream(Stream):
                     self._expected = max(self._expected - got, 0)
                 return got
 
-    def expect(self, size: int) -> None:
-        self._expected = size
+    def expect(self, size: int, *, at_once: int = 512 << 10) -> None:
+        self._expected, self._at_once = size, at_once
 
     def _set_low_water(self) -> None:
         """Not above what is expected: behind a large answer, a small one must not be waited for."""
-        wanted = min(self._expected, _MOST_AT_ONCE) or 1
+        wanted = min(self._expected, self._at_once) or 1
         if wanted != self._low_water and _HAS_LOW_WATER:
             # The kernel takes less when its buffer is smaller, so nothing waits for what has no room. Some that take
             # themselves for Linux do not have it; without it nothing is lost but speed.

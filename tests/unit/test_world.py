@@ -84,6 +84,28 @@ async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there() -> None
     server.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the kernel is told what is waited for")
+async def test_so_many_bytes_are_waited_for_as_the_kernel_may_hold() -> None:
+    client, server = await pair(RealWorld())
+    received: list[int] = []
+
+    async def receive() -> None:
+        while got := await server.receive_into(memoryview(bytearray(200_000))):
+            received.append(got)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            server.expect(100_000, at_once=60_000)
+            nursery.start_soon(receive)
+            await trio.testing.wait_all_tasks_blocked()
+            for size, found in [(59_999, []), (1, [60_000]), (39_999, [60_000]), (1, [60_000, 40_000])]:
+                await client.send(bytes(size))
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                assert received == found
+            client.close()
+    server.close()
+
+
 @pytest.mark.parametrize("sent", [0, 10, 70_000])
 async def test_who_was_told_of_more_than_comes_hears_of_the_end(sent: int) -> None:
     client, server = await pair(RealWorld())

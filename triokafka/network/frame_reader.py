@@ -16,6 +16,9 @@ from triokafka.world import Stream
 
 _RECEIVE_BYTES: Final = 64 << 10
 _BYTES_BETWEEN_CHECKPOINTS: Final = 4 << 20
+# What is waited for in one go: while megabytes go through the caches, the loop is woken to cold ones, which costs as
+# much as copying some hundred kilobytes. A client has few connections, so the kernel may hold so much for each.
+_AT_ONCE: Final = 4 << 20
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -69,7 +72,7 @@ class FrameReader:
                     large = self._pool.take(size)
                     large[:here] = view[start + 4 : end]
                     start = end = 0
-                    self._stream.expect(size - here)
+                    self._stream.expect(size - here, at_once=_AT_ONCE)
                     while here < size:
                         got = await self._receive(large[here:])
                         if not got:

@@ -171,8 +171,8 @@ class _FreezableStream(Stream):
             await self._thawed()
         return size
 
-    def expect(self, size: int) -> None:
-        self._stream.expect(size)
+    def expect(self, size: int, *, at_once: int = 512 << 10) -> None:
+        self._stream.expect(size, at_once=at_once)
 
     async def _thawed(self) -> None:
         await self._world.wait_flowing()

@@ -145,8 +145,8 @@ async def test_large_answer_does_not_keep_other_tasks_from_running() -> None:
     class Endless:
         """Always has bytes: one frame of them."""
 
-        def expect(self, size: int) -> None:
-            assert size <= left
+        def expect(self, size: int, *, at_once: int) -> None:
+            assert at_once <= size <= left
 
         async def receive_into(self, room: memoryview) -> int:
             nonlocal left
