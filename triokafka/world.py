@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import random
+import re
 import resource
 import shutil
 import socket
@@ -37,8 +38,19 @@ from triokafka.world_files import Descriptor, FileSlice
 T = TypeVar("T")
 
 _MAX_VECTORS: Final = 512  # below every platform's IOV_MAX
-_HAS_LOW_WATER: Final = sys.platform == "linux"
-"""Elsewhere it is not known that the kernel wakes who waits when its buffer is full before."""
+
+
+def wakes_when_full(system: str, release: str) -> bool:
+    """Whether that kernel wakes who waits for more bytes than it has room for, or memory. Others may never.
+
+    Linux does since 5.12: before, packets with few bytes in them could fill its buffer, and memory could be short.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return system == "Linux" and numbers is not None and tuple(map(int, numbers.groups())) >= (5, 12)
+
+
+WAKES_WHEN_FULL: Final = wakes_when_full(os.uname().sysname, os.uname().release)
+"""Here: only then is the kernel told how many bytes are waited for."""
 _MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # more follows at once: no packet for this alone
 
 
@@ -535,7 +547,7 @@ class _SocketStream(Stream):
     def _set_low_water(self) -> None:
         """Not above what is expected: behind a large answer, a small one must not be waited for."""
         wanted = min(self._expected, self._at_once) or 1
-        if wanted != self._low_water and _HAS_LOW_WATER:
+        if wanted != self._low_water and WAKES_WHEN_FULL:
             # The kernel takes less when its buffer is smaller, so nothing waits for what has no room. Some that take
             # themselves for Linux do not have it; without it nothing is lost but speed.
             with suppress(OSError):

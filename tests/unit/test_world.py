@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 import struct
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from triokafka.world import OsStorage, RealWorld, Stream
+from triokafka.world import WAKES_WHEN_FULL, OsStorage, RealWorld, Stream, wakes_when_full
 
 
 async def pair(world: RealWorld) -> tuple[Stream, Stream]:
@@ -61,7 +60,7 @@ async def test_all_buffers_arrive_in_order_through_a_full_socket() -> None:
     server.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only there the kernel is told what is waited for")
+@pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
 async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there() -> None:
     """And at once by whatever comes behind them."""
     client, server = await pair(RealWorld())
@@ -84,7 +83,7 @@ async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there() -> None
     server.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only there the kernel is told what is waited for")
+@pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
 async def test_so_many_bytes_are_waited_for_as_the_kernel_may_hold() -> None:
     client, server = await pair(RealWorld())
     received: list[int] = []
@@ -104,6 +103,22 @@ async def test_so_many_bytes_are_waited_for_as_the_kernel_may_hold() -> None:
                 assert received == found
             client.close()
     server.close()
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "wakes"),
+    [
+        ("Linux", "6.18.44-generic", True),
+        ("Linux", "5.12.0", True),
+        ("Linux", "5.10.240-1-amd64", False),
+        ("Linux", "4.18.0-553.el8_10.x86_64", False),
+        ("Linux", "4.4.0", False),  # what gVisor takes itself for
+        ("Linux", "unknown", False),
+        ("Darwin", "24.6.0", False),
+    ],
+)
+def test_kernels_that_may_never_wake_who_waits_for_much_are_not_told(system: str, release: str, wakes: bool) -> None:
+    assert wakes_when_full(system, release) is wakes
 
 
 @pytest.mark.parametrize("sent", [0, 10, 70_000])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,7 +10,7 @@ import trio
 import trio.testing
 
 from triokafka.testing.faulty_world import FaultyWorld
-from triokafka.world import RealWorld, Stream
+from triokafka.world import WAKES_WHEN_FULL, RealWorld, Stream
 
 
 @asynccontextmanager
@@ -42,7 +41,7 @@ async def test_it_counts_how_often_was_waited() -> None:
             assert accepted.waits == before + number
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel wakes for every byte")
+@pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
 async def test_it_is_not_woken_for_every_few_bytes_of_what_was_announced() -> None:
     room = memoryview(bytearray(10_000))
     received: list[int] = []
