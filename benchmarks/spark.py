@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -155,7 +156,8 @@ class _Case:
                 taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
                 begun: dict[str, list[tuple[float, float]]] = defaultdict(list)
                 for number in range(plan.rounds + 1):
-                    for reader in list(chosen):
+                    # Whoever went before has a part in how the JVM is: not always the same one.
+                    for reader in random.Random(number).sample(chosen, len(chosen)):
                         try:
                             seconds = self._once(reader, topics[reader], size, mode, operation)
                             # Only now: workers that Spark has ended meanwhile are none of a start.
@@ -168,9 +170,9 @@ class _Case:
                             continue
                         if number:  # the first round warms everything up
                             taken[reader].append(seconds)
-                for reader, times in taken.items():
+                for reader in sorted(taken, key=complete.index):
                     records = topics[reader].records
-                    wall, cpu = _medians(times)
+                    wall, cpu = _medians(taken[reader])
                     found.append(
                         Row(self._broker, size, codec, mode, operation, reader, records, wall, records / wall,
                             cpu / records * 1e6, *_medians(begun[reader][1:]))
