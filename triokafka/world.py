@@ -15,7 +15,6 @@ import errno
 import fcntl
 import os
 import random
-import re
 import resource
 import shutil
 import socket
@@ -45,8 +44,8 @@ def wakes_when_full(system: str, release: str) -> bool:
 
     Linux does since 5.12: before, packets with few bytes in them could fill its buffer, and memory could be short.
     """
-    numbers = re.match(r"(\d+)\.(\d+)", release)
-    return system == "Linux" and numbers is not None and tuple(map(int, numbers.groups())) >= (5, 12)
+    major, minor, *_ = [*release.split(".", 2), ""]
+    return system == "Linux" and major.isdecimal() and minor.isdecimal() and (int(major), int(minor)) >= (5, 12)
 
 
 WAKES_WHEN_FULL: Final = wakes_when_full(os.uname().sysname, os.uname().release)
@@ -103,7 +102,7 @@ class Stream(ABC):
         While bytes are there it need not yield to other tasks. Cancelling loses nothing.
         """
 
-    def expect(self, size: int, *, at_once: int = 512 << 10) -> None:
+    def expect(self, size: int, *, at_once: int) -> None:
         """The peer has announced ``size`` more bytes: whoever waits for them need not be woken for every few.
 
         At most ``at_once`` of them are waited for in one go, in the kernel's memory.
@@ -541,7 +540,7 @@ class _SocketStream(Stream):
                     self._expected = max(self._expected - got, 0)
                 return got
 
-    def expect(self, size: int, *, at_once: int = 512 << 10) -> None:
+    def expect(self, size: int, *, at_once: int) -> None:
         self._expected, self._at_once = size, at_once
 
     def _set_low_water(self) -> None:

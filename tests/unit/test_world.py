@@ -61,8 +61,20 @@ async def test_all_buffers_arrive_in_order_through_a_full_socket() -> None:
 
 
 @pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
-async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there() -> None:
-    """And at once by whatever comes behind them."""
+@pytest.mark.parametrize(
+    ("at_once", "steps"),
+    [
+        (
+            100_000,  # and at once by whatever comes behind them
+            [(1, []), (59_999, []), (40_000, [100_000]), (3, [100_000, 3]), (1, [100_000, 3, 1])],
+        ),
+        (60_000, [(59_999, []), (1, [60_000]), (39_999, [60_000]), (1, [60_000, 40_000])]),
+    ],
+    ids=["all of them", "some at a time"],
+)
+async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there(
+    at_once: int, steps: list[tuple[int, list[int]]]
+) -> None:
     client, server = await pair(RealWorld())
     received: list[int] = []
 
@@ -72,32 +84,10 @@ async def test_who_was_told_of_many_bytes_is_woken_when_they_are_there() -> None
 
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            server.expect(100_000)
+            server.expect(100_000, at_once=at_once)
             nursery.start_soon(receive)
             await trio.testing.wait_all_tasks_blocked()
-            for size, found in [(1, []), (59_999, []), (40_000, [100_000]), (3, [100_000, 3]), (1, [100_000, 3, 1])]:
-                await client.send(bytes(size))
-                await trio.testing.wait_all_tasks_blocked(0.05)
-                assert received == found
-            client.close()
-    server.close()
-
-
-@pytest.mark.skipif(not WAKES_WHEN_FULL, reason="this kernel is not told what is waited for")
-async def test_so_many_bytes_are_waited_for_as_the_kernel_may_hold() -> None:
-    client, server = await pair(RealWorld())
-    received: list[int] = []
-
-    async def receive() -> None:
-        while got := await server.receive_into(memoryview(bytearray(200_000))):
-            received.append(got)
-
-    with trio.fail_after(30):
-        async with trio.open_nursery() as nursery:
-            server.expect(100_000, at_once=60_000)
-            nursery.start_soon(receive)
-            await trio.testing.wait_all_tasks_blocked()
-            for size, found in [(59_999, []), (1, [60_000]), (39_999, [60_000]), (1, [60_000, 40_000])]:
+            for size, found in steps:
                 await client.send(bytes(size))
                 await trio.testing.wait_all_tasks_blocked(0.05)
                 assert received == found
@@ -125,7 +115,7 @@ def test_kernels_that_may_never_wake_who_waits_for_much_are_not_told(system: str
 async def test_who_was_told_of_more_than_comes_hears_of_the_end(sent: int) -> None:
     client, server = await pair(RealWorld())
     received = 0
-    server.expect(1_000_000)
+    server.expect(1_000_000, at_once=1_000_000)
 
     async def send() -> None:
         await trio.testing.wait_all_tasks_blocked()
@@ -144,7 +134,7 @@ async def test_who_was_told_of_more_than_comes_hears_of_the_end(sent: int) -> No
 async def test_a_kernel_that_cannot_be_told_what_is_waited_for_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "SO_RCVLOWAT", 9_999)  # an option that there is not
     client, server = await pair(RealWorld())
-    server.expect(100_000)
+    server.expect(100_000, at_once=100_000)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
 
@@ -165,7 +155,7 @@ async def test_more_may_be_announced_than_the_kernel_has_room_for() -> None:
     server = await listener.accept()
     listener.close()
     received, buffer = 0, memoryview(bytearray(1 << 20))
-    server.expect(1 << 20)
+    server.expect(1 << 20, at_once=1 << 20)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.send, bytes(1 << 20))

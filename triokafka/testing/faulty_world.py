@@ -171,7 +171,7 @@ class _FreezableStream(Stream):
             await self._thawed()
         return size
 
-    def expect(self, size: int, *, at_once: int = 512 << 10) -> None:
+    def expect(self, size: int, *, at_once: int) -> None:
         self._stream.expect(size, at_once=at_once)
 
     async def _thawed(self) -> None:

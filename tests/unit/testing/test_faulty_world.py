@@ -52,7 +52,7 @@ async def test_it_is_not_woken_for_every_few_bytes_of_what_was_announced() -> No
         async def receive() -> None:
             received.append(await accepted.receive_into(room))
 
-        accepted.expect(1000)
+        accepted.expect(1000, at_once=1000)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(receive)
             await client.send_all(bytes(10))

@@ -20,6 +20,8 @@ _LARGER_BUFFER_BYTES: Final = 16_384  # of a peer that has sent more than the sm
 _PREFIX: Final = Struct(">i")
 _PREFIX_BYTES: Final = _PREFIX.size
 _PRODUCE: Final = b"\0\0"  # the API key, with which a frame begins
+_AT_ONCE: Final = 512 << 10
+"""Bytes of a frame that are waited for in one go: the kernel keeps them, and there may be many connections."""
 _GROWTH: Final = 4
 """How many times its bytes a frame may occupy while it comes in: less would be copied more often."""
 
@@ -157,7 +159,7 @@ class FrameReader:
         have = len(first)
         frame[:have] = first
         self._start = self._end = 0
-        self._stream.expect(size - have)
+        self._stream.expect(size - have, at_once=_AT_ONCE)
         while have < size:
             if have == len(frame):
                 final = FrameBuffers.room_for(size) if pooled else size
